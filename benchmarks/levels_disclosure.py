@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fedkern.algorithms.exchanges import marginal_sums
+from fedkern.algorithms.exchanges.sums import DIGITS_OF_LEVELS
 from fedkern.kernels import mixed, multinomial, ordered
 from fedkern.models import level_marginal, levels
 from fedkern.models.mixed import Layout, Rows
@@ -106,7 +106,7 @@ def of_marginal(family: Any, X: Any, draws: Any) -> Any:
         return level_marginal.sums(family.rows(some), draws, effects, family.k).ravel()
 
     size = np.abs(sums(X))
-    unit = 10 ** (np.floor(np.log10(np.maximum(size, 1e-12))) - marginal_sums.DIGITS_OF_LEVELS + 1) / 12**0.5
+    unit = 10 ** (np.floor(np.log10(np.maximum(size, 1e-12))) - DIGITS_OF_LEVELS + 1) / 12**0.5
     found = []
     for cell in range(X.size):
         i = slice(cell // family.p, cell // family.p + 1)  # all other rows add what they did

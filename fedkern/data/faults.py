@@ -25,8 +25,8 @@ NO_VALUE = 'or set model.missing = "impute" (sparse, but not "sem"), "drop" or "
 LEFT_OUT = 'or set model.missing = "drop" (likelihood, pvi, vertical)'
 COMMA = 'if numbers have decimal commas set [data.dialect] decimal = ","'
 LABEL = (
-    "or write 0 and 1, or the same two labels, in all files; a private job names the label that counts as 1: [data] positive = "
-    '"..."'
+    "or write 0 and 1, or the same two labels, in all files, or set model.family for a response that is measured or counted; a "
+    'private job names the label that counts as 1: [data] positive = "..."'
 )
 NAMED = 6  # rows of each fault
 OF_JOBS = tuple(
@@ -145,11 +145,11 @@ class Marks:
         listed = ", ".join(sorted(said))
         ways = [way for way in (NO_VALUE, LEFT_OUT, COMMA, LABEL) if any(way in remedy for *_, remedy in self._told)]
         way = f" ({'; '.join(ways)})" if ways else ""
-        text = f"{who(client, self.table.source)}: rows cannot be used ({listed}); correct or remove what is wrong{way}"
+        what = f"rows cannot be used ({listed}); correct or remove what is wrong{way}"
         begin = f"client {client!r}, {self.table.source}" if client else self.table.source
         own = [f"{begin}, {self._described(*told)}" for told in self._told]
         rows = [str(fault) for fault in self.faults().first] if int(self.bad.sum()) > 1 else []
-        raise RowFault(text, "\n".join(own), rows, self.bad)
+        raise RowFault(who(client, self.table.source), what, "\n".join(own), rows, self.bad)
 
     def _described(self, rows: NDArray[np.int64], column: str | None, reason: str, remedy: str) -> str:
         """Returns one fault of a column for the holder: its first cell, and the places of the others."""
@@ -161,11 +161,11 @@ class Marks:
 
 
 class RowFault(OwnFault):
-    """Reports faults of rows; `bad`: (n,) which rows have one."""
+    """Reports faults of rows; `where`: whose they are; `bad`: (n,) which rows have one."""
 
-    def __init__(self, text: str, own: str, rows: Sequence[str], bad: NDArray[np.bool_]) -> None:
-        super().__init__(text, own, rows, HINT)
-        self.bad = bad
+    def __init__(self, where: str, what: str, own: str, rows: Sequence[str], bad: NDArray[np.bool_]) -> None:
+        super().__init__(f"{where}: {what}", own, rows, HINT)
+        self.where, self.what, self.bad = where, what, bad
 
 
 class Refusals:
@@ -247,7 +247,7 @@ class Refused(OwnFault):
 
     def __init__(self, errors: Sequence[JobError]) -> None:
         self.errors = [*errors]
-        super().__init__("; also: ".join(dict.fromkeys(map(str, errors))), _lines(map(brief_text, errors)))
+        super().__init__("; also: ".join(_texts(errors)), _lines(map(brief_text, errors)))
 
     @property
     def own(self) -> str:
@@ -260,6 +260,19 @@ class Refused(OwnFault):
             if isinstance(error, OwnFault):
                 error.forget_look()
         self.args = Refused(self.errors).args
+
+
+def _texts(errors: Iterable[JobError]) -> Iterator[str]:
+    """Yields the texts of refusals for all parties, each once: clients whose rows have the same faults stand together."""
+    alike = dict[tuple[str, str], list[str]]()
+    for error in errors:
+        if isinstance(error, RowFault):
+            alike.setdefault((error.what, error.look), []).append(error.where)
+        else:
+            alike[str(error), ""] = []
+    for (what, look), where in alike.items():
+        text = f"{'; '.join(dict.fromkeys(where))}: {what}" if where else what
+        yield f"{text}; {look}" if look else text
 
 
 def _lines(texts: Iterable[str]) -> str:

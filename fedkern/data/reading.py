@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..labels import label
 from ..models.encoding import Column
-from .cells import MISSING, TOO_LARGE, Text, floats, labels, too_large
+from .cells import MISSING, TOO_LARGE, TRUTH, Text, floats, labels, too_large
 from .dialect import has_decimal_comma
 from .faults import COMMA, LEFT_OUT, NO_VALUE, Marks
 from .table import Table
@@ -25,6 +25,8 @@ def read_numbers(table: Table, name: str, marks: Marks, missing: bool = False, i
     """
     no_value = f"correct or remove the row ({NO_VALUE})" if instead is None else instead
     column = table.columns[name]
+    if isinstance(column, Text) and {level for level in labels(column).levels if level.lower() not in MISSING} <= TRUTH.keys():
+        column = replace(labels(column), truths=True)  # TRUE and FALSE, where another client has 1 and 0
     values = floats(column)
     empty = np.zeros(len(values), dtype=bool)
     if isinstance(column, Text):

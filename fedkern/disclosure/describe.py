@@ -50,17 +50,14 @@ def what(kind: type[Message], asked: Requirement, spec: Spec) -> str:
     return told.what if asked.unit is None else told.private or told.what
 
 
-def describe_disclosure(
-    asked: Requirement, kinds: Mapping[type[Message], Sizes], spec: Spec, *, to_all: bool = False
-) -> Iterator[str]:
+def describe_disclosure(asked: Requirement, kinds: Mapping[type[Message], Sizes], spec: Spec) -> Iterator[str]:
     """Yields one line: the numbers that a server can compute of a client of this job, with the fewest rows that it may have.
 
     Parameters
     ----------
     kinds : what clients send, with the sizes of these messages
-    to_all : whether every client reads what the others send
     """
-    who = "every other client and the server" if to_all else asked.readers
+    who = asked.readers
     told = {kind: tells(kind, spec) for kind in kinds}
     # With whole clients protected, the server sees sums without noise: they are listed.
     if asked.unit == "client":

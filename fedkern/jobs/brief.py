@@ -204,8 +204,7 @@ def _tells(job: Facts) -> str:
     for where in sorted({one.where for one in there}, key=lambda one: (one != "", -most.get(one, math.inf), one)):
         what = dict.fromkeys(one.computed for one in there if one.where == where)
         parts.append(f"of {f'a client {where}' if where else 'every client'}: {', '.join(what)}")
-    who = "every other client and the server" if any(stage.allgather for stage in job.stages) else config.readers
-    return f"{ANY}; else {who.strip(',')}: {'; '.join(parts) or describe.NO_MORE}"
+    return f"{ANY}; else {config.readers.strip(',')}: {'; '.join(parts) or describe.NO_MORE}"
 
 
 def _level(job: Facts) -> str:
@@ -240,8 +239,6 @@ def _privacy(job: Facts) -> str:
 
 def _time(job: Facts, latency: float | None) -> str:
     """Returns how many rounds, or questions one after another, the job takes."""
-    if any(stage.allgather for stage in job.stages):
-        return f"{sum(stage.rounds or 0 for stage in job.stages):,} rounds, in which each client sends to all others"
     counted = trips.count_trips(job.config, len(job.names), job.stages, job.kept.parties.spec, job.most, job.encoding)
     return trips.in_short(counted, latency)
 

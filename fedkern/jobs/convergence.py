@@ -64,9 +64,7 @@ def of_those_left(hooks: RunHooks, judged: Verdict | None) -> Verdict | None:
     rows = f", {sum(hooks.sizes):,} rows" if hooks.sizes else ""
     said = f"of {n} of {n + hooks.left_out} clients{rows} (disclosure.small)"
     if n == 1:
-        return Verdict(
-            False, f"{said}: one client is no federation, and its own rows make this result; {judged.why}", judged.worst
-        )
+        judged, said = replace(judged, converged=False), f"{said}: one client is no federation, and its own rows make this result"
     return replace(judged, why=f"{said}; {judged.why}")
 
 

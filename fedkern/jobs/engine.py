@@ -167,8 +167,6 @@ def agree(part: Part[C], parties: Parties) -> None:
     place.agree(f"{part.config.keys_alone} {' '.join(parties.names)}".encode())
     if part.config.read_alike:
         place.settle(json.dumps(part.config.read_alike).encode(), laid.alike)
-    if part.config.without_server:
-        _ = place.gathering  # a place whose clients cannot speak to each other refuses here, before a row is read
     if place.size > 1 + parties.n_clients:
         most = 1 + parties.n_clients
         raise JobError(f"{place.size} ranks for a server and {parties.n_clients} clients; start at most {most}")

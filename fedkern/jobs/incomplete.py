@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from ..algorithms.core import once
 from ..algorithms.core.masked import ALL
-from ..algorithms.exchanges import incomplete as exchange
+from ..algorithms.exchanges.sums import Incomplete
 from ..data import incomplete
 from ..data.design import with_event
 from ..data.dialect import Dialect
@@ -146,7 +145,7 @@ def stages(config: JobConfig) -> list[Stage]:
 
 def _stage(config: JobConfig) -> Stage:
     """Returns the stage in which clients count their rows, and those that lack a cell."""
-    return Stage.of(exchange).with_sums(exchange.SUMS, secure=config.secure)
+    return Stage.asking(Incomplete, secure=config.secure)
 
 
 def describe_missing(config: JobConfig) -> list[str]:
@@ -175,13 +174,13 @@ def exchange_incomplete(at: At[Any], tables: Mapping[int, Table], complete: Mapp
     """
     if not stages(at.config):
         return {}
-    clients = {}
-    for k, table in tables.items():
-        lacking = table.incomplete or 0
-        there = table.n_rows if complete is None else complete[k]
-        told = exchange.Incomplete(0, there + (lacking if of(at.config) == "drop" else 0), lacking)
-        clients[k] = once.ready_client(told)
-    server, _ = at.ask(_stage(at.config), exchange.QUESTION, exchange.AskIncomplete(0), clients)
+
+    def told(k: int) -> Incomplete:
+        lacking = tables[k].incomplete or 0
+        there = tables[k].n_rows if complete is None else complete[k]
+        return Incomplete(0, there + (lacking if of(at.config) == "drop" else 0), lacking)
+
+    server = at.collect(_stage(at.config), Incomplete, {k: k for k in tables}, told)
     if server is None:
         return {}
     whose = (ALL,) if at.config.secure else at.names

@@ -32,7 +32,7 @@ from .keys import JobConfig
 from .parties import Parties
 from .stage import Stage, rare_levels_stage
 
-MAY_SEND = (*rare_levels.PROTOCOL.to_server, rare_levels.MaskedRareLevels)
+MAY_SEND = rare_levels.RareLevels.may_send
 
 
 def stages(config: JobConfig) -> list[Stage]:

@@ -414,11 +414,6 @@ class JobConfig(Section):
         return False
 
     @property
-    def without_server(self) -> bool:
-        """Whether rounds have no server, so that every client sends to all others."""
-        return False
-
-    @property
     def answers_once(self) -> bool:
         """Whether a client's answers are kept before they leave, and sent again in a resumed run.
 

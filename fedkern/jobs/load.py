@@ -14,6 +14,7 @@ from ..disclosure.rules import OLD_KEYS, of_old_keys
 from ..errors import JobError
 from ..sections import Model, marked_keys
 from ..sections import validate_file as validate_file
+from . import retired
 from .keys import C, JobConfig, Keys, Raw, Tables, counts_nobody
 
 TOML_FAULTS = (ValueError, RecursionError)  # beside TOMLDecodeError: thousands of digits, or of brackets
@@ -98,7 +99,7 @@ def layered(raw: Raw, layers: Sequence[Tables]) -> dict[str, Any]:
 def config_of(keys: Keys[C], raw: Raw, *, name: str = "job") -> C:
     """Checks the tables of a job and returns its method's configuration; JobError, which begins with `name`, with all faults."""
     raw, old = _with_new_keys(raw)
-    if faults := list(keys.refused(raw)):
+    if faults := [*retired.faults(raw), *keys.refused(raw)]:
         raise JobError(f"{name}: " + "; also ".join(faults))
     config = validate_file(
         keys.Config, keys.fill_defaults(raw), lambda config: chain(keys.conflicts(config), counts_nobody(config)), name

@@ -211,7 +211,7 @@ def sent(path: Path) -> Iterator[Sent]:
             if ledger.torn(line):
                 continue
             raise JobError(f"{path}: line {number} is none that a run writes; put the file back as the run left it") from None
-        to = "other ranks" if protocol is None else "all clients" if protocol.endswith("-allgather") else "server"
+        to = "other ranks" if protocol is None else "server"
         yield Sent(protocol, said["round"], said["kind"], to, *counts, _fields(said), state.hexdigest())
 
 

@@ -21,8 +21,8 @@ from ..results.inference_data import netcdf
 from ..results.plain import Record, plain
 from ..results.released import Released
 from ..results.result import Result
-from ..results.summary import Outcome, summary
-from ..results.verdict import Verdict
+from ..results.summary import claim_of
+from ..results.verdict import Verdict, not_judged
 from . import machine
 from .convergence import of_those_left
 from .keys import C
@@ -54,11 +54,13 @@ class Fit:
     ----------
     posterior : the released one
     arrays : those that the digest covers
-    stop, rounds : why the rounds ended, and how many were finished
-    verdict : whether it has converged
-    clients : name -> {"updates", "status"}
+    stop, rounds : why the rounds ended (a word of `STOPS` in `fedkern/results/verdict.py`), and how many were finished
     chains, draws : their numbers in `posterior.nc`
     encoding : the facts of the columns, or of the rows, that a reader needs
+    verdict : whether it has converged
+    clients : name -> {"updates": applied updates, "status": "finished", "budget spent" or "lost"}, and "dropped": how many of
+        its answers are in no result, if any are; where whole clients are protected all answers count as updates, for which of
+        them were applied is secret. By default all have finished with an update in each round
     metrics : those of the posterior on the test rows
     privacy : client -> its certificate
     notes : for the reader
@@ -73,11 +75,11 @@ class Fit:
     arrays: Mapping[str, NDArray[np.float64]]
     stop: str
     rounds: int
-    verdict: Verdict
-    clients: Mapping[str, Record]
     chains: int
     draws: int
-    encoding: Record
+    encoding: Record = field(default_factory=dict)
+    verdict: Verdict = field(default_factory=lambda: not_judged("nothing was looked at"))
+    clients: Mapping[str, Record] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     privacy: Mapping[str, Record] = field(default_factory=dict)
     notes: Sequence[str] = ()
@@ -132,21 +134,27 @@ def publish(run: Run[C], fit: Fit) -> Result:
         for name, table in fit.tables.items():
             files.write_csv(name, table)
     judged = of_those_left(hooks, fit.verdict) or fit.verdict
-    outcome = Outcome(
-        stop=fit.stop,
-        rounds=fit.rounds,
-        verdict=judged,
-        clients=fit.clients,
-        metrics=fit.metrics,
-        privacy=fit.privacy,
-        wire=hooks.wire.as_dict(),
-        digest=digest(fit.arrays),
-        encoding=fit.encoding,
-        versions=machine.of_a_run() | dict(run.used.versions),
-        lost=hooks.gone,
-    )
+    clients = fit.clients or {name: {"updates": fit.rounds, "status": "finished"} for name in run.names}
     with judging(run, kept):
-        content = summary(job.method, fit.posterior, outcome, fit.more)
+        # Names and shapes that other people's scripts depend on; infinite and undefined numbers are texts ("inf", "nan").
+        made = {
+            "method": job.method,
+            "claim": claim_of(fit.privacy),
+            "stop": fit.stop,
+            "rounds": fit.rounds,
+            **judged.content,
+            "clients": {name: {**one, "lost": hooks.gone[name]} if name in hooks.gone else one for name, one in clients.items()},
+            "parameters": fit.posterior.parameters(),
+            "metrics": fit.metrics,
+            "privacy": fit.privacy,
+            "wire": hooks.wire.as_dict(),
+            "encoding": fit.encoding,
+            "versions": machine.of_a_run() | dict(run.used.versions),
+            "digest": digest(fit.arrays),
+            "notes": [],
+            **fit.more,
+        }
+        content = {key: plain(value) for key, value in made.items()}
     # What is said of the numbers themselves may have failed just now, too.
     judged, notes = guard.judged(judged), [*hooks.notes, *guard.notes(), *fit.notes, *kept.notes]
     found = [one.content for one in (*judged.doubts, *notes) if isinstance(one, Finding)]

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from ..algorithms.core import masked, once
-from ..algorithms.core.messages import Message, ServerEffects
+from ..algorithms.core.exchange import Answer, Ask
+from ..algorithms.core.messages import Message, ServerEffects, evolve
+from ..algorithms.core.persistent import PersistentMap
 from ..algorithms.exchanges import certificates, column_sums, rare_levels
 from ..algorithms.exchanges import columns as agreement
 from ..algorithms.exchanges.columns import Summary
@@ -49,6 +51,8 @@ K = TypeVar("K")
 Ended = tuple[S | None, dict[int, K]]  # the server's last state, where it lives, and the clients' that live here
 Q = TypeVar("Q", bound=Message)
 A = TypeVar("A", bound=Message)
+R = TypeVar("R", bound=Answer)
+T = TypeVar("T")
 Answering = Mapping[int, once.Client[Q, A]]
 Answered = Ended[once.Server[A], once.Client[Q, A]]
 
@@ -146,7 +150,7 @@ class At(Generic[C]):
         """
         if all(stage.words != said.words for said in self.stages):
             raise RuntimeError(f"{stage.protocol.name}: `fedkern check` does not list this exchange, or not with these messages")
-        started = start() if self.place.is_server or stage.allgather else None
+        started = start() if self.place.is_server else None
         codec = Codec(stage.dims, len(self.names))
         return self._performed(stage, Exchange(stage.named_protocol, started, dict(clients), codec))
 
@@ -165,6 +169,34 @@ class At(Generic[C]):
         if server is not None and server.dropped and question.judges:
             guard.fail(_name_answer(question))
         return server, clients
+
+    def collect(
+        self,
+        stage: Stage,
+        answer: type[R],
+        owns: Mapping[int, T],
+        told: Callable[[T], R],
+        asked: Ask | None = None,
+        *,
+        asks: bool = True,
+    ) -> once.Server[R] | None:
+        """Collects one answer of each client; returns them at the server's place, None elsewhere.
+
+        Parameters
+        ----------
+        owns : of each client that lives here, whatever it answers from
+        told : one of these -> the answer; a fault of it belongs to that client
+        asked, asks : the question, if it says more than that it is one; False asks nobody
+        """
+        clients = {k: once.Client(partial(_told, k, told, own)) for k, own in owns.items()}
+        # Of those that take part by a summary nothing more leaves: they answer as clients without rows do, which counts nowhere.
+        for k in self.summaries & owns.keys():
+            clients[k] = once.ready_client(once.impossible(answer, stage.dims, zeros=True))
+        server = self.ask(stage, answer.question, (asked or answer.ask(0)) if asks else None, clients)[0]
+        if server is None or not self.summaries:
+            return server
+        replies = {k: reply for k, reply in server.replies.items() if k not in self.summaries}
+        return evolve(server, replies=PersistentMap(replies))
 
     def _performed(self, stage: Stage, exchange: Exchange) -> tuple[Any, dict[int, Any]]:
         return self.place.run_protocol(*exchange)
@@ -201,11 +233,10 @@ class Run(At[C]):
 
     def _performed(self, stage: Stage, exchange: Exchange) -> tuple[Any, dict[int, Any]]:
         LOG.info("stage %s%s", stage.protocol.name, ", resumed" if self.output.resume and stage.resumable else "")
-        place = self.place.gathering if stage.allgather else self.place
         resume = (self.output.resume and not stage.alias) if stage.resumable else None
         if stage.sums is not None:
             exchange = self._hidden(stage.sums, exchange)
-        server, clients = self._performed_at(place, stage, exchange, resume)
+        server, clients = self._performed_at(stage, exchange, resume)
         if stage.sums is not None:
             return server and server.inner, {k: client.inner for k, client in clients.items()}
         return server, clients
@@ -218,15 +249,15 @@ class Run(At[C]):
         clients = {k: masked.Client(state, self.hiders[k]) for k, state in exchange.clients.items()}
         return exchange._replace(start=start, clients=clients)
 
-    def _performed_at(self, place: Any, stage: Stage, exchange: Exchange, resume: bool | None) -> tuple[Any, dict[int, Any]]:
+    def _performed_at(self, stage: Stage, exchange: Exchange, resume: bool | None) -> tuple[Any, dict[int, Any]]:
         if self.lines is None:
-            return self.hooks.run_exchange(place, exchange, resume=resume)
+            return self.hooks.run_exchange(self.place, exchange, resume=resume)
         hooks, config = self.hooks, self.hooks.config
         with Progress(stage.rounds, quiet=self.output.quiet or not self.place.is_server) as progress:
             lines = self.lines if stage.sums is None else _of_inner(self.lines)
             hooks.watch = Watch(lines, config.output.metrics_every, hooks.metric, progress, timed=not config.private)
             began = time.monotonic()
-            ended = hooks.run_exchange(place, exchange, resume=resume)
+            ended = hooks.run_exchange(self.place, exchange, resume=resume)
             hooks.seconds += time.monotonic() - began
             hooks.watch = None
         return ended
@@ -364,6 +395,12 @@ class Run(At[C]):
 def _name_answer(question: once.Question[Any, Any]) -> str:
     """Names the answers to a question as a diagnostic."""
     return f"the answer to {question.name}"
+
+
+def _told(k: int, told: Callable[[T], R], own: T, asked: Message) -> R:
+    """Returns a client's answer as it leaves."""
+    with owned(k):
+        return told(own).leaving()
 
 
 def _answered(k: int, diagnostic: guard.Diagnostic, client: once.Client[Q, A], asked: Q) -> A:

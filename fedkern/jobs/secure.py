@@ -7,19 +7,19 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..algorithms.core import once
 from ..algorithms.core.masked import Hider
 from ..algorithms.core.tells import HIDES
-from ..algorithms.exchanges import sum_end, sum_keys
+from ..algorithms.exchanges import sum_keys
+from ..algorithms.exchanges.sum_end import SumEnd
 from ..errors import JobError
 from ..privacy.masks import FEWEST, KEY, n_neighbours
 from ..transports.place import Place, signers
 from .holding.questions import STARTS
 from .keys import C, JobConfig
 from .run import Run
-from .stage import Stage, column_sums_stage, sum_end_stage
+from .stage import Stage, column_sums_stage
 
-MAY_SEND = (*sum_keys.COMMITTED.to_server, *sum_end.PROTOCOL.to_server, sum_end.MaskedSumEnd)  # of every method, beside its own
+MAY_SEND = (*sum_keys.COMMITTED.to_server, *SumEnd.may_send)  # of every method, beside its own
 UNSEEN = "not seen: at which client a column, the response or times are in another unit, and which two have one file"
 ALONE = "each client compares its columns{} with all others' together, and tells it masked: the result says if one is odd"
 LIMIT = "protects against the server only if it is not the authority"
@@ -99,7 +99,7 @@ def opening(config: JobConfig, n_clients: int) -> list[Stage]:
 
 def closing(config: JobConfig) -> list[Stage]:
     """Returns the last stage of a job with secure sums, after its method's; none without."""
-    return [sum_end_stage()] if config.secure else []
+    return [Stage.asking(SumEnd, secure=True)] if config.secure else []
 
 
 def _stage_of_keys(n_clients: int) -> Stage:
@@ -135,8 +135,7 @@ def begin(run: Run[C]) -> Run[C]:
 def end(run: Run[C]) -> None:
     """Ends a job with secure sums, of which nothing may be published, if a number of a client was none (RemoteFault)."""
     if run.config.secure:
-        clients = {k: once.ready_client(sum_end.SumEnd(0, 0.0)) for k in run.mine}
-        run.ask(sum_end_stage(), sum_end.QUESTION, sum_end.AskSumEnd(0), clients)
+        run.collect(Stage.asking(SumEnd, secure=True), SumEnd, dict.fromkeys(run.mine), lambda _: SumEnd(0, 0.0))
 
 
 def job_digest(config: JobConfig, names: Sequence[str]) -> bytes:

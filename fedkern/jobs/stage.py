@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from typing import Protocol as Shape
 
+from ..algorithms.core.exchange import Exchange
 from ..algorithms.core.masked import Sum, Sums
 from ..algorithms.core.messages import Message, Protocol, Refused
-from ..algorithms.exchanges import column_sums, odd_response, rare_levels, sum_end
+from ..algorithms.exchanges import column_sums, odd_response, rare_levels
 
 
 class Sized(Shape):
@@ -34,7 +35,6 @@ class Stage:
     protocol, dims : all that a transport knows of its algorithm; the sizes of its messages
     rounds : their number, if it is known before, for the progress
     resumable : whether checkpoints are made of it, from which an interrupted run goes on
-    allgather : whether there is no server: each client sends to all others, and makes the server's draws itself
     times : how often a message comes at most in the job, where that is not once a round (or once, without rounds)
     by_chance : whether chance or speed decides whom a round asks: such numbers are means over the clients
     runs : how often the stage comes for one client, with all its messages
@@ -50,7 +50,6 @@ class Stage:
     dims: Mapping[str, int] = field(default_factory=dict)
     rounds: int | None = None
     resumable: bool = False
-    allgather: bool = False
     times: Mapping[type[Message], int] = field(default_factory=dict)
     by_chance: bool = False
     runs: int = 1
@@ -64,6 +63,11 @@ class Stage:
     def of(cls, module: Sized) -> Stage:
         """Returns the exchange of this module."""
         return cls(module.PROTOCOL, module.DIMS, times=getattr(module, "TIMES", {}))
+
+    @classmethod
+    def asking(cls, answer: type[Exchange], dims: Mapping[str, int] | None = None, *, secure: bool = False) -> Stage:
+        """Returns the stage of a declared exchange; `dims`: the sizes that hang on the job, `secure`: of masked answers."""
+        return cls(answer.protocol, {**answer.dims, **(dims or {})}).with_sums(answer.hidden, secure=secure)
 
     def often(self, kind: type[Message], rounds: int | None) -> int:
         """Returns the largest number of messages of a kind between the server and a client.
@@ -90,13 +94,12 @@ class Stage:
     @property
     def named_protocol(self) -> Protocol[Any, Any]:
         """The protocol under the name that ledgers and folders have."""
-        name = self.alias or self.protocol.name
-        return replace(self.protocol, name=f"{name}-allgather" if self.allgather else name)
+        return replace(self.protocol, name=self.alias or self.protocol.name)
 
     @property
-    def words(self) -> tuple[str, tuple[type[Message], ...], tuple[type[Message], ...], dict[str, int], bool]:
+    def words(self) -> tuple[str, tuple[type[Message], ...], tuple[type[Message], ...], dict[str, int]]:
         """The parts of the stage that `fedkern check` prints, whatever its alias."""
-        return self.protocol.name, self.protocol.to_client, self.protocol.to_server, dict(self.dims), self.allgather
+        return self.protocol.name, self.protocol.to_client, self.protocol.to_server, dict(self.dims)
 
 
 def column_sums_stage(runs: int = 1) -> Stage:
@@ -107,14 +110,9 @@ def column_sums_stage(runs: int = 1) -> Stage:
 
 def rare_levels_stage(*, secure: bool, runs: int = 1) -> Stage:
     """Returns the stage in which clients say which levels they cannot keep."""
-    return replace(Stage.of(rare_levels), runs=runs).with_sums(rare_levels.SUMS, secure=secure)
+    return replace(Stage.of(rare_levels), runs=runs).with_sums(rare_levels.RareLevels.hidden, secure=secure)
 
 
 def odd_response_stage() -> Stage:
     """Returns the stage in which each client compares its response with those of all others together."""
     return Stage(odd_response.protocol(), odd_response.DIMS).with_sums(odd_response.SUMS)
-
-
-def sum_end_stage() -> Stage:
-    """Returns the stage in which clients show, all together, whether a number of one of them was none."""
-    return Stage.of(sum_end).with_sums(sum_end.SUMS)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from ..algorithms.exchanges import columns
 from ..algorithms.exchanges.columns import TIMES
-from ..errors import JobError
 from ..models.encoding import Encoding, Spec
 from ..transports.relay_letters import ENVELOPE, ITEM
 from .formula import agreeing
@@ -64,14 +63,7 @@ def count_trips(
     config, n_clients, stages, spec : as in `wire.describe_messages`
     rounds : at most, where budgets end the job
     encoding : the agreed columns, where all clients have the same
-
-    Raises
-    ------
-    JobError
-        The job has no server between its clients, and a relay carries no such job.
     """
-    if any(stage.allgather for stage in stages):
-        raise JobError("--latency is for jobs with a server; this one has none between its clients (allgather)")
     leaves_out = getattr(config.data, "small", None) == "leave-out"
     start = HELLO + bool(config.read_alike) + leaves_out + 2 * (config.job.device != "cpu") + FOLDER
     site = path = start + EXIT + (0 if stages[-1].protocol.once else END)

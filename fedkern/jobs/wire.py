@@ -35,9 +35,7 @@ WHEN: dict[type[Message], str] = {
     column_sums.MaskedColumnSums: "for each block of columns that are standardised",
     column_sums.MaskedOddColumns: "for each block of columns that are standardised",
     column_sums.ColumnScales: "for each block of columns that are standardised",
-    rare_levels.AskRareLevels: "for each block of levels",
-    rare_levels.RareLevels: "for each block of levels",
-    rare_levels.MaskedRareLevels: "for each block of levels",
+    **dict.fromkeys((rare_levels.AskRareLevels, *rare_levels.RareLevels.may_send), "for each block of levels"),
     SumSignature: "where a client signs its key",
     SumSignatures: "where a client signs its key",
     Keep: "at a checkpoint",
@@ -61,7 +59,6 @@ def describe_messages(
     device : whether clients compute on one
     """
     listed: list[type[Message]] = []
-    allgather = any(stage.allgather for stage in stages)
     for title, way in (("each client may send", "to_server"), ("the server may send", "to_client")):
         yield title
         up = way == "to_server"
@@ -76,11 +73,11 @@ def describe_messages(
         yield from laid_out(("message", *["what it is"] * up, "fields", "bytes", ""), [*dict.fromkeys(rows)])
         if up:
             sizes = {kind: stage.dims for stage in stages for kind in stage.protocol.to_server}
-            yield from describe.describe_disclosure(config.requirement, sizes, spec, to_all=allgather)
+            yield from describe.describe_disclosure(config.requirement, sizes, spec)
     yield f"{CONTROL} besides"
     asked = config.requirement
     told_few = asked.counts and asked.level != "none" and (asked.small == "leave-out" or asked.summaries)
-    control = _control(allgather, device, told_few, bool(config.read_alike))
+    control = _control(device, told_few, bool(config.read_alike))
     yield from laid_out(("message", "what", "bytes", ""), control)
     for kind, text in _texts(spec).items():
         if kind in listed:
@@ -100,9 +97,6 @@ def totals(n_clients: int, stages: Sequence[Stage], spec: Spec, rounds: int | No
     yield f"each client in the whole job, {most} (not counted: answers without content, checkpoints, long texts)"
     rows = [(title, f"{messages:,}", f"{size:,}", _short(size)) for title, messages, size in ways]
     yield from laid_out(("", "messages", "bytes", ""), rows)
-    if any(stage.allgather for stage in stages):
-        others = n_clients - 1
-        yield f"what goes to all {others} others counts once where it is sent, as in its ledger, and once for each who gets it"
     yield f"all {n_clients} clients together: {every:,} bytes{f' ({short})' if (short := _short(every)) else ''}"
 
 
@@ -110,18 +104,17 @@ def count(
     n_clients: int, stages: Sequence[Stage], spec: Spec, rounds: int | None = None
 ) -> tuple[list[tuple[str, int, int]], int]:
     """Counts what each client sends and receives (messages, bytes), and the bytes of all clients together; see `totals`."""
-    ways, every, others = [], 0, n_clients - 1
+    ways, every = [], 0
     for title, way in (("sends", "to_server"), ("receives", "to_client")):
         messages = n_bytes = 0
         for stage in stages:
             codec = Codec(stage.dims, n_clients)
-            gathered = stage.allgather and way == "to_client"  # what the others send, each of it once
-            for kind in stage.protocol.to_server if stage.allgather else _sent(stage, way):
+            for kind in _sent(stage, way):
                 once = spec.private and kind in TIMES  # nothing but the names of columns is asked
-                often = (1 if once else stage.often(kind, rounds)) * (others if gathered else 1)
+                often = 1 if once else stage.often(kind, rounds)
                 size = often * codec.longest((kind,))
                 messages, n_bytes = messages + often, n_bytes + size
-                every += 0 if stage.allgather and not gathered else n_clients * size
+                every += n_clients * size
         ways.append((title, messages, n_bytes))
     return ways, every
 
@@ -151,9 +144,7 @@ def laid_out(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 def _sent(stage: Stage, way: str) -> tuple[type[Message], ...]:
     """Returns the messages that travel this way."""
-    if way == "to_server":
-        return stage.protocol.to_server
-    return () if stage.allgather else stage.protocol.to_client
+    return stage.protocol.to_server if way == "to_server" else stage.protocol.to_client
 
 
 def _fields(kind: type[Message], dims: Mapping[str, int]) -> str:
@@ -163,7 +154,7 @@ def _fields(kind: type[Message], dims: Mapping[str, int]) -> str:
     return ", ".join(one(name, field.shape) for name, field in schema(kind).items())
 
 
-def _control(allgather: bool, device: bool, told_few: bool, read_alike: bool) -> list[Sequence[str]]:
+def _control(device: bool, told_few: bool, read_alike: bool) -> list[Sequence[str]]:
     """Returns the kinds of control messages of a rank, or of an engine's site."""
     rows = [
         ("hello", "version, instruction set, digest of the job; of a rank also its cores and host", f"{tags.HELLO.size}", ""),
@@ -180,12 +171,6 @@ def _control(allgather: bool, device: bool, told_few: bool, read_alike: bool) ->
         rows.insert(1, ("run", "terms of model.formula, and the version of formulaic", "its text", "at the start"))
     if device:
         rows.insert(1, ("run", "digest of host; then the card's kind, and versions", "its text", "at the start"))
-    if allgather:
-        rows += [
-            ("gather", "", "0", ""),
-            ("gathered", "digest of the sampler's state", "32", ""),
-            ("result", "the sampler's state, with the kept draws", "its draws", "of one rank"),
-        ]
     return [*rows]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ..algorithms.exchanges.pearson import PearsonSums
+from ..algorithms.exchanges.sums import PearsonSums
 from ..finding import Finding
 from ..kernels.families import FAMILIES
 from . import guard

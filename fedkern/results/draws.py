@@ -48,11 +48,8 @@ class Draws:
 
     def slowest(self) -> tuple[float, float, str] | None:
         """Returns the largest R-hat, the smallest ESS, and the name of the latter; None where neither is known."""
-        judged = {name: row for name, row in self.parameters().items() if not np.isnan(row.get("ess", np.nan))}
-        if not judged:
-            return None
-        name = min(judged, key=lambda name: judged[name]["ess"])
-        return max(row["rhat"] for row in judged.values()), judged[name]["ess"], name
+        rows = {name: row for name, row in self.parameters().items() if "ess" in row}
+        return mixing.slowest({name: (np.array([row["rhat"]]), np.array([row["ess"]])) for name, row in rows.items()})
 
     def marginal(self, name: str, site: str = "") -> Drawn | None:
         """Returns a number by its draws; None if it does not exist."""

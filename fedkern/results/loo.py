@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..algorithms.core.exchange import LEAST
 from ..algorithms.core.masked import ALL, describe_few
 from ..algorithms.core.once import Server, not_in
-from ..algorithms.exchanges.loo_sums import BINS, LEAST, LooSums
-from ..algorithms.exchanges.rounding import LARGEST
+from ..algorithms.core.rounding import LARGEST
+from ..algorithms.exchanges.sums import BINS, LooSums
 from ..finding import Finding
 from ..models import psis
 from . import guard, page

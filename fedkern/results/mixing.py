@@ -3,6 +3,8 @@ of a mean."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,6 +12,19 @@ from . import diagnostics, guard
 from .streaming import Stream
 
 Array = NDArray[np.float64]
+Both = tuple[Array, Array]  # R-hat and ESS
+
+
+def slowest(mixed: Mapping[str, Both], label: Callable[[int, int], str] = lambda j, n: "") -> tuple[float, float, str] | None:
+    """Returns the largest R-hat, the least ESS, and whose it is: name and label(j, n) of number j of n; None without an ESS."""
+    judged = {name: both for name, both in mixed.items() if np.isfinite(both[1]).any()}
+    if not judged:
+        return None
+    name = min(judged, key=lambda name: float(np.nanmin(judged[name][1])))
+    ess = judged[name][1]
+    what, at, site = name.partition("@")
+    which = f"{what}{label(int(np.nanargmin(ess)), len(ess))}{at}{site}"
+    return max(float(np.nanmax(rhats)) for rhats, _ in judged.values()), float(np.nanmin(ess)), which
 
 
 def rhat_ess(draws: Array) -> tuple[Array, Array]:

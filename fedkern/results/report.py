@@ -134,6 +134,41 @@ def numbers(run: RunFiles) -> list[str]:
     return parts
 
 
+@guard.figure("the page's section coefficients", "")
+def coefficients(run: RunFiles, title: str = "Coefficients", begin: tuple[str, ...] = ("",)) -> str:
+    """Draws the coefficients, whose names begin so, with a table of all numbers."""
+    parameters = run.summary.get("parameters", {})
+    every = shown.beside_each_other(run.summary) if parameters else {}
+    if not (drawn := {name: row for name, row in every.items() if name.startswith(begin)}):
+        return ""
+    n = len(drawn)
+    note = f"The {plots.MOST_ROWS} of {n} with the largest absolute means. " if n > plots.MOST_ROWS else ""
+    tables = numbers(run)
+    if not tables:  # without a posterior.nc
+        rows = [[name, *numbers_of(row, ("mean", "sd", "q05", "q95"))] for name, row in parameters.items()]
+        tables = [details("All numbers", table(["name", "mean", "sd", "5 %", "95 %"], rows))]
+    pooled = shown.beside_each_other(run.pooled) if run.pooled else {}
+    orange = f" Orange: all rows pooled, without privacy. {cost_of_privacy(run.summary, run.pooled)}" if pooled else ""
+    return figure(title, plots.forest(drawn, pooled), f"{note}Grey intervals hold zero.{orange}", *tables)
+
+
+@guard.figure("the page's section guessing", "")
+def guessing(run: RunFiles) -> str:
+    """Compares the test rows' score with that of guessing."""
+    metrics, guess = run.summary.get("metrics", {}), run.summary.get("test", {}).get("guess")
+    said = against_guessing(metrics["log_likelihood"], guess) if "log_likelihood" in metrics else ""
+    return section("Test rows", paragraph(said, "note")) if said else ""
+
+
+@guard.figure("the page's section calibration", "")
+def calibration(run: RunFiles) -> str:
+    """Draws predicted probabilities of test rows against frequencies."""
+    bins = run.summary.get("test", {}).get("reliability", [])
+    rows = sum(b["rows"] for b in bins)
+    text = f"{rows:,} test rows in tenths of the predicted probability. On the line prediction and frequency agree."
+    return figure("Calibration", plots.reliability(bins), text)
+
+
 def against_guessing(log_likelihood: float, guess: float | None) -> str:
     """Returns a sentence where test rows are predicted worse than by their average; else ""."""
     if guess is None or not log_likelihood < guess:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algorithms.exchanges import spreads
-from ..algorithms.exchanges.pearson import PearsonSums
+from ..algorithms.exchanges.sums import PearsonSums
 from ..finding import Finding
 from .heterogeneity import generalised_inverse
 from .verdict import Verdict

@@ -19,7 +19,7 @@ Row = dict[str, float]
 
 # The quantities by which convergence is judged, and their names. R-hat and ESS use ranks: those of tau^2 are those of log tau.
 JUDGED = {"theta": "theta", "tau_sq": "log_tau", "inclusion": "inclusion", "eta": "log_eta", "rho": "logit_rho"}
-PRINTED = {"average": "average", "by_rows": "average_by_rows", "between": "between_sd"}  # and judged too, where they are known
+JUDGED |= {"average": "average", "by_rows": "average_by_rows", "between": "between_sd"}  # these where they are known
 OWN = ("theta", "inclusion", "average")  # whose R-hats mark a coefficient
 DERIVED = ("average", "by_rows", "between", "new_site")  # functions of the kept quantities of a round, where they are known
 NAMES = {"by_rows": "average_by_rows", "between": "between_sd", "new_site": "new_site"}  # in summary.json
@@ -102,9 +102,7 @@ class Samples:
         """R-hat and ESS of each of `arrays`, by name. Both use ranks: those of tau^2 are log tau's."""
         derived = {"by_rows": self.by_rows, "between": self.between}
         every = self.arrays | {name: draws for name, draws in derived.items() if draws is not None}
-        every_mixing = {name: mixing.published_rhat_ess(draws) for name, draws in every.items()}
-        unknown = {} if self.told is None else find_unprinted(self.told, list(self.sites))
-        return {name: blank(both, unknown[name]) if name in unknown else both for name, both in every_mixing.items()}
+        return mix(every, self.told, list(self.sites))
 
     @property
     def rhat(self) -> Array | None:
@@ -122,16 +120,9 @@ class Samples:
 
         Printed are theta, log tau, q, log eta, logit rho, numbers over sites, and sites' coefficients.
         """
-        names = JUDGED | PRINTED | {f"theta@{client}": f"theta@{client}" for client in self.sites}
-        mixing = {name: self.mixing[name] for name in names if name in self.mixing}
-        judged = {name: both for name, both in mixing.items() if np.isfinite(both[1]).any()}
-        if not judged:
-            return None
-        name = min(judged, key=lambda name: float(np.nanmin(judged[name][1])))
-        ess = judged[name][1]
-        rhat = max(float(np.nanmax(rhats)) for rhats, _ in judged.values())
-        which = f"[{self._labels(len(ess))[int(np.nanargmin(ess))]}]" if len(ess) > 1 else ""
-        return rhat, float(np.nanmin(ess)), f"theta{which}{name[5:]}" if name.startswith("theta@") else names[name] + which
+        names = JUDGED | {f"theta@{client}": f"theta@{client}" for client in self.sites}
+        mixed = {printed: self.mixing[name] for name, printed in names.items() if name in self.mixing}
+        return mixing.slowest(mixed, lambda j, n: "" if n == 1 else f"[{self._labels(n)[j]}]")
 
     @property
     def mean(self) -> Array:
@@ -315,20 +306,18 @@ def _mean(draws: NDArray[np.bool_] | Array) -> Array:
     return mean
 
 
-def find_unprinted(told: NDArray[np.bool_], sites: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
-    """Returns, by name of the draws, (P,) whether too few sites tell something of a coefficient for a number of the result.
-
-    See `Samples.told`.
-    """
+def mix(every: Mapping[str, Array], told: NDArray[np.bool_] | None, sites: Sequence[str]) -> dict[str, mixing.Both]:
+    """Computes R-hat and ESS of draws by name; NaN where too few sites tell something of a coefficient (see `Samples.told`)."""
+    mixed = {name: mixing.published_rhat_ess(draws) for name, draws in every.items()}
+    if told is None:
+        return mixed
     count = told.sum(axis=0)
-    over = {"average": count < 1, "by_rows": count < 1, "between": count < 2}
-    return over | {f"theta@{client}": ~own for client, own in zip(sites, told)}
-
-
-def blank(both: tuple[Array, Array], which: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """Replaces R-hat and ESS (P,) of some quantities by NaN."""
-    rhat, ess = (np.where(which, np.nan, values) for values in both)
-    return rhat, ess
+    unknown = {"average": count < 1, "by_rows": count < 1, "between": count < 2}
+    unknown |= {f"theta@{client}": ~own for client, own in zip(sites, told)}
+    for name in unknown.keys() & mixed.keys():
+        rhat, ess = (np.where(unknown[name], np.nan, values) for values in mixed[name])
+        mixed[name] = rhat, ess
+    return mixed
 
 
 def _rows(draws: Array, mixed: tuple[Array, Array] | None) -> list[Row]:

@@ -8,13 +8,13 @@ from functools import cached_property
 
 import numpy as np
 
-from . import by_name
+from . import by_name, mixing
 from .marginals import Drawn
 from .released import Drawing, Group
 from .samples import OWN, Array, Row
 from .streaming import Stream
 
-JUDGED = ("theta", "log_tau", "inclusion", "log_eta", "logit_rho")  # convergence is judged by these: moments need logarithms
+JUDGED = ("theta", "log_tau", "inclusion", "log_eta", "logit_rho", "average")  # moments need logarithms
 ALONE = ("log_eta", "logit_rho")  # for that alone: eta and rho are published
 LISTED = 2000  # coefficients in `parameters`: those with the largest PIPs
 
@@ -65,7 +65,7 @@ class Streamed:
     @cached_property
     def mixing(self) -> dict[str, tuple[Array, Array]]:
         """R-hat and ESS of all judged or shown quantities, by name."""
-        return {name: stream.rhat_ess() for name, stream in self.streams.items() if name in JUDGED or name in OWN}
+        return {name: stream.rhat_ess() for name, stream in self.streams.items() if name in JUDGED}
 
     @property
     def rhat(self) -> Array:
@@ -81,16 +81,9 @@ class Streamed:
     def slowest(self) -> tuple[float, float, str] | None:
         """Returns the largest R-hat, the smallest ESS, and the latter's name, over theta, log tau, q, log eta, logit rho,
         averages."""
-        names = (*JUDGED, "average")
-        judged = {name: self.mixing[name] for name in names if name in self.mixing and np.isfinite(self.mixing[name][1]).any()}
-        if not judged:
-            return None
-        name = min(judged, key=lambda name: float(np.nanmin(judged[name][1])))
-        ess = judged[name][1]
-        rhat = max(float(np.nanmax(rhats)) for rhats, _ in judged.values())
-        return rhat, float(np.nanmin(ess)), name + self._label(len(ess), int(np.nanargmin(ess)))
+        return mixing.slowest({name: self.mixing[name] for name in JUDGED if name in self.mixing}, self._label)
 
-    def _label(self, size: int, j: int) -> str:
+    def _label(self, j: int, size: int) -> str:
         """Returns the label of one of `size` quantities: a coefficient, a node, or nothing for a single one."""
         return "" if size == 1 else f"[{self.nodes[j] if size == len(self.nodes) else self.names[j]}]"
 
@@ -150,5 +143,5 @@ class Streamed:
             stream = self.streams[name]
             columns = {"mean": stream.mean, "sd": stream.sd, **dict(zip(("rhat", "ess"), self.mixing[judged]))}
             for j in range(stream.size if stream.size in (1, len(self.nodes)) else 0):
-                out[name + self._label(stream.size, j)] = {key: float(values[j]) for key, values in columns.items()}
+                out[name + self._label(j, stream.size)] = {key: float(values[j]) for key, values in columns.items()}
         return out

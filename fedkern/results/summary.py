@@ -1,15 +1,10 @@
-"""Makes the content of summary.json: names and shapes that other people's scripts depend on."""
+"""Counts what went over the wire, and says what a job claims, as summary.json has both."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-from .plain import Record, plain
-from .released import Released
-from .verdict import Verdict
 
 WAYS = ("to_client", "to_server")
 
@@ -46,69 +41,6 @@ class Wire:
             return {"messages": messages, "bytes": n_bytes}
 
         return {name: {way: count(client, way) for way in WAYS} for client, name in enumerate(self.clients)}
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Holds how a job ended, as its server knows it.
-
-    Attributes
-    ----------
-    stop : a word of `STOPS` in `fedkern/results/verdict.py`
-    rounds : that were finished
-    verdict : whether the result has converged
-    clients : name -> {"updates": applied updates, "status": "finished", "budget spent" or "lost"}, and "dropped": how many of
-        its answers are in no result, if any are; where whole clients are protected all answers count as updates, for which of
-        them were applied is secret
-    metrics : of the released posterior on the test rows
-    privacy : client -> its certificate
-    digest : of the posterior arrays
-    lost : clients without which the job went on -> how their rank ended
-    """
-
-    stop: str
-    rounds: int
-    verdict: Verdict
-    clients: Mapping[str, Record]
-    metrics: Mapping[str, float]
-    privacy: Mapping[str, Record]
-    wire: Record
-    digest: str
-    encoding: Record
-    versions: Mapping[str, str]
-    notes: Iterable[str] = ()
-    lost: Mapping[str, str] = field(default_factory=dict)
-
-
-def summary(method: str, posterior: Released, outcome: Outcome, more: Mapping[str, object] | None = None) -> dict[str, Any]:
-    """Returns all of summary.json.
-
-    Parameters
-    ----------
-    more : entries that only this method has
-
-    Returns
-    -------
-    a dictionary that JSON can hold: infinite and undefined numbers are texts ("inf", "nan")
-    """
-    content = {
-        "method": method,
-        "claim": claim_of(outcome.privacy),
-        "stop": outcome.stop,
-        "rounds": outcome.rounds,
-        **outcome.verdict.content,
-        "clients": {k: {**v, "lost": outcome.lost[k]} if k in outcome.lost else v for k, v in outcome.clients.items()},
-        "parameters": posterior.parameters(),
-        "metrics": outcome.metrics,
-        "privacy": outcome.privacy,
-        "wire": outcome.wire,
-        "encoding": outcome.encoding,
-        "versions": outcome.versions,
-        "digest": outcome.digest,
-        "notes": list(outcome.notes),
-        **(more or {}),
-    }
-    return {key: plain(value) for key, value in content.items()}
 
 
 def claim_of(privacy: Mapping[str, Mapping[str, object]]) -> str:

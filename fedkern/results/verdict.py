@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algorithms.core.windows import ERRORS, LEAST, MEAN, SD, Movement
+from ..models import psis
+from ..models.weighted import Weighted
 from .diagnostics import MARKED
 from .reweighed import Reweighed
 
@@ -102,7 +104,7 @@ def against(doubts: Sequence[str], judged: Verdict) -> Verdict:
     """Returns the verdict on a result that cannot stand; what was `judged` comes last where that is against it, too."""
     if not doubts:
         return judged
-    why = "; ".join([*doubts, *([] if judged.converged is True else [judged.why])])
+    why = "; ".join([*doubts, *([judged.why] if judged.converged is False else [])])
     return Verdict(False, why, judged.worst, tuple(doubts))
 
 
@@ -126,6 +128,13 @@ def of_chains(slowest: tuple[float, float, str] | None, chains: int, rhat: float
     largest, smallest, worst = slowest
     why = f"R-hat at most {largest:.4f} (wanted {rhat:g}), ESS at least {smallest:.0f} (wanted {least:g}; {worst})"
     return Verdict(bool(largest <= rhat and smallest >= least), why, worst)
+
+
+def of_weights(weights: Weighted, wanted: float) -> Verdict:
+    """Judges weighted draws, of which so many of equal weight are wanted."""
+    why = f"k-hat {weights.k_hat:.2f} (wanted at most {psis.UNRELIABLE:g})"
+    why = f"{why}, {weights.effective:.0f} of {len(weights.draws)} draws count (wanted {wanted:g})"
+    return Verdict(weights.reliable and weights.effective >= wanted, why)
 
 
 def of_movement(movement: Movement | None, names: Sequence[str]) -> Verdict:

@@ -42,14 +42,6 @@ class InProcess:
     names: tuple[str, ...] = ()
     signals: Signals = field(default_factory=Signals)
 
-    @property
-    def gathering(self) -> InProcess:
-        """The transport of protocols in which every place runs a copy of the server's part (allgather).
-
-        In one process one copy is enough, so it is this same transport.
-        """
-        return self
-
     def mine(self, n_clients: int) -> list[int]:
         """Returns the numbers of the clients that live here: all."""
         return list(range(n_clients))

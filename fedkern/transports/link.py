@@ -5,11 +5,10 @@ Nothing here ever blocks, so that silence can be noticed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 
 from .codec import Frame
-from .driver import Hooks, Signals
 from .patience import Patience
 
 CONTROL = 1 << 20  # longest control message, bytes
@@ -55,29 +54,3 @@ class Link(Protocol):
 
     def abort(self, code: int) -> None:
         """Ends all ranks at once, as far as the link can."""
-
-
-class Peers(Protocol):
-    """Lists the attributes of `ranks.Ranks` that a job without a server needs."""
-
-    link: Link
-    rank: int
-    size: int
-    is_server: bool
-    signals: Signals
-    hooks: Hooks | None
-    idle: frozenset[int]
-
-    def home(self, client: int) -> int: ...
-
-    def attend(self) -> None: ...
-
-    def next(self, longest: int, *wanted: int) -> tuple[int, int, Frame] | None: ...
-
-    def exchange(self, what: str, mine: bytes, answer: Callable[[list[bytes]], list[bytes]]) -> bytes: ...
-
-    def tell(self, what: str, tag: int, data: bytes) -> None: ...
-
-    def check(self, rank: int) -> None: ...
-
-    def others(self) -> list[int]: ...

@@ -75,13 +75,6 @@ class Place(Transport, Protocol):
     names: tuple[str, ...]
     hooks: Hooks | None
 
-    @property
-    def gathering(self) -> Transport:
-        """The same places for protocols in which every place runs a copy of the server's part (allgather).
-
-        A place whose clients cannot speak to each other raises a JobError here.
-        """
-
     def mine(self, n_clients: int) -> list[int]:
         """Returns the numbers of the clients that live here: each client lives at one place, known without a message."""
 

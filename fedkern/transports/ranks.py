@@ -22,10 +22,8 @@ from . import tags
 from .codec import Codec, Frame
 from .cores import usable_cores
 from .driver import ClientSide, Ended, Hooks, Offers, ServerSide, Signals, Timeouts, at_server
-from .gathering import Gathering
 from .levels import agree_on_level, usable_levels, use_level
 from .link import Link
-from .place import Transport
 
 S = TypeVar("S")
 C = TypeVar("C")
@@ -56,11 +54,6 @@ class Ranks:
         self._stop: str | None = None
         self.told: dict[str, tuple[int, int]] = {}  # control messages that have left for the server: how many of a kind, bytes
         self.unlogged: list[tuple[str, int]] = []  # those of them that are in no ledger yet, each with its bytes
-
-    @property
-    def gathering(self) -> Transport:
-        """The same ranks without a server."""
-        return Gathering(self)
 
     def mine(self, n_clients: int) -> list[int]:
         """Returns the numbers of the clients that live here."""

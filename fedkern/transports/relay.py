@@ -20,7 +20,7 @@ from ..algorithms.exchanges.sum_keys import Signer
 from ..errors import JobError
 from .driver import ServerSide, Signals, Timeouts
 from .ending import Say, end, outcome
-from .place import Place, Transport
+from .place import Place
 from .ranks import Ranks
 from .relay_hub import EVERY, HubLink
 from .relay_hub import Lost as Lost
@@ -49,14 +49,6 @@ class _Relayed(Ranks):
         if not self._is_given:
             self.timeouts = replace(self.timeouts, lost=seconds)
             self.link.heed_deadline(seconds)
-
-    @property
-    def gathering(self) -> Transport:
-        """Raises JobError: sites cannot speak to each other."""
-        raise JobError(
-            "this job has no server between its clients (allgather), and the sites of a relay speak to the server alone: "
-            "choose the job's other exchange, which needs a server"
-        )
 
     def machine(self) -> tuple[bytes, bytes, int]:
         """Returns marks that tell nothing of the machine: a site has all of its own cores."""

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from fedkern.algorithms.core import masked, once
 from fedkern.algorithms.core.masked import Hider
 from fedkern.algorithms.core.messages import Message, RemoteFault
-from fedkern.algorithms.exchanges import column_sums, fit_sums, level, loo_sums
+from fedkern.algorithms.exchanges import column_sums, level
 from fedkern.algorithms.exchanges import columns as agreement
 from fedkern.algorithms.exchanges.columns import Summary
-from fedkern.algorithms.exchanges.fit_sums import FitSums
-from fedkern.algorithms.exchanges.loo_sums import LooSums
+from fedkern.algorithms.exchanges.sums import FitSums, LooSums
 from fedkern.errors import FedkernError, JobError, OwnFault
 from fedkern.jobs.stage import Stage, column_sums_stage
 from fedkern.models.encoding import Column, Spec
@@ -265,12 +264,10 @@ def test_responses_whose_digits_would_be_lost_end_the_job_with_the_client_s_name
     ids=["rows", "areas"],
 )
 def test_sums_of_rows_and_areas_are_added_field_by_field(one: Any, impossible: Any) -> None:
-    sums = {LooSums: loo_sums, FitSums: fit_sums}[type(one)]
-    stage = Stage.of(sums).with_sums(sums.SUMS)
+    stage = Stage.asking(type(one), secure=True)
 
     def of(*answers: Any) -> Any:
-        asked = next(kind for kind in stage.protocol.to_client)(0)
-        server, _ = hidden(stage, sums.QUESTION.start(1, asked), dict(enumerate(map(once.ready_client, answers))))
+        server, _ = hidden(stage, one.question.start(1, one.ask(0)), dict(enumerate(map(once.ready_client, answers))))
         return server
 
     (total,) = of(one, one, one).replies.values()

@@ -50,11 +50,11 @@ def test_a_client_that_is_gone_before_the_rounds_ends_the_job() -> None:
 
 def test_sums_of_responses_that_are_drawn_anew_have_as_many_rows_as_there_are() -> None:
     seen, again = np.array([[4.0, 1.23456], [3.0, -20.0]]), np.array([[[5.0, 1.0], [2.0, 3.0]]])
-    told = level_sums.make_reply(seen, again)
+    told = LevelNumbers(0, seen, again).leaving()
     assert told.seen[0].tolist() == [4.0, 1.235]
-    assert not level_sums.QUESTION.wrong(told)
+    assert not told.wrong()
     again[0, 0, 0] = 6.0
-    assert "other numbers of rows" in level_sums.QUESTION.wrong(level_sums.make_reply(seen, again))
-    few = level_sums.make_reply(seen / 4 * [1, 1], again)  # fewer than five rows
+    assert "other numbers of rows" in LevelNumbers(0, seen, again).leaving().wrong()
+    few = LevelNumbers(0, seen / 4 * [1, 1], again).leaving()  # fewer than five rows
     assert not few.seen.any()
     assert not few.again.any()

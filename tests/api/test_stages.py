@@ -59,7 +59,7 @@ def test_a_stage_of_the_model_is_refused_before_the_model_is_known(tmp_path: Pat
     assert {"SiteDelta" in line for line in sent(tmp_path)} == {False}
 
 
-@pytest.mark.parametrize("what", ["sizes", "messages", "server"])
+@pytest.mark.parametrize("what", ["sizes", "messages"])
 def test_a_listed_exchange_with_other_messages_is_refused(tmp_path: Path, what: str) -> None:
     def fit(run: Run[Any]) -> None:
         run, model = agreed(run)
@@ -69,7 +69,6 @@ def test_a_listed_exchange_with_other_messages_is_refused(tmp_path: Path, what: 
             "messages": replace(
                 stage, protocol=replace(stage.protocol, to_server=(*stage.protocol.to_server, response.Response))
             ),
-            "server": replace(stage, allgather=True),
         }[what]
         run.with_model(model).exchange(other, model.start, {})
 

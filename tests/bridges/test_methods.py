@@ -19,7 +19,7 @@ from support.organisations import BRIEF, accept, digest_of_run, run
 GOLDEN = golden_jobs()
 ON_PUSH = ("sparse-sums", "vertical-mean-field")
 AS_THEY_COME = ("pvi-asynchronous-adam", "pvi-private-poisson")  # schedules that take answers as they come
-LEFT_OUT = ("sparse-allgather", "sigma-hmc", "sigma-nested", "sigma-private", "sigma-resumed", "sigma-sfvi")
+LEFT_OUT = ("sigma-hmc", "sigma-nested", "sigma-private", "sigma-resumed", "sigma-sfvi")
 
 
 @pytest.fixture(scope="module")

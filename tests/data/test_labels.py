@@ -18,6 +18,8 @@ from fedkern.algorithms.exchanges.columns import join_levels
 from fedkern.data import memory, table
 from fedkern.data.cells import Text, floats, labels
 from fedkern.data.design import encode
+from fedkern.data.faults import Marks
+from fedkern.data.reading import read_numbers
 from fedkern.errors import JobError
 from fedkern.labels import label
 from fedkern.models.encoding import Column, Spec
@@ -260,3 +262,11 @@ def test_declared_levels_that_are_one_label_are_refused() -> None:
     with pytest.raises(JobError, match="none twice"):
         Column.declared("ward", {"levels": ["1", "1.0"]})
     assert Column.declared("flag", {"levels": ["TRUE", "FALSE"]}).levels == ("False", "True")
+
+
+def test_truth_values_are_numbers_where_a_job_wants_numbers(tmp_path: Path) -> None:
+    """As where another client has 0 and 1; one word beside them is none."""
+    (tmp_path / "a.csv").write_text("x,z\nTRUE,TRUE\nfalse,1\n,FALSE\n")
+    read = table.load(tmp_path / "a.csv")
+    np.testing.assert_array_equal(read_numbers(read, "x", Marks(read), missing=True), [1, 0, np.nan])
+    np.testing.assert_array_equal(read_numbers(read, "z", Marks(read), missing=True), [np.nan, 1, np.nan])

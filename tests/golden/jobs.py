@@ -336,6 +336,7 @@ y = "lat"
 adjacency = "edges.csv"
 [within]
 values = 9
+latents = 6
 """  # into sigma/built
 
 
@@ -476,7 +477,6 @@ JOBS: dict[str, tuple[str, ...]] = {
         "model.slab=2.0",
         "model.splines={age = [-1.0, 0.0, 1.0]}",
     ),
-    "sparse-allgather": ("sparse/regression", "algorithm.topology=allgather", "output.largest=2"),
     "sparse-imputed": ("sparse/holes", "model.missing=impute", "output.sensitivity=true", "algorithm.random_source=keyed"),
     "sparse-mrf": ("sparse/mrf", "algorithm.participation=0.7"),
     "sparse-sem": ("sparse/sem", "algorithm.tempering=2", "algorithm.random_source=keyed"),

@@ -248,7 +248,8 @@ def messages() -> dict[str, Any]:
 
 def below(base: type) -> Iterator[Any]:
     for kind in base.__subclasses__():
-        yield kind
+        if hasattr(kind, "kind"):  # else it is a base of messages
+            yield kind
         yield from below(kind)
 
 

@@ -23,7 +23,6 @@ LINK = {
     "pvi-sequential": "bernoulli (logit): sick ~ x + z + s; event: sick = yes",
     "pvi-breast-cancer": "bernoulli (logit): diagnosis ~ mean radius + mean texture + ",
     "pvi-private-poisson": "bernoulli (logit): sick ~ x + z + s; event: sick = yes",
-    "sparse-allgather": "gaussian (identity): y ~ age + bmi + dose + iron",
     "sparse-sem": "sparse: cyclic structural equations",
     "vertical-amortised": "bernoulli (logit): y ~ columns of 2 clients",
     "vertical-private": "bernoulli (logit): y ~ columns of 2 clients",

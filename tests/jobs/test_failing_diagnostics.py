@@ -21,6 +21,7 @@ from fedkern.cli import show
 from fedkern.cli.report import write as write_report
 from fedkern.methods import load_method
 from fedkern.results import guard
+from support.declared import QUESTIONS
 from support.input_cases import METHODS
 
 MORE: dict[str, dict[str, Any]] = {  # a federation -> what is asked for beside its job file
@@ -117,7 +118,7 @@ def questions() -> list[once.Question[Any, Any]]:
         for value in vars(importlib.import_module(f"{exchanges.__name__}.{module.name}")).values():
             if isinstance(value, once.Question) and value.drops:
                 found[value.reply.__name__] = value
-    return list(found.values())
+    return [*found.values(), *(kind.question for kind in QUESTIONS if kind.question.drops)]
 
 
 @pytest.mark.parametrize("question", questions(), ids=lambda question: question.reply.__name__)

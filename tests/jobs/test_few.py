@@ -129,7 +129,7 @@ def test_the_others_messages_are_the_same_whatever_a_left_out_client_has(fedkern
 
 
 def test_over_mpi(fedkern: Any, tmp_path: Path) -> None:
-    """A rank whose only client is left out listens until the end, also beside ranks without a server; one that refuses says
+    """A rank whose only client is left out listens until the end, one that refuses says
     the same whatever its client has."""
     federation, commands = Federation(tmp_path), dict[str, list[str | Path]]()
     for n in (3, 9):
@@ -143,24 +143,22 @@ def test_over_mpi(fedkern: Any, tmp_path: Path) -> None:
         commands[f"refused-{n}"] = ["run", folder / "pvi.toml", "--out", tmp_path / f"refused-{n}", "--quiet"]
     leave = ["--set", "disclosure.small=leave-out", "--quiet"]
     commands["left"] = ["run", tmp_path / "of-9" / "pvi.toml", "--out", tmp_path / "left", *leave]
-    leave = [*leave, "--set", "algorithm.topology=allgather"]
-    commands["gathered"] = ["run", tmp_path / "of-9" / "sparse.toml", "--out", tmp_path / "gathered", *leave]
+    commands["drawn"] = ["run", tmp_path / "of-9" / "sparse.toml", "--out", tmp_path / "drawn", *leave]
     commands["checked"] = ["check", tmp_path / "of-9" / "pvi.toml", *leave[:2]]
     codes, err = mpirun_jobs(4, tmp_path / "commands", commands)
-    assert codes == {"refused-3": 2, "refused-9": 2, "left": 0, "gathered": 0, "checked": 0}, err
+    assert codes == {"refused-3": 2, "refused-9": 2, "left": 0, "drawn": 0, "checked": 0}, err
     refusals = [line for line in err.splitlines() if "refused by a" in line]
     assert len(refusals) == 2
     assert refusals[0] == refusals[1]
     assert refusals[0].startswith("fedkern: rank 2: client 'b': refused by a disclosure rule")
     assert not [*tmp_path.glob("refused-*/ledger/b.jsonl")], "nothing of its rows has left"
-    for name, method in (("left", "pvi"), ("gathered", "sparse")):
+    for name, method in (("left", "pvi"), ("drawn", "sparse")):
         summary = json.loads((tmp_path / name / "summary.json").read_text())
         assert [*summary["clients"]] == ["a", "c"]
         assert not (tmp_path / name / "ledger" / "b.jsonl").exists()
         assert " 9 rows that count" in (tmp_path / name / "client-b" / "fault.txt").read_text()
         here = tmp_path / f"{name}-here"
-        more = leave if method == "sparse" else leave[:3]
-        assert fedkern("run", tmp_path / "of-9" / f"{method}.toml", "--out", here, *more).code == 0
+        assert fedkern("run", tmp_path / "of-9" / f"{method}.toml", "--out", here, *leave).code == 0
         assert json.loads((here / "summary.json").read_text())["digest"] == summary["digest"]
     kinds = [json.loads(line)["kind"] for line in (tmp_path / "left" / "ledger" / "rank-2.jsonl").read_text().splitlines()]
     assert kinds == ["hello", "run"], "that it is left out is all that has left this rank"

@@ -47,10 +47,6 @@ class Losing(InProcess):
             flying, answered = server.outgoing(), answered + 1
         return server.state, side.clients
 
-    @property
-    def gathering(self):
-        return self
-
 
 def lose(protocol, path, tmp_path, sections, after=0):
     place = Losing(protocol, after)

@@ -14,7 +14,7 @@ import fedkern
 from fedkern.algorithms.core import masked, once
 from fedkern.algorithms.core.masked import Hider
 from fedkern.algorithms.core.messages import RemoteFault
-from fedkern.algorithms.exchanges import pearson
+from fedkern.algorithms.exchanges.sums import AskPearson, PearsonSums
 from fedkern.api import check_job
 from fedkern.errors import JobError
 from fedkern.jobs.holding.questions import MOST_ENDS, STARTS, Questions
@@ -83,7 +83,7 @@ def test_an_honest_job_asks_no_more_than_check_says_and_the_same_again(
 # A server that asks what it likes --------------------
 
 NAMES = ("ada", "bo", "cy")
-STAGE = Stage(pearson.PROTOCOL, {"d": 2}).with_sums(pearson.SUMS)
+STAGE = Stage.asking(PearsonSums, {"d": 2}, secure=True)
 
 
 def clients(folder: Path, told: list[str] | None = None, **more: Any) -> list[masked.Client[Any]]:
@@ -94,14 +94,14 @@ def clients(folder: Path, told: list[str] | None = None, **more: Any) -> list[ma
     for k, secret in enumerate(secrets):
         counted = Questions(folder / NAMES[k], b"job", (told if told is not None else []).append)
         pairs = Pairs.agree(k, secret, NAMES, keys, b"job")
-        machine = once.Client(lambda asked: pearson.NOBODY)
+        machine = once.Client(lambda asked: PearsonSums(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0))
         made.append(masked.Client(machine, Hider(pairs, NAMES[k], counted, spoils=counted.is_shut)))
     return made
 
 
 def asked(client: masked.Client[Any], at: float) -> Any:
     assert STAGE.sums is not None
-    return STAGE.sums.masked.client_receive(client, pearson.AskPearson(0, np.full(2, at)))[1][0]
+    return STAGE.sums.masked.client_receive(client, AskPearson(0, np.full(2, at)))[1][0]
 
 
 def test_one_question_too_many_ends_the_job_over_all_starts_and_the_same_again_does_not(tmp_path: Path) -> None:
@@ -125,14 +125,14 @@ def test_a_question_is_one_of_its_past(tmp_path: Path) -> None:
     assert STAGE.sums is not None
     receive = STAGE.sums.masked.client_receive
     for at in (1.0, 2.0, 3.0):
-        client, _ = receive(client, pearson.AskPearson(0, np.full(2, at)))
+        client, _ = receive(client, AskPearson(0, np.full(2, at)))
     with pytest.raises(JobError, match="was asked 3 times"):
-        receive(client, pearson.AskPearson(0, np.full(2, 1.0)))
+        receive(client, AskPearson(0, np.full(2, 1.0)))
 
 
 def total(answers: list[Any]) -> Any:
     assert STAGE.sums is not None
-    return STAGE.sums._total(dict(enumerate(answers)), pearson.SUMS[0], 0)
+    return STAGE.sums._total(dict(enumerate(answers)), PearsonSums.hidden[0], 0)
 
 
 def test_a_client_that_has_no_number_ends_all_at_the_next_barrier_and_is_not_named(tmp_path: Path) -> None:

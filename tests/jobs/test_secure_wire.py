@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import re
-from importlib import import_module
 from pathlib import Path
-from pkgutil import walk_packages
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-import fedkern.algorithms
 from fedkern.algorithms.core.masked import Masked, Sum
 from fedkern.algorithms.core.messages import KINDS, Message
 from fedkern.api import check_job
 from fedkern.errors import JobError
 from fedkern.methods import METHODS, load, load_method
 from fedkern.transports.inprocess import InProcess
+from support.declared import DECLARED, MODULES
 from support.secure_jobs import job
 from support.wires import listed
 
 PAGE = (Path(__file__).parents[2] / "docs/concepts/secure-sums.md").read_text("utf-8")
 (UNMASKED,) = re.findall(r"^## What is not masked\n(.*?)^## ", PAGE, flags=re.MULTILINE | re.DOTALL)
 NAMED = {name for row in UNMASKED.splitlines() if row.startswith("| `") for name in re.findall(r"`(\w+)`", row.split("|")[1])}
-MODULES = [import_module(found.name) for found in walk_packages(fedkern.algorithms.__path__, "fedkern.algorithms.")]
 WITH_SUMS = [method for method in METHODS if method != "vertical"]
 
 # Messages that no job with secure sums has, each with keys by which a job would have it: such a job is refused.
@@ -110,6 +107,7 @@ def sums(module: ModuleType) -> list[Sum]:
 
 # Where clients of an open job round, or cut off, what they send, another class holds the numbers that are masked.
 TWINS = {one.kind.__name__.removeprefix("Summed") for module in MODULES for one in sums(module)}
+TWINS |= {kind.__name__ for kind in DECLARED if kind.hidden}
 
 
 def test_the_page_names_messages_of_the_registry() -> None:

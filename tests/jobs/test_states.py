@@ -26,7 +26,6 @@ JOBS = (
     "pvi-private-virtual-clients",
     "pvi-private-clients",
     "sparse-sums",
-    "sparse-allgather",
     "sparse-mrf",
     "vertical-amortised",
     "vertical-soul",
@@ -35,7 +34,7 @@ JOBS = (
     "sigma-hmc",
 )
 MACHINES = {
-    *("agreement", "alignment", "arrival", "certificates", "columns", "gibbs", "gibbs-allgather", "global-vi", "hmc", "pvi"),
+    *("agreement", "alignment", "arrival", "certificates", "columns", "gibbs", "global-vi", "hmc", "pvi"),
     *("pvi-client-level", "scaling", "sfvi", "soul", "values", "vertical"),
 }
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import pkgutil
 import re
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import pytest
 
-import fedkern.algorithms
 from fedkern.algorithms.core.masked import Sum
 from fedkern.algorithms.core.messages import KINDS, Message, Protocol
 from fedkern.algorithms.core.tells import FEW_OR_FULL, Draw
@@ -29,11 +26,12 @@ from fedkern.models.encoding import Spec
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import InProcess
 from support import input_cases
+from support.declared import DECLARED, MODULES, QUESTIONS
 
 FEWEST = "the fewest that this job takes (disclosure.rows)"
 ANY = ("rows_per_coefficient=0", "rows_per_value=0", "combinations=0", "leverage=1", "groups=0")
-MODULES = [import_module(found.name) for found in pkgutil.walk_packages(fedkern.algorithms.__path__, "fedkern.algorithms.")]
-PROTOCOLS = {id(value): value for module in MODULES for value in vars(module).values() if isinstance(value, Protocol)}.values()
+OF_MODULES = [value for module in MODULES for value in vars(module).values()]
+PROTOCOLS = {id(one): one for one in (*OF_MODULES, *(kind.protocol for kind in QUESTIONS)) if isinstance(one, Protocol)}.values()
 OURS = [kind for kind in KINDS.values() if kind.__module__.startswith("fedkern.")]
 
 
@@ -72,7 +70,7 @@ def test_a_message_that_does_not_say_it_is_in_no_protocol() -> None:
     assert tells(Silent, Spec("y")).what == "a draw"
 
 
-TUPLES = [value for module in MODULES for value in vars(module).values() if isinstance(value, tuple)]
+TUPLES = [value for value in (*OF_MODULES, *(kind.hidden for kind in DECLARED)) if isinstance(value, tuple)]
 SUMS = {one.kind: one for every in TUPLES for one in every if isinstance(one, Sum) and issubclass(one.kind, Message)}.values()
 
 
@@ -171,8 +169,6 @@ class TestTheLine:
         told = computed(path)
         assert "of every client: second moments of its rows (these up to a rotation where" in told
         assert "coefficients + 1) (Locals); of every client: by second moments of its columns, response included" in told
-        gathered = computed(path, "algorithm.topology=allgather")
-        assert gathered.startswith("computed  every other client and the server can compute")
         pooled = "algorithm.statistics=pooled"
         rotated = "its rows up to a rotation (of two rows their difference) with no more rows than coefficients + 1 (Statistics)"
         assert rotated in computed(path, pooled, *of_rows(2))

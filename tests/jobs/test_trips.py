@@ -7,7 +7,6 @@ from threadpoolctl import threadpool_limits
 
 from fedkern.api import check_job, perform
 from fedkern.cli.__main__ import main as command
-from fedkern.errors import JobError
 from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.transports.driver import Timeouts
@@ -79,11 +78,6 @@ def test_no_job_needs_more_than_was_said(job, folder, tmp_path, monkeypatch):
         assert wire.now == expected
     elif how is not None:
         assert expected <= path
-
-
-def test_a_job_without_a_server_has_no_relay(folder):
-    with pytest.raises(JobError, match="none between its clients"):
-        said("sparse-allgather", folder, 0.02)
 
 
 @pytest.mark.parametrize("latency", ["-1", "soon", "nan", "inf"])

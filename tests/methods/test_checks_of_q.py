@@ -16,7 +16,8 @@ from scipy.stats import norm, t
 
 import fedkern
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault
-from fedkern.algorithms.exchanges import loo_sums, terms
+from fedkern.algorithms.exchanges import terms
+from fedkern.algorithms.exchanges.sums import LooSums
 from fedkern.errors import JobError
 from fedkern.methods import parse
 from fedkern.methods.sparse import own
@@ -248,16 +249,16 @@ def test_leave_one_out_of_sparse_is_that_of_the_pooled_rows(
 
 
 def test_sums_of_few_rows_and_of_lost_clients_are_not_there() -> None:
-    few = loo_sums.LooSums(0, 4, -3.0, 3.0, 0.5, np.array([4.0, 0, 0, 0]))
-    told = loo_sums.make_reply(few)
+    few = LooSums(0, 4, -3.0, 3.0, 0.5, np.array([4.0, 0, 0, 0]))
+    told = few.leaving()
     assert (told.rows, told.density, told.bins.sum()) == (0, 0.0, 0)
-    state, _ = loo_sums.QUESTION.start(3, loo_sums.AskLoo(0))
-    enough = loo_sums.LooSums(0, 6, -3.0, 3.0, 0.5, np.array([4.0, 0, 1, 1]))
-    state, _ = loo_sums.QUESTION.server_receive(state, 0, enough)
-    state, _ = loo_sums.QUESTION.server_receive(state, 1, told)
-    assert not loo_sums.QUESTION.finished(state)
-    state, _ = loo_sums.QUESTION.server_receive(state, 2, ClientLost(2))
-    assert loo_sums.QUESTION.finished(state)
+    state, _ = LooSums.question.start(3, LooSums.ask(0))
+    enough = LooSums(0, 6, -3.0, 3.0, 0.5, np.array([4.0, 0, 1, 1]))
+    state, _ = LooSums.question.server_receive(state, 0, enough)
+    state, _ = LooSums.question.server_receive(state, 1, told)
+    assert not LooSums.question.finished(state)
+    state, _ = LooSums.question.server_receive(state, 2, ClientLost(2))
+    assert LooSums.question.finished(state)
     content = loo.summary([state.replies[0], state.replies[1]])
     assert (content["rows"], content["elpd"]) == (6, -3.0)
     text = "; ".join(loo.notes(content, state, ("a", "b", "c")))
@@ -265,16 +266,16 @@ def test_sums_of_few_rows_and_of_lost_clients_are_not_there() -> None:
     assert "1 clients were lost" in text
     assert "of 2 rows are not reliable" in text
     for wrong in (
-        loo_sums.LooSums(0, 6, -3.0, 3.0, 0.5, np.array([4.0, 0, 1, 0])),
-        loo_sums.LooSums(0, 4, -3.0, 3.0, 0.5, np.array([4.0, 0, 0, 0])),
-        loo_sums.LooSums(0, 6, -3.0, -3.0, 0.5, np.array([6.0, 0, 0, 0])),
+        LooSums(0, 6, -3.0, 3.0, 0.5, np.array([4.0, 0, 1, 0])),
+        LooSums(0, 4, -3.0, 3.0, 0.5, np.array([4.0, 0, 0, 0])),
+        LooSums(0, 6, -3.0, -3.0, 0.5, np.array([6.0, 0, 0, 0])),
     ):
-        state, _ = loo_sums.QUESTION.server_receive(loo_sums.QUESTION.start(1, loo_sums.AskLoo(0))[0], 0, wrong)
-        assert loo_sums.QUESTION.finished(state)
+        state, _ = LooSums.question.server_receive(LooSums.question.start(1, LooSums.ask(0))[0], 0, wrong)
+        assert LooSums.question.finished(state)
         assert not state.replies
         assert "client 'a' is not in the leave-one-out sums, for its LooSums" in "; ".join(loo.notes({}, state, ("a",)))
         with pytest.raises(RemoteFault, match="came twice"):
-            loo_sums.QUESTION.server_receive(state, 0, wrong)
+            LooSums.question.server_receive(state, 0, wrong)
 
 
 def test_a_client_that_is_lost_after_the_rounds_costs_the_numbers_and_not_the_result() -> None:

@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 import fedkern
 from fedkern.algorithms.exchanges.columns import Agreed, SchemaReply
 from fedkern.algorithms.exchanges.level import Level
-from fedkern.algorithms.exchanges.marginal_sums import DIGITS as MARGINAL_DIGITS
-from fedkern.algorithms.exchanges.marginal_sums import MarginalSums
-from fedkern.algorithms.exchanges.replicated import Replicated
+from fedkern.algorithms.exchanges.sums import DIGITS_OF_EFFECTS, MarginalSums, Replicated
 from fedkern.algorithms.hmc.messages import Launch, LikelihoodChange, LikelihoodSlope, Move, Place
 from fedkern.algorithms.importance.messages import AskCurvature, AskValues, Curvature, Posterior, Values
 from fedkern.algorithms.importance.units import OF_CHAINS, OF_VALUES, of_derivatives, of_draws, power
@@ -181,7 +179,7 @@ def of_marginal(tape: curious.Tape, client: int, scale: Array) -> Effects:
     assert isinstance(told, Posterior)
     p = len(scale)
     values = said.sums[:, 0 : 2 * p : 2] * scale  # a unit of each, and beside it from 0 to 1, of which nothing is sent
-    last = np.floor(np.log10(np.abs(said.sums[:, 0 : 2 * p : 2]).clip(1e-12))) - MARGINAL_DIGITS + 1
+    last = np.floor(np.log10(np.abs(said.sums[:, 0 : 2 * p : 2]).clip(1e-12))) - DIGITS_OF_EFFECTS + 1
     return Effects(told.draws[:, : p + 1], values, 10.0**last * scale / np.sqrt(12))
 
 

@@ -12,8 +12,8 @@ import scipy
 from numpy.typing import NDArray
 
 from fedkern.algorithms.exchanges.columns import Agreed
-from fedkern.algorithms.exchanges.loo_sums import LooSums
 from fedkern.algorithms.exchanges.scales import ColumnMoments, Scaling
+from fedkern.algorithms.exchanges.sums import LooSums
 from fedkern.algorithms.exchanges.terms import AskTermsOf
 from fedkern.algorithms.gibbs.messages import Globals, GlobalsMoved, Locals, MoveTerms, SecondMoveTerms
 from fedkern.algorithms.pvi.messages import ScaledQUpdate, ScaledSiteDelta, SiteApplied

@@ -30,13 +30,11 @@ class Case(NamedTuple):
     sets : keys that it overrides
     equal : what is the same at all places beside the number and bytes of messages: "digest"; "" where the clock has the order of
         answers; "not noise" where it is the operating system's, so that no two digests are equal
-    refused : words with which every place but one process and MPI refuses the job
     """
 
     job: str
     sets: tuple[str, ...] = ()
     equal: str = "digest"
-    refused: str = ""
 
 
 CASES = {
@@ -58,7 +56,6 @@ CASES = {
     "sparse-sums": Case("sparse-sums", FEW),
     "sparse-imputed": Case("sparse-imputed", FEW),
     "sparse-sem": Case("sparse-sem", FEW),
-    "sparse-allgather": Case("sparse-allgather", FEW, refused="allgather"),
     "vertical-mean-field": Case("vertical-mean-field", ("job.rounds=2",)),
     "vertical-amortised": Case("vertical-amortised", ("job.rounds=2",)),
     "vertical-soul": Case("vertical-soul", ("job.rounds=2",)),

@@ -12,7 +12,6 @@ from typing import Any
 from fedkern.algorithms.core.messages import KINDS
 from fedkern.algorithms.core.tells import Tells
 from fedkern.api import check_job, perform
-from fedkern.jobs.keys import JobConfig
 from fedkern.jobs.run import Output
 from fedkern.jobs.wire import ALSO
 from fedkern.methods import load, load_method
@@ -110,8 +109,6 @@ def checked_and_run(
     with wire as sent:
         result = perform(InProcess(), config, folder, Output(out, quiet=True))
     assert result is not None
-    if server_less(config):  # in one process there is one all the same
-        sent.pop(("to_client", "Globals"))
     assert ledgers(out) == {what: size for what, size in sent.items() if what[0] == "to_server"}, "a ledger and the wire differ"
     told = {
         kind.__name__: kind.tells or Tells() for kind in (*load_method(config.job.method).stages.MAY_SEND, *ALSO["to_server"])
@@ -120,10 +117,7 @@ def checked_and_run(
     if config.private and config.unit != "case":  # of which all is computed of what is released
         assert all(told[kind].private for way, kind in sent if way == "to_server"), "what it is in a private job is not said"
     compare(said, sent, wanted)
-    if server_less(config):  # what clients are sent is counted where they send it
-        at_most(said, {what: count for what, count in wire.totals.items() if what[0] == "to_server"})
-    else:
-        at_most(said, wire.totals)
+    at_most(said, wire.totals)
     return result
 
 
@@ -143,10 +137,6 @@ def at_most(said: str, sent: Totals) -> None:
         sent = {(way, -1): [sum(numbers) / len(counts) for numbers in zip(*counts)] for way, counts in ways.items()}
     more = {what: (count, most[what[0]]) for what, count in sent.items() if any(a > b for a, b in zip(count, most[what[0]]))}
     assert not more, f"sent, and said: {more}"
-
-
-def server_less(config: JobConfig) -> bool:
-    return getattr(config.algorithm, "topology", "server") == "allgather"
 
 
 # Messages that clients of a job with secure sums send of themselves alone: names of columns and levels, notes on columns, which

@@ -341,17 +341,12 @@ ON_PUSH = (
 AS_THEY_COME = ("pvi-asynchronous-adam", "pvi-private-poisson")  # schedules that take answers as they come
 # To each site. A protocol's last words and its end travel with the next one's first question, the end of one question with it.
 REQUESTS = {"likelihood-formula": [26] * 3, "sparse-sums": [52] * 3, "pvi-private-budget": [146, 148, 148]}
-WITHOUT_SERVER = ("sparse-allgather",)
 WITH_MORE = ("sigma-hmc", "sigma-nested", "sigma-private", "sigma-resumed", "sigma-sfvi")  # need a prior that is built before
 
 
 @pytest.mark.parametrize(
     "job",
-    [
-        job if job in ON_PUSH else pytest.param(job, marks=pytest.mark.nightly)
-        for job in GOLDEN.JOBS
-        if job not in WITHOUT_SERVER + WITH_MORE
-    ],
+    [job if job in ON_PUSH else pytest.param(job, marks=pytest.mark.nightly) for job in GOLDEN.JOBS if job not in WITH_MORE],
 )
 def test_whole_jobs_have_the_bits_and_the_ledger_of_one_process(job, folder, tmp_path, monkeypatch):
     monkeypatch.setattr("fedkern.transports.relay.EVERY", 600.0)  # on a slow machine, too, requests are those of the job
@@ -422,18 +417,6 @@ def stop_after_forty_messages(place):
         return item
 
     place.link.receive = counting
-
-
-def test_a_job_without_a_server_between_its_clients_is_refused_with_the_reason(folder, tmp_path):
-    codes, said, _ = over_threads(
-        lambda place, site: finished(place, folder, "sparse-allgather", tmp_path / (site or "server")),
-        ("ada", "bo", "cy"),
-        None,
-        BRIEF,
-    )
-    assert set(codes.values()) == {2}
-    assert "speak to the server alone" in said[0][1]
-    assert not [*tmp_path.iterdir()]  # nobody has opened a ledger: nothing of a row has left, not even names of columns
 
 
 def test_a_spoke_is_of_one_client_of_the_job_and_of_one_job():

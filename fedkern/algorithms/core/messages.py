@@ -33,13 +33,15 @@ class Message:
     """Is the base of all messages.
 
     `kind` is a number that never changes its meaning; `tells` says what a client's message tells of its rows, and is None where
-    the server sends it.
+    the server sends it. A class without a number is a base of others.
     """
 
     kind: ClassVar[int]
     tells: ClassVar[Tells | None]
 
-    def __init_subclass__(cls, *, kind: int, tells: Tells | None = None) -> None:
+    def __init_subclass__(cls, *, kind: int | None = None, tells: Tells | None = None) -> None:
+        if kind is None:
+            return
         if kind in KINDS:
             raise TypeError(f"message kind {kind} is taken by {KINDS[kind].__name__}")
         cls.kind, KINDS[kind] = kind, cls

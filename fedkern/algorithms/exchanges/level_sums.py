@@ -18,55 +18,61 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.levels import shares_of
-from ...privacy.masks import ONCE
 from ..core import once, tells
-from ..core.masked import Masked, Sum
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
+from ..core.exchange import MOST_ROWS, Added, Ask, Conditions, small
+from ..core.messages import ClientEffects, Event, RemoteFault, ServerEffects
 from ..core.persistent import PersistentMap
+from ..core.rounding import digits
 from ..core.rounds import in_order, needed
-from .added import Added
-from .loo_sums import LEAST, MOST_ROWS
-from .rounding import LARGEST, bounded
 
 Array = NDArray[np.float64]
 
-DIGITS = 4  # significant, of sums of columns
-
 
 @dataclass(frozen=True)
-class AskLevels(Message, kind=236):
+class AskLevels(Ask, kind=236):
     """Server to client: how many rows of each level have you; and then (round 1), these are their shares."""
 
-    round: int
     shares: Annotated[Array, "levels"]
 
 
+def _but_counts(values: Array) -> Array:
+    """Returns the counts as they are, and sums of columns with four digits."""
+    return np.concatenate([values[..., :1], digits(4)(values[..., 1:])], axis=-1)
+
+
 @dataclass(frozen=True)
-class LevelNumbers(Added, Message, kind=237, tells=tells.ResponseSums()):
+class LevelNumbers(
+    Added,
+    kind=237,
+    tells=tells.ResponseSums(),
+    name="level-sums",
+    ask=AskLevels,
+    masked=("masked_levels", 289),
+    rounding={"seen": _but_counts, "again": _but_counts},
+    drops=True,
+):
     """Client to server: the number of rows of each level, and of these rows the sums of columns; of some draws the same of
     responses that were drawn anew."""
 
-    round: int
     seen: Annotated[Array, "levels sums"]
     again: Annotated[Array, "draws levels sums"]
 
+    @property
+    def rows(self) -> float:
+        """The number of rows."""
+        return float(self.seen[:, 0].sum())
 
-@dataclass(frozen=True)
-class MaskedLevelNumbers(Masked, Message, kind=289, tells=tells.ResponseSums().masked):
-    """Client to server: `LevelNumbers`, masked."""
-
-    words: Annotated[bytes, "masked_levels"]
-
-
-SUMS = (Sum(LevelNumbers, MaskedLevelNumbers, ONCE),)
+    def honest(self) -> Conditions:
+        for one in (self.seen, self.again):
+            n = one[..., 0]
+            yield small(one) and ((n >= 0) & (n % 1 == 0) & (n <= MOST_ROWS)).all(), "count rows that are not there"
+        same = np.array_equal(self.again[..., 0].sum(axis=1), np.full(len(self.again), self.rows))
+        yield same, "are of other numbers of rows"
 
 
 def dims(levels: int, columns: int = 0, draws: int = 0) -> dict[str, int]:
     """Returns the sizes of the messages' arrays."""
     return {"levels": levels, "sums": 1 + columns, "draws": draws}
-
-
-# Before the rounds --------------------
 
 
 @dataclass(frozen=True)
@@ -118,8 +124,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     needed(event, "client {client} is gone before the first round; start again when it is back", state.clients)
     if not isinstance(event, LevelNumbers) or sender in state.replies:
         raise RemoteFault(f"{type(event).__name__} was not expected", sender)
-    if why := _wrong(event):
-        raise RemoteFault(f"{why}", sender)
+    if why := event.wrong():
+        raise RemoteFault(why, sender)
     state = replace(state, replies=state.replies.plus(sender, event.seen[:, 0]))
     if len(state.replies) < len(state.clients):
         return state, []
@@ -130,33 +136,3 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
 
 
 PROTOCOL = once.protocol("levels", (AskLevels,), (LevelNumbers,), server_receive, client_receive, finished)
-
-# After them --------------------
-
-
-def make_reply(seen: Array, again: Array) -> LevelNumbers:
-    """Returns the sums, or zeros if they are of too few rows."""
-    if seen[:, 0].sum() < LEAST:
-        return LevelNumbers(0, np.zeros_like(seen), np.zeros_like(again))
-    return LevelNumbers(0, _rounded(seen), _rounded(again))
-
-
-def _rounded(values: Array) -> Array:
-    """Returns the counts as they are, and sums of columns with four digits."""
-    short = values.copy()
-    short[..., 1:] = np.reshape([float(f"{value:.{DIGITS}g}") for value in values[..., 1:].ravel()], values[..., 1:].shape)
-    return short
-
-
-def _wrong(sums: LevelNumbers) -> str:
-    """Returns the reason why these are no client's sums, or "" if they can be."""
-    for one in (sums.seen, sums.again):
-        numbers = one[..., 0]
-        if not (bounded(one, LARGEST) and (numbers >= 0).all() and (numbers % 1 == 0).all() and (numbers <= MOST_ROWS).all()):
-            return "its LevelNumbers count rows that are not there"
-    if not np.array_equal(sums.again[..., 0].sum(axis=1), np.full(len(sums.again), sums.seen[:, 0].sum())):
-        return "its LevelNumbers are of other numbers of rows"
-    return ""
-
-
-QUESTION = once.Question("level-sums", AskLevels, LevelNumbers, _wrong, drops=True)

@@ -19,13 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.encoding import OTHER, Column
-from ...privacy.masks import ONCE
 from ..core import once, tells
-from ..core.masked import Masked, Sum
+from ..core.exchange import Added, Ask
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
 from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
-from .added import Added
 
 WIDTH = 64  # levels of a question
 DIMS = {"levels": WIDTH}
@@ -40,31 +38,20 @@ Block = Annotated[Flags, "levels"]
 
 
 @dataclass(frozen=True)
-class AskRareLevels(Message, kind=297):
+class AskRareLevels(Ask, kind=297):
     """Server to client: which levels of this block can you not keep? `joined`: 1 for those that join of the block before."""
 
-    round: int
     joined: Block
 
 
 @dataclass(frozen=True)
-class RareLevels(Added, Message, kind=298, tells=TELLS):
+class RareLevels(Added, kind=298, tells=TELLS, ask=AskRareLevels, masked=("masked_levels", 299)):
     """Client to server: 1 for each level of the block that it cannot keep, else 0."""
 
-    round: int
     levels: Block
 
 
-@dataclass(frozen=True)
-class MaskedRareLevels(Masked, Message, kind=299, tells=TELLS.masked):
-    """Client to server: `RareLevels`, masked."""
-
-    words: Annotated[bytes, "masked_levels"]
-
-
 TIMES: dict[type[Message], int] = {AskRareLevels: 2}  # of a block
-
-SUMS = (Sum(RareLevels, MaskedRareLevels, ONCE),)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import once, tells
-from ..core.messages import Message
+from ..core import tells
+from ..core.exchange import Answer, Conditions
 
 Array = NDArray[np.float64]
 
@@ -22,44 +22,23 @@ DIGITS = 3  # of a standard deviation: readers of the result see them, and all d
 
 
 @dataclass(frozen=True)
-class AskSiteMode(Message, kind=210):
-    """Server to client."""
-
-    round: int
-
-
-@dataclass(frozen=True)
-class SiteMode(Message, kind=211, tells=tells.Figure()):
+class SiteMode(Answer, kind=211, tells=tells.Figure(), name="site-modes", ask=("AskSiteMode", 210), dims={"two": 2}, drops=True):
     """Client to server: coefficients on both scales where its own posterior is largest, and standard deviations there, 0 without
     a mode.
     """
 
-    round: int
     mode: Annotated[Array, "two d"]
     sd: Annotated[Array, "two d"]
 
+    def leaving(self) -> SiteMode:
+        """Returns it with standard deviations to three digits, and modes to the place of the last; zeros if a number is NaN."""
+        mode, sd = self.mode, self.sd
+        if not (np.isfinite(mode).all() and np.isfinite(sd).all() and (sd > 0).all()):
+            return SiteMode(0, np.zeros_like(mode), np.zeros_like(sd))
+        last = np.floor(np.log10(sd)).astype(int) - DIGITS + 1
+        both = [[round(value, -place) for value, place in zip(of.ravel().tolist(), last.ravel().tolist())] for of in (mode, sd)]
+        return SiteMode(0, *(np.array(one).reshape(mode.shape) for one in both))
 
-def dims(coefficients: int) -> dict[str, int]:
-    """Returns the sizes of the messages' arrays."""
-    return {"two": 2, "d": coefficients}
-
-
-def make_reply(mode: Array, sd: Array) -> SiteMode:
-    """Returns the answer: standard deviations to three digits, and modes to the place of the last; zeros if a number is NaN."""
-    there = bool(np.isfinite(mode).all() and np.isfinite(sd).all() and (sd > 0).all())
-    if not there:
-        return SiteMode(0, np.zeros_like(mode), np.zeros_like(sd))
-    last = np.floor(np.log10(sd)).astype(int) - DIGITS + 1
-    both = [[round(value, -place) for value, place in zip(of.ravel().tolist(), last.ravel().tolist())] for of in (mode, sd)]
-    return SiteMode(0, *(np.array(one).reshape(mode.shape) for one in both))
-
-
-def _wrong(answer: SiteMode) -> str:
-    """Returns the reason why these are no client's numbers, or "" if they can be."""
-    if not (np.isfinite(answer.mode).all() and np.isfinite(answer.sd).all() and (answer.sd >= 0).all()):
-        return "its SiteMode holds what is no number, or a standard deviation below 0"
-    return ""
-
-
-QUESTION = once.Question("site-modes", AskSiteMode, SiteMode, _wrong, drops=True)
-PROTOCOL = QUESTION.protocol
+    def honest(self) -> Conditions:
+        possible = np.isfinite(self.mode).all() and np.isfinite(self.sd).all() and (self.sd >= 0).all()
+        yield possible, "holds what is no number, or a standard deviation below 0"

@@ -9,37 +9,23 @@ Here is the last barrier, before anything is published.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
-from ..core import once, tells
-from ..core.masked import Masked, Sum
-from ..core.messages import Message
-from .added import Added
+from ...privacy.masks import ROUND
+from ..core import tells
+from ..core.exchange import Added
 
 
 @dataclass(frozen=True)
-class AskSumEnd(Message, kind=291):
-    """Server to client: was all that you have sent a number?"""
-
-    round: int
-
-
-@dataclass(frozen=True)
-class SumEnd(Added, Message, kind=292, tells=tells.Bit()):
+class SumEnd(
+    Added,
+    kind=292,
+    tells=tells.Bit(),
+    name="sum-end",
+    ask=("AskSumEnd", 291),
+    masked=("masked_sum_end", 293),
+    form=ROUND,
+    least=0,
+):
     """Client to server: nothing but a zero, which is masked."""
 
-    round: int
     zero: float
-
-
-@dataclass(frozen=True)
-class MaskedSumEnd(Masked, Message, kind=293, tells=tells.Bit().masked):
-    """Client to server: `SumEnd`, masked."""
-
-    words: Annotated[bytes, "masked_sum_end"]
-
-
-SUMS = (Sum(SumEnd, MaskedSumEnd),)
-QUESTION = once.Question("sum-end", AskSumEnd, SumEnd)
-PROTOCOL = QUESTION.protocol
-DIMS: dict[str, int] = {}

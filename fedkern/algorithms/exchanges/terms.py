@@ -23,7 +23,7 @@ from ...privacy.masks import WIDE
 from ..core import once, tells
 from ..core.masked import Masked, Sum
 from ..core.messages import Message
-from .rounding import DIGITS, LARGEST, bounded, rounded
+from ..core.rounding import DIGITS, LARGEST, bounded, rounded
 
 Array = NDArray[np.float64]
 

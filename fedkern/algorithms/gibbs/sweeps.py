@@ -1,7 +1,6 @@
 """Makes the server's draws between two rounds: a move, then its sweeps. Source: docs/spec/sparse.md, sections 4 and 6.
 
-They are a function of the last values, of the clients' messages, and of the server's own random streams: whoever holds these
-makes the same draws, so that a job without a server (topology = "allgather") needs no other code.
+They are a function of the last values, of the clients' messages, and of the server's own random streams.
 """
 
 from __future__ import annotations

@@ -31,13 +31,13 @@ from .messages import (
     SlopeChange,
 )
 from .metric import Metric
-from .server import Server, draws, finished, server_receive, start
+from .server import Server, draws, finished, server_receive, start, summary
 from .settings import Settings
 
 __all__ = [
     "SUMS", "Client", "Decided", "Launch", "LikelihoodChange", "LikelihoodSlope", "MaskedChange", "MaskedSlope", "Metric",
     "Move", "Place", "Server", "Settings", "Slope", "SlopeChange", "client", "client_receive", "draws", "finished",
-    "global_draws", "load", "local_draws", "protocol", "save", "server_receive", "start",
+    "global_draws", "load", "local_draws", "protocol", "save", "server_receive", "start", "summary",
 ]  # fmt: skip
 
 

@@ -202,3 +202,10 @@ def _decide(state: Server, changes: list[Vector]) -> tuple[Server, ServerEffects
 def draws(state: Server) -> NDArray[np.float64]:
     """Returns draws (c, t, P) of xi."""
     return state.trace["xi"]
+
+
+def summary(state: Server) -> dict[str, object]:
+    """Returns how the chains went, as summary.json has it."""
+    s = state.settings
+    rates: dict[str, object] = {"acceptance": state.acceptance.tolist(), "step_size": state.step_size.tolist()}
+    return rates | {"divergences": int(state.divergences.sum()), "warmup": s.warmup, "leapfrog_steps": s.leapfrog}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...algorithms.exchanges import marginal_sums
+from ...algorithms.exchanges.sums import MarginalSums
 from ...jobs.stage import Stage
 from ...models.formula.expansion import Formula
 from ...models.mixed.marginal import Contrast, Slope
@@ -93,9 +93,6 @@ def stages(model: Model) -> list[Stage]:
     """Returns the exchange of marginal effects; nothing where the job asks for none, or has no covariate."""
     of = changes(model) if model.output.marginal else []
     numeric = sum(one.numeric is not None for one in of)
-    dims = {
-        **marginal_sums.dims(TOLD, numeric, len(of) * numbers(model)),
-        "d": model.layout.p,
-    }  # coefficients, by which `check` counts rows
-    stage = Stage(marginal_sums.PROTOCOL, dims)
-    return [stage.with_sums(marginal_sums.SUMS, secure=model.secure)] if of else []
+    dims = {"draws": TOLD, "numeric": numeric, "effects": len(of) * numbers(model)}
+    dims |= {"d": model.layout.p}  # coefficients, by which `check` counts rows
+    return [Stage.asking(MarginalSums, dims, secure=model.secure)] if of else []

@@ -13,8 +13,9 @@ import numpy as np
 from scipy.special import chdtrc
 
 from ...algorithms.core import once
+from ...algorithms.core.exchange import LEAST
 from ...algorithms.core.rounds import in_order
-from ...algorithms.exchanges import loo_sums, replicated
+from ...algorithms.exchanges.sums import LooSums, Replicated
 from ...algorithms.importance import machine as importance
 from ...finding import Finding
 from ...jobs.run import Run
@@ -27,7 +28,7 @@ from . import marginal, sites, varying
 from .few_events import describe_events
 from .keys import Config
 from .model import TOLD, Model
-from .own import Own, ask_clients, complete_draws, write_effects
+from .own import Own, complete_draws, write_effects
 from .publish import Checked, join
 from .rows import Held
 from .stages import stage_of_loo
@@ -61,9 +62,8 @@ def complete(
 def exchange_checks(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Checked:
     """Asks clients for sums over their rows; returns the findings on the model at the server's place, nothing elsewhere."""
     chances = model.row.chances
-    asked = replicated.AskReplicated(0) if run.place.is_server else None
     replicate = lambda own: _replicated(own, run.secret_key(own.index, "replicated"), of_rows=chances)  # noqa: E731
-    told = ask_clients(run, model.sums_stage, replicated.QUESTION, asked, owns, replicate)
+    told = run.collect(model.sums_stage, Replicated, owns, replicate)
     return join(
         Checked() if told is None else _predictive(model, told, mend_first=bool(run.hooks.doubts)),
         exchange_loo(run, model, owns),
@@ -73,7 +73,7 @@ def exchange_checks(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> 
 
 
 @guard.check("the predictive checks", Checked())
-def _predictive(model: Model, told: once.Server[replicated.Replicated], *, mend_first: bool) -> Checked:
+def _predictive(model: Model, told: once.Server[Replicated], *, mend_first: bool) -> Checked:
     """Returns whether the model makes responses like those that were seen, by the clients' sums."""
     content: dict[str, Any] = {}
     notes: list[str] = once.not_in(CHECKS, told, model.telling)
@@ -96,8 +96,7 @@ def exchange_loo(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Che
     """Asks clients for leave-one-out sums, where the job asks for them; returns `loo` of summary.json."""
     if not model.output.loo:
         return Checked()
-    asked = loo_sums.AskLoo(0) if run.place.is_server else None
-    told = ask_clients(run, stage_of_loo(model), loo_sums.QUESTION, asked, owns, lambda own: loo_sums.make_reply(_left_out(own)))
+    told = run.collect(stage_of_loo(model), LooSums, owns, _left_out)
     if told is None:
         return Checked()
     summary, notes = loo.told(told, model.telling, unit=model.units.scale, draws=TOLD)
@@ -110,12 +109,12 @@ def exchange_sites(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> C
     return sites.exchange_modes(run, model, alone)
 
 
-def _replicated(own: Own, key: int, *, of_rows: bool) -> replicated.Replicated:
+def _replicated(own: Own, key: int, *, of_rows: bool) -> Replicated:
     assert isinstance(own.rows, Rows)
-    return replicated.make_reply(*predictive.sums(own.rows, own.inner, key).arrays, of_rows=of_rows)
+    return Replicated.made(*predictive.sums(own.rows, own.inner, key).arrays, of_rows=of_rows)
 
 
-def _left_out(own: Own) -> loo_sums.LooSums:
+def _left_out(own: Own) -> LooSums:
     rows, n = own.rows, len(own.held)
     if isinstance(rows, levels.Rows):
         return loo.sums(n, lambda part: rows.density(own.inner, part))
@@ -180,7 +179,7 @@ def uneven(whole: predictive.Sums, model: Model, n_clients: int) -> list[str]:
     total = float(rows.sum())
     if model.coarse or model.layout.group or not total or n < ENOUGH * model.layout.size:
         return []
-    shares, rounded = rows / total, n_clients * (loo_sums.LEAST / 2) ** 2  # the variance of a rounded number is that at most
+    shares, rounded = rows / total, n_clients * (LEAST / 2) ** 2  # the variance of a rounded number is that at most
     p = float(chdtrc(len(rows) - 1, float(((rows - total / 10) ** 2).sum()) / (n / 10 + rounded)))
     k = int(np.abs(shares - 0.1).argmax())
     if p >= UNLIKELY or abs(shares[k] - 0.1) < UNEVEN:

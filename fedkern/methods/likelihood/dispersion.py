@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
-from ...algorithms.exchanges import pearson
+from ...algorithms.exchanges.sums import AskPearson, PearsonSums
 from ...algorithms.importance import machine as importance
 from ...errors import owned
 from ...jobs.run import Run
@@ -29,21 +29,21 @@ Array = NDArray[np.float64]
 
 def stages(model: Model) -> list[Stage]:
     """Returns the stage between the mode and the draws; none of models whose counts vary by their effects, or of no counts."""
-    stage = Stage(pearson.PROTOCOL, {"d": model.layout.size})
-    return [stage.with_sums(pearson.SUMS, secure=model.secure)] if model.asks_dispersion else []
+    return [Stage.asking(PearsonSums, {"d": model.layout.size}, secure=model.secure)] if model.asks_dispersion else []
 
 
 def say(run: Run[Config], model: Model, mode: importance.Server | None, rows: Mapping[int, Held]) -> None:
     """Asks the clients for their Pearson sums; where counts vary more it is the first note, and stands at the terminal now."""
     (stage,) = stages(model)
-    asked = None if mode is None else pearson.AskPearson(0, importance.read_result(mode).mode)
-    told, _ = run.ask(stage, pearson.QUESTION, asked, {k: once.Client(partial(_told, model, k, own)) for k, own in rows.items()})
+    asked = None if mode is None else AskPearson(0, importance.read_result(mode).mode)
+    clients = {k: once.Client(partial(_told, model, k, own)) for k, own in rows.items()}
+    told, _ = run.ask(stage, PearsonSums.question, asked, clients)
     if told is not None and (text := _describe(model, told)):
         run.say_first(text)
 
 
 @guard.figure("the dispersion at the mode", "")
-def _describe(model: Model, told: once.Server[pearson.PearsonSums]) -> str:
+def _describe(model: Model, told: once.Server[PearsonSums]) -> str:
     """Returns the sentence; "" where counts vary as the model says, or the family is taken by evidence."""
     ratio = dispersion.pool(model.family, 1.0, in_order(told.replies), model.layout.size)
     if ratio is None or not ratio.off or ratio.ratio < 1 or model.by_evidence:
@@ -51,9 +51,9 @@ def _describe(model: Model, told: once.Server[pearson.PearsonSums]) -> str:
     return f'{ratio.words}, at the mode: {ratio.narrow}; set model.family = "auto", which takes the family by evidence'
 
 
-def _told(model: Model, client: int, rows: Held, asked: pearson.AskPearson) -> pearson.PearsonSums:
+def _told(model: Model, client: int, rows: Held, asked: AskPearson) -> PearsonSums:
     """Computes a client's Pearson sums at the mode that it was told."""
     if model.box is not None:
         model.box.check(asked.mean, type(asked).__name__)
     with owned(client):
-        return pearson.answer_at(asked.mean, glm.Rows(rows.X, rows.y, rows.offset), model.family, masked=model.secure)
+        return PearsonSums.at(asked.mean, glm.Rows(rows.X, rows.y, rows.offset), model.family, masked=model.secure)

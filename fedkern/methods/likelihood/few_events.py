@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...algorithms.exchanges.replicated import Replicated
+from ...algorithms.exchanges.sums import Replicated
 from ...finding import Finding
 from ...kernels.families import FAMILIES
 from ...models.encoding import Encoding

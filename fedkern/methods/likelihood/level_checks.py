@@ -20,6 +20,7 @@ from scipy.special import ndtr
 from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import level_sums, slips
+from ...algorithms.exchanges.level_sums import LevelNumbers
 from ...data.design import Design
 from ...finding import Finding
 from ...jobs.run import Run
@@ -33,7 +34,7 @@ from . import marginal, sites
 from .checks import CHECKS, exchange_loo, exchange_sites
 from .keys import Config
 from .level_models import OF_TOLD, LevelModel
-from .own import Own, ask_clients
+from .own import Own
 from .publish import Checked, join
 from .rows import Held
 
@@ -94,14 +95,14 @@ def exchange_checks(run: Run[Config], model: LevelModel, owns: Mapping[int, Own]
 
 def _exchange_levels(run: Run[Config], model: LevelModel, owns: Mapping[int, Own]) -> Checked:
     """`predictive` of summary.json and notes, at the server's place; nothing elsewhere."""
-    asked = level_sums.AskLevels(0, np.zeros(len(model.levels))) if run.place.is_server else None
+    asked = level_sums.AskLevels(0, np.zeros(len(model.levels)))
     count = lambda own: count_levels(model, own, run.secret_key(own.index, "levels"))  # noqa: E731
-    server = ask_clients(run, model.sums_stage, level_sums.QUESTION, asked, owns, count)
+    server = run.collect(model.sums_stage, LevelNumbers, owns, count, asked)
     return Checked() if server is None else _predictive(model, server)
 
 
 @guard.figure("the predictive checks", Checked())
-def _predictive(model: LevelModel, server: once.Server[level_sums.LevelNumbers]) -> Checked:
+def _predictive(model: LevelModel, server: once.Server[LevelNumbers]) -> Checked:
     """Returns how often levels were seen, and how often the model makes them, by the clients' sums."""
     notes = once.not_in(CHECKS, server, model.telling)
     replies = in_order(server.replies)
@@ -114,12 +115,12 @@ def _predictive(model: LevelModel, server: once.Server[level_sums.LevelNumbers])
     return Checked({"predictive": content, **counts}, (*notes, *_said(model, content)))
 
 
-def count_levels(model: LevelModel, own: Own, key: int) -> level_sums.LevelNumbers:
+def count_levels(model: LevelModel, own: Own, key: int) -> LevelNumbers:
     """Returns a client's sums; `key`: of its own random numbers."""
     rows, draws, k = own.rows, own.inner[::OF_TOLD], len(model.levels)
     X = own.held.X[:, : model.summed_columns]
     again = [_sums(_drawn(rows, draws[s : s + 1], key, s), X, k) for s in range(len(draws))]
-    return level_sums.make_reply(_sums(own.held.y, X, k), np.stack(again))
+    return LevelNumbers(0, _sums(own.held.y, X, k), np.stack(again))
 
 
 def _sums(y: Array, X: Array, k: int) -> Array:

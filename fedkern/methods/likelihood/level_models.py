@@ -92,13 +92,12 @@ class LevelModel(Model):
     @property
     def response_stages(self) -> list[Stage]:
         stage = Stage(level_sums.PROTOCOL, level_sums.dims(len(self.levels)), times={level_sums.AskLevels: 2})
-        return [stage.with_sums(level_sums.SUMS, secure=self.secure)]
+        return [stage.with_sums(level_sums.LevelNumbers.hidden, secure=self.secure)]
 
     @property
     def sums_stage(self) -> Stage:
         dims = level_sums.dims(len(self.levels), self.summed_columns, TOLD // OF_TOLD)
-        stage = Stage(level_sums.QUESTION.protocol, dims)
-        return stage.with_sums(level_sums.SUMS, secure=self.secure)
+        return Stage.asking(level_sums.LevelNumbers, dims, secure=self.secure)
 
     def describe_kind(self) -> Iterator[str]:
         yield self._listed

@@ -16,8 +16,7 @@ from scipy.special import chdtrc
 
 from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
-from ...algorithms.exchanges import lifetime_sums
-from ...algorithms.exchanges.survival_sums import AskSurvival
+from ...algorithms.exchanges.sums import LifetimeSums
 from ...algorithms.importance import machine as importance
 from ...finding import Finding
 from ...jobs.run import Run
@@ -31,7 +30,7 @@ from ...models.survival_parametric import Timed as Rows
 from ...results import guard
 from . import sites
 from .keys import Config
-from .own import OF_GROUPS, Own, ask_clients, complete_draws, key_of_effects, write_effects
+from .own import OF_GROUPS, Own, complete_draws, key_of_effects, write_effects
 from .publish import Checked, join
 from .time_models import LifetimeModel, Lived
 from .times import middle
@@ -70,14 +69,13 @@ def complete(
 
 def exchange_checks(run: Run[Config], model: LifetimeModel, ended: Mapping[int, Ended]) -> Checked:
     """Asks clients for sums over their rows; returns the findings on the model at the server's place, nothing elsewhere."""
-    asked = AskSurvival(0) if run.place.is_server else None
-    server = ask_clients(run, model.sums_stage, lifetime_sums.QUESTION, asked, ended, lambda one: sums(model, one))
+    server = run.collect(model.sums_stage, LifetimeSums, ended, lambda one: sums(model, one))
     alone = {k: sites.Alone(one.lived.alone, one.own.told, one.own.nodes) for k, one in ended.items()}
     return join(Checked() if server is None else _of_times(model, server), sites.exchange_modes(run, model, alone))
 
 
 @guard.check("the checks of times", Checked())
-def _of_times(model: LifetimeModel, server: once.Server[lifetime_sums.LifetimeSums]) -> Checked:
+def _of_times(model: LifetimeModel, server: once.Server[LifetimeSums]) -> Checked:
     """Returns whether the model makes times like those that were seen, by the clients' sums."""
     notes = once.not_in("the checks of times", server, model.telling)
     none = [model.telling[k] for k, one in sorted(server.replies.items()) if one.rows and not one.events]
@@ -91,7 +89,7 @@ def _of_times(model: LifetimeModel, server: once.Server[lifetime_sums.LifetimeSu
     return Checked({**content, **sites.count_rows(model, model.telling, told)}, tuple(notes), doubt, told)
 
 
-def sums(model: LifetimeModel, ended: Ended) -> lifetime_sums.LifetimeSums:
+def sums(model: LifetimeModel, ended: Ended) -> LifetimeSums:
     """Returns the sums over a client's rows."""
     rows, own = ended.lived.rows, ended.own
     n, events = len(rows), ended.lived.events
@@ -118,7 +116,7 @@ def sums(model: LifetimeModel, ended: Ended) -> lifetime_sums.LifetimeSums:
     pieces = np.bincount(of_piece, minlength=1 + len(model.cuts)).astype(np.float64)
     exact = int((ended.event & (rows.upper == rows.y)).sum())
     scores = of_rows.scores(ended.event, ended.middle / unit)
-    return lifetime_sums.make_reply(n, events, exact, pairs, right, tenths, scores, pieces)
+    return LifetimeSums(0, n, events, exact, pairs, right, tenths, scores, pieces)
 
 
 @dataclass(frozen=True)
@@ -207,7 +205,7 @@ def _scores(event: NDArray[np.bool_], e: Array, e0: Array) -> Array:
     )
 
 
-def _content(model: LifetimeModel, replies: Sequence[lifetime_sums.LifetimeSums]) -> tuple[dict[str, Any], list[str], str]:
+def _content(model: LifetimeModel, replies: Sequence[LifetimeSums]) -> tuple[dict[str, Any], list[str], str]:
     """Events, concordance, tenths, and whether the hazard has the shape that it has in the model."""
     rows, events, pairs, right = (sum(getattr(one, name) for one in replies) for name in ("rows", "events", "pairs", "right"))
     if not rows:

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core import once
+from ...algorithms.core.exchange import LEAST
 from ...algorithms.core.masked import ALL, describe_few
+from ...algorithms.core.rounding import digits
 from ...algorithms.core.rounds import in_order
-from ...algorithms.exchanges import marginal_sums
-from ...algorithms.exchanges.loo_sums import LEAST
+from ...algorithms.exchanges.sums import DIGITS_OF_LEVELS, MarginalSums
 from ...jobs.run import Run
 from ...models import level_marginal
 from ...models.mixed import Rows
@@ -27,7 +28,7 @@ from . import changes
 from .keys import Config
 from .model import Model
 from .moved import Of, is_binary, move_rows
-from .own import Own, ask_clients
+from .own import Own
 from .publish import Checked
 
 Array = NDArray[np.float64]
@@ -39,20 +40,19 @@ NEAR = 1e-6  # so near to 0 or 1 is a cell that is one, once it was standardised
 def exchange_effects(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Checked:
     """Returns `marginal` of summary.json and notes, at the server's place; nothing elsewhere, or where the job asks for none."""
     for stage in changes.stages(model):
-        asked = marginal_sums.AskMarginal(0) if run.place.is_server else None
-        server = ask_clients(run, stage, marginal_sums.QUESTION, asked, owns, lambda own: sum_effects(model, own))
+        server = run.collect(stage, MarginalSums, owns, lambda own: sum_effects(model, own))
         if server is not None:
             return _averaged(model, server)
     return Checked()
 
 
 @guard.figure("marginal effects", Checked())
-def _averaged(model: Model, server: once.Server[marginal_sums.MarginalSums]) -> Checked:
+def _averaged(model: Model, server: once.Server[MarginalSums]) -> Checked:
     """Returns the effects of all clients' rows, and notes."""
     return Checked(_content(model, server), tuple(_notes(server, model.telling)))
 
 
-def sum_effects(model: Model, own: Own) -> marginal_sums.MarginalSums:
+def sum_effects(model: Model, own: Own) -> MarginalSums:
     """Returns a client's sums.
 
     From 0 to 1 no column is moved whose values are others: the mean of the response there may be far from any row's.
@@ -65,8 +65,8 @@ def sum_effects(model: Model, own: Own) -> marginal_sums.MarginalSums:
         columns[:, sent] = _sums(model, own, [_effect(model, own, of[k].effect) for k in sent])
     for k in sent if model.encoding.formula is not None else ():  # whose rows are there twice: one change after the other
         columns[:, [k]] = _sums(model, own, [_effect(model, own, of[k].effect)])
-    digits = marginal_sums.DIGITS_OF_LEVELS if model.levels else marginal_sums.DIGITS
-    return marginal_sums.make_reply(len(own.held), binaries, columns.reshape(len(columns), -1), digits)
+    told = columns.reshape(len(columns), -1)
+    return MarginalSums(0, len(own.held), binaries, digits(DIGITS_OF_LEVELS)(told) if model.levels else told)
 
 
 def _sums(model: Model, own: Own, effects: Sequence[Slope | Contrast | Moved]) -> Array:
@@ -103,7 +103,7 @@ def _binary(cells: Array, effect: Contrast) -> bool:
     return bool((np.minimum(np.abs(cells - low), np.abs(cells - high)) <= NEAR * (high - low)).all())
 
 
-def _content(model: Model, server: once.Server[marginal_sums.MarginalSums]) -> dict[str, Any]:
+def _content(model: Model, server: once.Server[MarginalSums]) -> dict[str, Any]:
     """`marginal` of summary.json: means over all rows, by draws of equal weight."""
     replies = [one for one in in_order(server.replies) if one.rows]
     n = sum(one.rows for one in replies)
@@ -123,7 +123,7 @@ def _content(model: Model, server: once.Server[marginal_sums.MarginalSums]) -> d
     return {"marginal": {"rows": n, "effects": effects}}
 
 
-def _notes(server: once.Server[marginal_sums.MarginalSums], names: tuple[str, ...]) -> list[str]:
+def _notes(server: once.Server[MarginalSums], names: tuple[str, ...]) -> list[str]:
     """Notes on clients that are not in the effects."""
     if names == (ALL,):
         return [describe_few(f"{LEAST} rows", EFFECTS)]

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from ...algorithms.core.box import LOG_SCALE, Box, reach
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
-from ...algorithms.exchanges import level, odd_response, replicated
+from ...algorithms.exchanges import level, odd_response
+from ...algorithms.exchanges.sums import Replicated
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance.settings import OF_REGRESSIONS, OF_SUMS, Settings
@@ -639,8 +640,7 @@ class Model(WeighedModel[OutputSection]):
     @property
     def sums_stage(self) -> Stage:
         """The question after the draws whether the model makes such rows: here sums of responses that clients draw from it."""
-        stage = Stage(replicated.PROTOCOL, replicated.dims(TOLD))
-        return stage.with_sums(replicated.SUMS, secure=self.secure)
+        return Stage.asking(Replicated, {"draws": TOLD}, secure=self.secure)
 
     @property
     def weight_stages(self) -> list[Stage]:

@@ -6,21 +6,15 @@ Source: docs/spec/likelihood.md, section 2. `checks` has the sums that a client 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.core import once
-from ...algorithms.core.messages import Message, evolve
-from ...algorithms.core.persistent import PersistentMap
 from ...algorithms.importance import machine as importance
-from ...errors import owned
 from ...jobs.run import Run
-from ...jobs.stage import Stage
 from ...kernels import rng
 from ...models import levels
 from ...models.mixed import Rows, effects
@@ -31,9 +25,6 @@ from .model import Model
 from .rows import Held
 
 Array = NDArray[np.float64]
-Q = TypeVar("Q", bound=Message)
-A = TypeVar("A", bound=Message)
-T = TypeVar("T")
 
 OF_CLIENT, OF_GROUPS = range(2)  # effects that a client draws
 
@@ -60,39 +51,6 @@ class Own:
     effect: Effects | None
     nodes: int
     converged: bool
-
-
-def ask_clients(
-    run: Run[Config],
-    stage: Stage,
-    question: once.Question[Q, A],
-    asked: Q | None,
-    owns: Mapping[int, T],
-    told: Callable[[T], A],
-) -> once.Server[A] | None:
-    """Asks all clients one question; returns their answers at the server's place, None elsewhere.
-
-    Parameters
-    ----------
-    asked : the question's message, at the server's place
-    owns : of each client that lives here, whatever it answers from
-    told : one of these -> the answer; a fault of it belongs to that client
-    """
-    clients = {k: once.Client(partial(_told, k, told, own)) for k, own in owns.items()}
-    # Of those that take part by a summary nothing more leaves: they answer as clients without rows do, which counts nowhere.
-    nothing = once.impossible(question.reply, stage.dims, zeros=True)
-    clients |= {k: once.ready_client(nothing) for k in run.summaries & owns.keys()}
-    server = run.ask(stage, question, asked, clients)[0]
-    if server is None or not run.summaries:
-        return server
-    told_rows = {k: reply for k, reply in server.replies.items() if k not in run.summaries}
-    return evolve(server, replies=PersistentMap(told_rows))
-
-
-def _told(k: int, told: Callable[[T], A], own: T, asked: Message) -> A:
-    """Returns a client's answer."""
-    with owned(k):
-        return told(own)
 
 
 def key_of_effects(model: Model, client: int, effect: int) -> int:

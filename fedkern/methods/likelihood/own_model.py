@@ -236,6 +236,15 @@ class OwnModel(JobModel[OutputSection]):
         units = self.settings.units_of_chains(s.rounds * s.chains * s.leapfrog)
         return hmc.client(self.names[index], index, s, Whole(own, units))
 
+    @property
+    def published(self) -> tuple[str, ...]:
+        """The names of the coefficients that are published: it has none."""
+        return ()
+
+    def at_references(self, points: Array) -> tuple[Array, None, dict[str, Array]]:
+        """Returns no coefficients, and what `natural` returns, at points (N, P)."""
+        return np.empty((len(points), 0)), None, self.natural(points)
+
     def natural(self, points: Array) -> dict[str, Array]:
         """Returns name -> (N,) values of each parameter, at points (N, P)."""
         values = np.asarray(self.prior.natural(points), np.float64)

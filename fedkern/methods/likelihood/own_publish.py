@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...data.design import Design
@@ -16,40 +13,16 @@ from ...finding import Finding
 from ...jobs.publish import Fit
 from ...models.weighted import Weighted
 from ...results import guard
-from ...results.verdict import Verdict, against, not_judged
+from ...results.verdict import Verdict, against
 from ...results.weighted import WeightedDraws
 from .differently import describe_sensitivity, leave_out_clients, sensitivity
 from .own_model import OwnModel
-from .publish import INFERENCE, Ended, judge_draws, judge_walks
-
-Array = NDArray[np.float64]
+from .publish import Ended, describe_draws, judge_draws, judge_walks, release_draws, released
 
 
 def bare(model: OwnModel, ended: Ended, test: Design | None) -> Fit:
     """Returns the result of a job, without anything that is judged or said of it."""
-    walked, server = ended.chains, ended.mode if ended.chains is None else ended.chains
-    assert server is not None
-    if walked is None:
-        assert ended.mode is not None
-        weights = importance.read_result(ended.mode).posterior
-        assert weights is not None  # there are rounds of draws
-        posterior, arrays = _released(model, weights), {"draws": weights.draws, "log_ratios": weights.log_ratios}
-    else:
-        xi = hmc.draws(walked)
-        posterior, arrays = _walks(model, xi), {"xi": xi}
-    return Fit(
-        posterior=posterior,
-        arrays=arrays,
-        stop=str(server.stop),
-        rounds=server.round,
-        verdict=not_judged("nothing was looked at"),
-        clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
-        chains=model.output.chains if walked is None else walked.settings.chains,
-        draws=model.output.draws if walked is None else walked.settings.draws,
-        encoding={},
-        more=_about(model),
-        inference=INFERENCE if walked is None else "",
-    )
+    return replace(released(model, ended), more=_about(model))
 
 
 @guard.check("the judging of the result", bare)
@@ -62,28 +35,21 @@ def make_fit(model: OwnModel, ended: Ended, test: Design | None) -> Fit:
     alone, sampled = ended.checked, importance.read_result(ended.mode)
     weights = sampled.posterior
     assert weights is not None
-    assert sampled.log_evidence is not None
     values = model.natural(weights.draws)
     sensitive = sensitivity(weights, model.prior.without_jacobian(weights.draws), sampled.values.sum(axis=1), values)
     others = leave_out_clients(weights, sampled.values, values, model.names) if model.output.without else {}
-    evidence, error = sampled.log_evidence
     more: dict[str, object] = {
         **made.more,
-        "k_hat": weights.k_hat,
-        "ess": weights.effective,
-        "monte_carlo_error": {"mean": sampled.error[0], "sd": sampled.error[1]},
-        "rounds_to_mode": sampled.newton,
-        "rounds_of_draws": sampled.rounds,
+        **describe_draws(sampled),
         "modes": sampled.modes,
         "starts": sampled.starts,
-        "log_evidence": {"value": evidence, "error": error},
         "sensitivity": sensitive,
         **({"without": others} if others else {}),
         **alone.content,
     }
     return replace(
         made,
-        verdict=against(ended.doubts, judge_draws(sampled, (), model.settings.effective, sampled.reason)),
+        verdict=against(ended.doubts, judge_draws(sampled, model.settings.effective, sampled.reason)),
         notes=[_modes(sampled), *_prior_said(model), *describe_sensitivity(sensitive, others), *alone.notes],
         more=more,
     )
@@ -91,19 +57,13 @@ def make_fit(model: OwnModel, ended: Ended, test: Design | None) -> Fit:
 
 def _fit_of_chains(model: OwnModel, made: Fit, mode: importance.Server | None, server: hmc.Server, doubts: Sequence[str]) -> Fit:
     """The result of Markov chains."""
-    s, posterior = server.settings, made.posterior
+    posterior = made.posterior
     assert isinstance(posterior, WeightedDraws)
     judged = judge_walks(posterior, server, [])
     more: dict[str, object] = {
         **made.more,
         **({} if mode is None else {"rounds_to_mode": mode.newton}),
-        "chains": {
-            "acceptance": server.acceptance.tolist(),
-            "step_size": server.step_size.tolist(),
-            "divergences": int(server.divergences.sum()),
-            "warmup": s.warmup,
-            "leapfrog_steps": s.leapfrog,
-        },
+        "chains": hmc.summary(server),
     }
     modes = [] if mode is None else [_modes(importance.read_result(mode))]
     return replace(
@@ -127,15 +87,13 @@ def of_variational(model: OwnModel, rounds: int, draws: Weighted | None, judged:
     }
     local = "local.csv of a client has means and sds of its q(u), a normal distribution, and not of weighted draws"
     return Fit(
-        posterior=_released(model, draws),
+        posterior=release_draws(model, draws),
         arrays={"draws": draws.draws, "log_ratios": draws.log_ratios},
         stop="rounds",
         rounds=rounds,
         verdict=against(doubts, judged),
-        clients={name: {"updates": rounds, "status": "finished"} for name in model.names},
         chains=model.output.chains,
         draws=model.output.draws,
-        encoding={},
         notes=[*_prior_said(model), local],
         more=more,
         inference="importance sampling about a variational fit",
@@ -160,20 +118,3 @@ def _prior_said(model: OwnModel) -> list[str]:
     if model.terms.priors is not None:
         return []
     return [Finding.of("prior-of-the-model")]
-
-
-def _released(model: OwnModel, weights: Weighted) -> WeightedDraws:
-    """The posterior of weighted draws."""
-    output = model.output
-    chosen = weights.resampled(output.chains * output.draws, importance.offset(model.seed))
-    dealt = np.asarray(chosen.reshape(output.draws, output.chains).T)  # so that neighbours are in different chains
-    none = np.empty((len(weights.draws), 0))
-    return WeightedDraws((), none, None, model.natural(weights.draws), weights.weights, dealt, weights.log_ratios)
-
-
-def _walks(model: OwnModel, xi: Array) -> WeightedDraws:
-    """The posterior of chains."""
-    chosen = np.arange(xi.shape[0] * xi.shape[1]).reshape(xi.shape[:2])
-    points = xi.reshape(-1, xi.shape[2])
-    none, weights = np.empty((len(points), 0)), np.full(len(points), 1 / len(points))
-    return WeightedDraws((), none, None, model.natural(points), weights, chosen, None, sampled=True)

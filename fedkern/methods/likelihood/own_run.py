@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...algorithms.core.messages import SERVER
-from ...algorithms.exchanges import site_modes
+from ...algorithms.exchanges.site_modes import SiteMode
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...errors import owned
@@ -19,7 +19,6 @@ from ...models.mixed import mode
 from ...models.own.priors import Priors
 from ...models.own.supplied import Own
 from .keys import Config
-from .own import ask_clients
 from .own_factory import Factory
 from .own_model import OwnModel, terms_of
 from .own_parties import agree_on_package, check_prior, of_client, of_server
@@ -92,14 +91,13 @@ def _bind(run: Run[Config], party: int, factory: Factory) -> None:
 def exchange_checks(run: Run[Config], model: OwnModel, ended: Mapping[int, Ended]) -> Checked:
     """Asks clients for the modes of their rows alone, where the job asks for them; returns `sites`, and nothing of chains."""
     for stage in stages_of_sites(model) if not model.chains else ():
-        asked = site_modes.AskSiteMode(0) if run.place.is_server else None
-        server = ask_clients(run, stage, site_modes.QUESTION, asked, ended, lambda one: _alone(model, *one))
+        server = run.collect(stage, SiteMode, ended, lambda one: _alone(model, *one))
         if server is not None:
             return of_parameters(model.parameters, server, run.names)
     return Checked()
 
 
-def _alone(model: OwnModel, own: Own, client: Machine) -> site_modes.SiteMode:
+def _alone(model: OwnModel, own: Own, client: Machine) -> SiteMode:
     """A client's own mode in the coordinates and in the parameters, with standard deviations by the delta method; NaN without."""
     priors, P = model.terms.priors, model.size
     assert isinstance(priors, Priors)
@@ -107,12 +105,12 @@ def _alone(model: OwnModel, own: Own, client: Machine) -> site_modes.SiteMode:
     assert client.told is not None
     at_mode = mode.find_mode(own, priors, client.told.mean(axis=0), 1)
     if at_mode is None:
-        return site_modes.make_reply(np.full((2, P), np.nan), np.full((2, P), np.nan))
+        return SiteMode(0, np.full((2, P), np.nan), np.full((2, P), np.nan))
     xi, covariance = at_mode
     J = priors.jacobian(xi)
     natural = np.asarray(priors.natural(xi[np.newaxis]), np.float64)[0]
     sds = np.sqrt(np.diagonal(J @ covariance @ J.T)), np.sqrt(np.diagonal(covariance))
-    return site_modes.make_reply(np.stack([natural, xi]), np.stack(sds))
+    return SiteMode(0, np.stack([natural, xi]), np.stack(sds))
 
 
 def _write(run: Run[Config], model: OwnModel, client: int, ended: hmc.Client) -> None:

@@ -30,10 +30,9 @@ from ...jobs.run import Run
 from ...jobs.stage import Stage
 from ...kernels import rng
 from ...kernels.families import HALF_LOG_TAU
-from ...models import psis
 from ...models.weighted import Weighted
 from ...results import guard
-from ...results.verdict import Verdict, not_judged
+from ...results.verdict import Verdict, not_judged, of_weights
 from . import own_publish
 from .keys import Config
 from .own_model import Joint, OwnModel
@@ -188,13 +187,12 @@ def _verdict(weighing: Weighing, wanted: float, rounds: int) -> Verdict:
     chains = 'take algorithm.sampler = "hmc"'
     if weights is None:
         return Verdict(False, f"no client's log-likelihoods say whether q is near the posterior: {chains}")
-    n = len(weights.draws)
-    why = f"k-hat {weights.k_hat:.2f} (wanted at most {psis.UNRELIABLE:g}), {weights.effective:.0f} of {n} draws count"
-    if weights.reliable and weights.effective >= wanted:
-        return Verdict(True, f"{why} (wanted {wanted:g})")
+    judged = of_weights(weights, wanted)
+    if judged.converged:
+        return judged
     return Verdict(
         False,
-        f"after {rounds} rounds and {n} draws: {why} (wanted {wanted:g}): q(xi), or a client's q(u | xi), is not near the "
+        f"after {rounds} rounds and {len(weights.draws)} draws: {judged.why}: q(xi), or a client's q(u | xi), is not near the "
         f"posterior: {chains}, or more rounds (job.rounds)",
     )
 

@@ -14,9 +14,10 @@ from ...algorithms.importance import machine as importance
 from ...data.design import Design
 from ...finding import Finding
 from ...jobs.publish import Fit
-from ...models import psis, weighted
+from ...models import weighted
 from ...results import guard, loo, unseen
 from ...results import verdict as verdict_of
+from ...results.other_way import Reversed
 from ...results.plain import Record
 from ...results.released import Drawing
 from ...results.verdict import Verdict
@@ -31,6 +32,7 @@ from .differently import (
 )
 from .level_predictive import predictive_of
 from .model import TOLD, Model
+from .own_model import OwnModel
 from .predictive import one_row
 
 Array = NDArray[np.float64]
@@ -83,29 +85,36 @@ class Ended:
     sizes: tuple[int, ...] = ()
 
 
+def released(model: Model | OwnModel, ended: Ended) -> Fit:
+    """Returns the posterior of weighted draws, or of chains, and nothing else."""
+    if (walked := ended.chains) is not None:
+        return Fit(
+            posterior=release_walks(model, walked),
+            arrays={"xi": hmc.draws(walked)},
+            stop=str(walked.stop),
+            rounds=walked.round,
+            chains=walked.settings.chains,
+            draws=walked.settings.draws,
+        )
+    assert ended.mode is not None
+    weights = importance.read_result(ended.mode).posterior
+    assert weights is not None  # there are rounds of draws
+    return Fit(
+        posterior=release_draws(model, weights),
+        arrays={"draws": weights.draws, "log_ratios": weights.log_ratios},
+        stop=str(ended.mode.stop),
+        rounds=ended.mode.round,
+        chains=model.output.chains,
+        draws=model.output.draws,
+        inference=INFERENCE,
+    )
+
+
 def bare(model: Model, ended: Ended, test: Design | None) -> Fit:
     """Returns the result of a job, without anything that is judged or said of it."""
     assert ended.mode is not None
-    walked, server = ended.chains, ended.mode if ended.chains is None else ended.chains
-    if walked is None:
-        weights = importance.read_result(ended.mode).posterior
-        assert weights is not None  # there are rounds of draws
-        posterior, arrays = release_draws(model, weights), {"draws": weights.draws, "log_ratios": weights.log_ratios}
-    else:
-        posterior, arrays = release_walks(model, walked), {"xi": hmc.draws(walked)}
-    return Fit(
-        posterior=posterior,
-        arrays=arrays,
-        stop=str(server.stop),
-        rounds=server.round,
-        verdict=verdict_of.not_judged("nothing was looked at"),
-        clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
-        chains=model.output.chains if walked is None else walked.settings.chains,
-        draws=model.output.draws if walked is None else walked.settings.draws,
-        encoding=model.encoding.to_dict(),
-        more={**model.kind_in_summary, **({} if walked else model.data_in_summary(importance.read_result(ended.mode).began))},
-        inference=INFERENCE if walked is None else "",
-    )
+    data = {} if ended.chains else model.data_in_summary(importance.read_result(ended.mode).began)
+    return replace(released(model, ended), encoding=model.encoding.to_dict(), more={**model.kind_in_summary, **data})
 
 
 @guard.check("the judging of the result", bare)
@@ -117,8 +126,6 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     made, sampled = bare(model, ended, test), importance.read_result(ended.mode)
     weights, posterior = sampled.posterior, cast(WeightedDraws, made.posterior)
     assert weights is not None
-    assert sampled.log_evidence is not None
-    evidence, error = sampled.log_evidence
     on_data_scale = {name: own for name, own in posterior.values.items() if "_std" not in name.partition("[")[0]}
     # Wherever effects are compared a level's coefficient says what it is compared with.
     against, levels = contrasts.of_levels(model, on_data_scale)
@@ -131,12 +138,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     if differ is not None and model.layout.client:
         differ = replace(differ, intercept=None)  # differences of intercepts are the model's
     more: dict[str, object] = {
-        "k_hat": weights.k_hat,
-        "ess": weights.effective,
-        "monte_carlo_error": {"mean": sampled.error[0], "sd": sampled.error[1]},
-        "rounds_to_mode": sampled.newton,
-        "rounds_of_draws": sampled.rounds,
-        "log_evidence": {"value": evidence - model.units.log_volume, "error": error},
+        **describe_draws(sampled, model.units.log_volume),
         "quadrature": {"nodes": sampled.nodes, "at_mode": sampled.rule[0], "at_draws": sampled.rule[1]},
         "sensitivity": sensitive,
         **_contrasts(against, posterior.weights),
@@ -159,17 +161,9 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     return replace(
         made,
         verdict=summaries.judged(
-            judge_draws(
-                sampled,
-                (
-                    *ended.doubts,
-                    *model.doubts(sampled.began),
-                    *filter(None, [given_scales.doubt(sampled, model)]),
-                    *([] if other_way is None else filter(None, [other_way.doubt])),
-                    *filter(None, [ended.checked.doubt]),
-                ),
-                model.settings.effective,
-                model.reason(sampled.reason),
+            verdict_of.against(
+                _doubts(model, ended, sampled, other_way),
+                judge_draws(sampled, model.settings.effective, model.reason(sampled.reason)),
             ),
             sampled,
         ),
@@ -183,6 +177,21 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         ],
         more=more,
     )
+
+
+def describe_draws(sampled: importance.Found, log_volume: float = 0.0) -> Record:
+    """Returns the entries of summary.json on weighted draws and the way to them; `log_volume`: of the units of the rows."""
+    weights, known = sampled.posterior, sampled.log_evidence
+    assert weights is not None
+    assert known is not None
+    return {
+        "k_hat": weights.k_hat,
+        "ess": weights.effective,
+        "monte_carlo_error": {"mean": sampled.error[0], "sd": sampled.error[1]},
+        "rounds_to_mode": sampled.newton,
+        "rounds_of_draws": sampled.rounds,
+        "log_evidence": {"value": known[0] - log_volume, "error": known[1]},
+    }
 
 
 @guard.figure("what the draws say of the model's own terms", {})
@@ -249,26 +258,17 @@ def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tupl
 
 def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: hmc.Server, test: Design | None) -> Fit:
     """The result of chains: draws of equal weight, and nothing that needs the density at them."""
-    s, made = server.settings, bare(model, ended, test)
+    made = bare(model, ended, test)
     posterior = cast(WeightedDraws, made.posterior)
     metrics, scored = _scores(model, posterior, test)
     judged = judge_chains(model, mode, server)
     at_mode = importance.read_result(mode)
     other_way = find_reversed(at_mode, model, ended.checked.events)
-    of_columns = filter(None, [given_scales.doubt(at_mode, model)])
-    of_response = [] if other_way is None else filter(None, [other_way.doubt])
-    doubts = [*ended.doubts, *of_columns, *of_response, *filter(None, [ended.checked.doubt])]
-    judged = verdict_of.against(doubts, judged)
+    judged = verdict_of.against(_doubts(model, ended, at_mode, other_way), judged)
     more: dict[str, object] = {
         "rounds_to_mode": mode.newton,
         "quadrature": {"nodes": mode.nodes, "at_mode": float(mode.rule[0]), "at_draws": float(mode.rule[1])},
-        "chains": {
-            "acceptance": server.acceptance.tolist(),
-            "step_size": server.step_size.tolist(),
-            "divergences": int(server.divergences.sum()),
-            "warmup": s.warmup,
-            "leapfrog_steps": s.leapfrog,
-        },
+        "chains": hmc.summary(server),
         **_contrasts(contrasts.of_levels(model, posterior.values)[0], posterior.weights),
         **ended.checked.content,
         **scored,
@@ -290,7 +290,14 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
     )
 
 
-def release_walks(model: Model, server: hmc.Server) -> WeightedDraws:
+def _doubts(model: Model, ended: Ended, at_mode: importance.Found, other_way: Reversed | None) -> list[str]:
+    """Returns why no result of these files can stand: doubts of rows, of given scales, of a turned response, of the checks."""
+    turned = "" if other_way is None else other_way.doubt
+    found = filter(None, [given_scales.doubt(at_mode, model), turned, ended.checked.doubt])
+    return [*ended.doubts, *model.doubts(at_mode.began), *found]
+
+
+def release_walks(model: Model | OwnModel, server: hmc.Server) -> WeightedDraws:
     """Returns the posterior of chains, on the data's scale."""
     xi = hmc.draws(server)
     chosen = np.arange(xi.shape[0] * xi.shape[1]).reshape(xi.shape[:2])
@@ -324,24 +331,21 @@ def judge_walks(posterior: WeightedDraws, server: hmc.Server, against: list[str]
 
 
 @guard.check("the weights", verdict_of.not_judged("no check is known"))
-def judge_draws(sampled: importance.Found, doubts: tuple[str, ...], wanted: float, reason: str) -> Verdict:
-    """Returns whether the result of weighted draws is right, by their weights and by `doubts` of files and responses.
+def judge_draws(sampled: importance.Found, wanted: float, reason: str) -> Verdict:
+    """Returns whether the result of weighted draws is right, by their weights.
 
     Parameters
     ----------
     wanted : the number of effective draws that the job asks for
     reason : why they are not right; "" where they are
     """
-    if doubts or not sampled.converged:
-        return Verdict(False, "; ".join(filter(None, [*doubts, reason])), doubts=doubts)
-    weights = sampled.posterior
-    assert weights is not None
-    n = len(weights.draws)
-    why = f"k-hat {weights.k_hat:.2f} (wanted at most {psis.UNRELIABLE:g}), {weights.effective:.0f} of {n} draws count"
-    return Verdict(True, f"{why} (wanted {wanted:g})")
+    if not sampled.converged:
+        return Verdict(False, reason)
+    assert sampled.posterior is not None
+    return verdict_of.of_weights(sampled.posterior, wanted)
 
 
-def release_draws(model: Model, weights: weighted.Weighted) -> WeightedDraws:
+def release_draws(model: Model | OwnModel, weights: weighted.Weighted) -> WeightedDraws:
     """Returns the posterior of weighted draws, on the data's scale."""
     theta, standard, others = model.at_references(weights.draws)
     output = model.output

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...results import guard, loo, plots, shown
 from ...results.page import details, figure, number, numbers_of, paragraph, section, table
 from ...results.plain import Record, real
-from ...results.report import RunFiles, Tile, against_guessing, measured, numbers
+from ...results.report import RunFiles, Tile, calibration, coefficients, guessing, measured
 from . import changes
 from .patient import describe_values
 
@@ -27,8 +27,11 @@ EFFECTS = (
 
 def sections(run: RunFiles) -> list[str]:
     """Returns the sections of a finished run; "" where a section has nothing to show."""
-    pieces = [_coefficients(run), _marginal(run), _effects(run), _priors(run), _sites(run), _without(run)]
-    return [*pieces, _hazards(run), _model(run), loo.piece(run.summary), _guessing(run), _calibration(run)]
+    first = coefficients(run, begin=("theta", "intercept", *shown.slopes_begin(run.summary)))
+    if "own" in run.summary:  # whose parameters have the names that their package gives them
+        first = coefficients(run, "Parameters")
+    pieces = [first, _marginal(run), _effects(run), _priors(run), _sites(run), _without(run)]
+    return [*pieces, _hazards(run), _model(run), loo.piece(run.summary), guessing(run), calibration(run)]
 
 
 @guard.figure("the page's tiles", [])
@@ -39,23 +42,6 @@ def tiles(run: RunFiles) -> list[Tile]:
         top += [("k-hat", number(real(run.summary["k_hat"]))), ("Effective draws", number(round(real(run.summary["ess"]))))]
         top.append(("Log evidence", number(real(run.summary["log_evidence"]["value"]))))
     return top
-
-
-@guard.figure("the page's section coefficients", "")
-def _coefficients(run: RunFiles) -> str:
-    parameters = run.summary.get("parameters", {})
-    own = "own" in run.summary  # whose parameters have the names that their package gives them
-    begin = ("theta", "intercept", *shown.slopes_begin(run.summary))
-    slopes = {name: row for name, row in shown.beside_each_other(run.summary).items() if own or name.startswith(begin)}
-    if not slopes:
-        return ""
-    n = len(slopes)
-    note = f"The {plots.MOST_ROWS} of {n} with the largest absolute means. " if n > plots.MOST_ROWS else ""
-    tables = numbers(run)
-    if not tables:  # without a posterior.nc
-        rows = [[name, *numbers_of(v, ("mean", "sd", "q05", "q95"))] for name, v in parameters.items()]
-        tables = [details("All numbers", table(["name", "mean", "sd", "5 %", "95 %"], rows))]
-    return figure("Parameters" if own else "Coefficients", plots.forest(slopes), f"{note}Grey intervals hold zero.", *tables)
 
 
 @guard.figure("the page's section marginal", "")
@@ -232,18 +218,3 @@ def _levels(content: Record) -> str:
         of = [[name, *(number(real(z)) for z in own.values())] for name, own in columns.items()]
         pieces += [paragraph(about, ""), table(["column", *content["shares"]], of)]
     return section("Does the model fit?", *pieces)
-
-
-@guard.figure("the page's section guessing", "")
-def _guessing(run: RunFiles) -> str:
-    metrics, guess = run.summary.get("metrics", {}), run.summary.get("test", {}).get("guess")
-    said = against_guessing(metrics["log_likelihood"], guess) if "log_likelihood" in metrics else ""
-    return section("Test rows", paragraph(said, "note")) if said else ""
-
-
-@guard.figure("the page's section calibration", "")
-def _calibration(run: RunFiles) -> str:
-    bins = run.summary.get("test", {}).get("reliability", [])
-    rows = sum(b["rows"] for b in bins)
-    text = f"{rows:,} test rows in tenths of the predicted probability. On the line prediction and frequency agree."
-    return figure("Calibration", plots.reliability(bins), text)

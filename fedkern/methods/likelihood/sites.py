@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core import once
-from ...algorithms.exchanges import site_modes
+from ...algorithms.exchanges.site_modes import SiteMode
 from ...finding import Finding
 from ...jobs.run import Run
 from ...models import levels, survival
@@ -23,7 +23,6 @@ from ...results.gaussian import label
 from ...results.plain import Record
 from .keys import Config
 from .model import Model
-from .own import ask_clients
 from .publish import Checked
 from .sampled_model import SampledModel
 from .stages import stages_of_sites
@@ -45,8 +44,7 @@ class Alone(NamedTuple):
 def exchange_modes(run: Run[Config], model: Model, owns: Mapping[int, Alone]) -> Checked:
     """Returns `sites` of summary.json and notes, at the server's place; nothing elsewhere, or where the job asks for none."""
     for stage in stages_of_sites(model):
-        asked = site_modes.AskSiteMode(0) if run.place.is_server else None
-        server = ask_clients(run, stage, site_modes.QUESTION, asked, owns, lambda own: find_own_mode(model, own))
+        server = run.collect(stage, SiteMode, owns, lambda own: find_own_mode(model, own))
         if server is not None:
             return of_coefficients(model, server, run.names)
     return Checked()
@@ -64,7 +62,7 @@ def count_rows(model: SampledModel, names: Sequence[str], told: Mapping[int, Rec
     return {"site_counts": counts} if model.output.sites and counts else {}
 
 
-def find_own_mode(model: Model, own: Alone) -> site_modes.SiteMode:
+def find_own_mode(model: Model, own: Alone) -> SiteMode:
     """Returns a client's own coefficients as they are published, on both scales; NaN where it has no mode."""
     rows = own.rows
     all_names, prior = list(model.layout.names), model.prior_of_a_client(rows.layout)
@@ -73,16 +71,16 @@ def find_own_mode(model: Model, own: Alone) -> site_modes.SiteMode:
     at_mode = mode.find_mode(rows, prior, start, own.nodes)
     if at_mode is None:
         none = np.full((2, model.n_of_a_site), np.nan)
-        return site_modes.make_reply(none, none)
+        return SiteMode(0, none, none)
     xi, covariance = at_mode
     theta, standard = model.coefficients(xi[np.newaxis])
     R = model.coding.matrix
     inner = model.units.scale**2 * model.covariance_of_coefficients(xi, covariance)
     sds = [np.sqrt(np.diagonal(A @ inner @ A.T)) for A in (R if standard is None else R @ model.affine, R)]
-    return site_modes.make_reply(np.stack([R @ theta[0], R @ (theta if standard is None else standard)[0]]), np.stack(sds))
+    return SiteMode(0, np.stack([R @ theta[0], R @ (theta if standard is None else standard)[0]]), np.stack(sds))
 
 
-def of_parameters(parameters: Sequence[str], server: once.Server[site_modes.SiteMode], names: tuple[str, ...]) -> Checked:
+def of_parameters(parameters: Sequence[str], server: once.Server[SiteMode], names: tuple[str, ...]) -> Checked:
     """Returns client -> name of a parameter -> its value at the client's mode, and its standard deviation there.
 
     Both are on the first of the two scales.
@@ -90,7 +88,7 @@ def of_parameters(parameters: Sequence[str], server: once.Server[site_modes.Site
     return _content([(parameter, 0, j) for j, parameter in enumerate(parameters)], server, names)
 
 
-def of_coefficients(model: Model, server: once.Server[site_modes.SiteMode], names: tuple[str, ...]) -> Checked:
+def of_coefficients(model: Model, server: once.Server[SiteMode], names: tuple[str, ...]) -> Checked:
     """Returns the same for coefficients, on both scales; a level's is called by what it is compared with."""
     named = [*enumerate(zip(model.published, model.coding.spoken))]
     shown = [
@@ -102,7 +100,7 @@ def of_coefficients(model: Model, server: once.Server[site_modes.SiteMode], name
 
 
 @guard.figure("what each client's rows say alone", Checked())
-def _content(shown: Sequence[tuple[str, int, int]], server: once.Server[site_modes.SiteMode], names: tuple[str, ...]) -> Checked:
+def _content(shown: Sequence[tuple[str, int, int]], server: once.Server[SiteMode], names: tuple[str, ...]) -> Checked:
     """The result; `shown`: name, scale (0 or 1) and place of each number."""
     out = dict.fromkeys(server.lost, "it was lost") | dict(server.dropped)
     content: dict[str, object] = {}

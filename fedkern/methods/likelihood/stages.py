@@ -9,22 +9,16 @@ from ...algorithms.exchanges import (
     column_notes,
     column_sums,
     family,
-    hazard_curves,
     level,
-    level_sums,
-    lifetime_sums,
-    loo_sums,
-    marginal_sums,
     odd_response,
     own_models,
-    pearson,
-    replicated,
-    site_modes,
-    survival_sums,
 )
 from ...algorithms.exchanges import columns as agreement
-from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.exchanges import terms as log_terms
+from ...algorithms.exchanges.hazard_curves import CumulativeHazards
+from ...algorithms.exchanges.level_sums import LevelNumbers
+from ...algorithms.exchanges.site_modes import SiteMode
+from ...algorithms.exchanges.sums import Incomplete, LifetimeSums, LooSums, MarginalSums, PearsonSums, Replicated, SurvivalSums
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance import single_values, telling
@@ -48,9 +42,8 @@ MAY_SEND = (
     *agreement.PROTOCOL.to_server,
     *joining.MAY_SEND,
     *column_notes.PROTOCOL.to_server,
-    *exchange.PROTOCOL.to_server,
     *level.PROTOCOL.to_server,
-    *(one.masked for one in (*column_sums.SUMS, *exchange.SUMS)),
+    *(one.masked for one in column_sums.SUMS),
     level.MaskedLevelSums,
     odd_response.MaskedOddResponse,
     importance.Curvature,
@@ -65,20 +58,16 @@ MAY_SEND = (
     hmc.LikelihoodChange,
     sfvi.GlobalGradient,
     *log_terms.PROTOCOL.to_server,
-    *replicated.PROTOCOL.to_server,
-    *loo_sums.PROTOCOL.to_server,
-    *(
-        one.masked
-        for sums in (replicated, loo_sums, marginal_sums, survival_sums, lifetime_sums, level_sums, pearson)
-        for one in sums.SUMS
-    ),
-    *marginal_sums.PROTOCOL.to_server,
-    *site_modes.PROTOCOL.to_server,
-    *survival_sums.PROTOCOL.to_server,
-    *pearson.PROTOCOL.to_server,
-    *hazard_curves.PROTOCOL.to_server,
-    *lifetime_sums.PROTOCOL.to_server,
-    *level_sums.PROTOCOL.to_server,
+    *Incomplete.may_send,
+    *Replicated.may_send,
+    *LooSums.may_send,
+    *MarginalSums.may_send,
+    *PearsonSums.may_send,
+    *SurvivalSums.may_send,
+    *CumulativeHazards.may_send,
+    *LifetimeSums.may_send,
+    *LevelNumbers.may_send,
+    *SiteMode.may_send,
     *own_models.PROTOCOL.to_server,
     *family.PROTOCOL.to_server,
 )
@@ -173,13 +162,12 @@ def stage_of_telling(model: SampledModel) -> Stage:
 
 def stage_of_loo(model: SampledModel) -> Stage:
     """Returns the stage of sums of the rows' leave-one-out densities."""
-    stage = Stage.of(loo_sums)
-    return stage.with_sums(loo_sums.SUMS, secure=model.secure)
+    return Stage.asking(LooSums, secure=model.secure)
 
 
 def stages_of_sites(model: SampledModel) -> list[Stage]:
     """Returns the stage of the clients' own modes, where the job asks for it."""
-    return [Stage(site_modes.PROTOCOL, site_modes.dims(model.n_of_a_site))] if model.output.sites else []
+    return [Stage.asking(SiteMode, {"d": model.n_of_a_site})] if model.output.sites else []
 
 
 def check_job(at: Check[Config]) -> Said | None:

@@ -15,7 +15,8 @@ from scipy.special import chdtrc, ndtr
 
 from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
-from ...algorithms.exchanges import hazard_curves, pearson, survival_sums
+from ...algorithms.exchanges.hazard_curves import CumulativeHazards
+from ...algorithms.exchanges.sums import AskPearson, PearsonSums, SurvivalSums
 from ...algorithms.importance import machine as importance
 from ...finding import Finding
 from ...jobs.run import Run
@@ -26,7 +27,7 @@ from ...results.verdict import Said
 from ...results.weighted import summarised
 from . import sites, time_units
 from .keys import Config
-from .own import ask_clients, draw_secret_key
+from .own import draw_secret_key
 from .publish import Checked, join
 from .time_models import CoxModel
 from .times import Timed
@@ -101,18 +102,16 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
     Responses that the model makes are not drawn: their times need baseline hazards, which the server does not have.
     """
     parts: list[Checked] = []
-    asked = survival_sums.AskSurvival(0) if run.place.is_server else None
-    server = ask_clients(run, model.sums_stage, survival_sums.QUESTION, asked, ended, _sums)
+    server = run.collect(model.sums_stage, SurvivalSums, ended, _sums)
     if server is not None:
         parts.append(_of_hazards(model, server, run.hooks.sizes))
     for stage in model.weight_stages:
-        of_rows = pearson.AskPearson(0, np.zeros(0)) if run.place.is_server else None
-        weighed = ask_clients(run, stage, pearson.QUESTION, of_rows, ended, _weight)
+        weighed = run.collect(stage, PearsonSums, ended, _weight, AskPearson(0, np.zeros(0)))
         if weighed is not None:
             said = _compare_weights(model, weighed.replies)
             parts.append(Checked({}, tuple(said.notes), "; ".join(said.doubts)))
     for stage in model.curve_stages:
-        told = ask_clients(run, stage, hazard_curves.QUESTION, asked, ended, _drawn(model))
+        told = run.collect(stage, CumulativeHazards, ended, _drawn(model))
         if told is not None:
             parts.append(_of_curves(model, told, run.names))
     alone = {k: sites.Alone(one.rows, one.told, one.nodes) for k, one in ended.items()}
@@ -121,7 +120,7 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
 
 
 @guard.check("the checks of hazards", Checked())
-def _of_hazards(model: CoxModel, server: once.Server[survival_sums.SurvivalSums], sizes: Sequence[int]) -> Checked:
+def _of_hazards(model: CoxModel, server: once.Server[SurvivalSums], sizes: Sequence[int]) -> Checked:
     """Returns what the clients' sums say of the model; `sizes`: their rows, which they tell with numeric columns."""
     notes = once.not_in("the checks of hazards", server, model.telling)
     if nothing := [model.telling[k] for k, one in sorted(server.replies.items()) if not one.events]:
@@ -136,7 +135,7 @@ def _of_hazards(model: CoxModel, server: once.Server[survival_sums.SurvivalSums]
 
 
 @guard.check("the common curve", Checked())
-def _of_curves(model: CoxModel, told: once.Server[hazard_curves.CumulativeHazards], names: tuple[str, ...]) -> Checked:
+def _of_curves(model: CoxModel, told: once.Server[CumulativeHazards], names: tuple[str, ...]) -> Checked:
     """Returns the curve of all clients, and whether their units of time are one."""
     notes = once.not_in("the common curve", told, names)
     there = {k: one for k, one in sorted(told.replies.items()) if one.hazards.any()}
@@ -145,19 +144,19 @@ def _of_curves(model: CoxModel, told: once.Server[hazard_curves.CumulativeHazard
     return Checked(_average_curves(model, [*there.values()]), (*notes, *said.notes), "; ".join(said.doubts))
 
 
-def _sums(own: Ended) -> survival_sums.SurvivalSums:
+def _sums(own: Ended) -> SurvivalSums:
     beta = own.told[:, : own.rows.size].mean(axis=0)
-    return survival_sums.make_reply(own.rows.events, *survival.concordance(own.rows, beta), *survival.schoenfeld(own.rows, beta))
+    return SurvivalSums(0, own.rows.events, *survival.concordance(own.rows, beta), *survival.schoenfeld(own.rows, beta))
 
 
-def _weight(own: Ended) -> pearson.PearsonSums:
+def _weight(own: Ended) -> PearsonSums:
     """Returns a client's number of rows that have a weight, and their mean weight."""
     n, weights = len(own.rows.X), own.rows.weights  # rows that weigh nothing are left out before; None: each weighs 1
     mean = 1.0 if weights is None else float(weights.mean()) if n else 0.0
-    return pearson.make_reply(replace(pearson.NOBODY, rows=n, weight=mean if n else 0.0))
+    return PearsonSums(0, n, mean if n else 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-def _compare_weights(model: CoxModel, told: Mapping[int, pearson.PearsonSums]) -> Said:
+def _compare_weights(model: CoxModel, told: Mapping[int, PearsonSums]) -> Said:
     """Returns what is to be said of the clients' weights."""
     assert model.weight is not None
     counts = model.counted_weights is not None
@@ -166,20 +165,20 @@ def _compare_weights(model: CoxModel, told: Mapping[int, pearson.PearsonSums]) -
     return said if counts else said._replace(notes=(*said.notes, NAIVE.format(model.weight)))
 
 
-def _drawn(model: CoxModel) -> Callable[[Ended], hazard_curves.CumulativeHazards]:
+def _drawn(model: CoxModel) -> Callable[[Ended], CumulativeHazards]:
     """The function that makes a client's cumulative hazards at the job's times, of the model's patient.
 
     Its random numbers are secret: with those of the seed the hazards would be equations for the rows.
     """
     at = np.array(model.survival_at)
 
-    def told(own: Ended) -> hazard_curves.CumulativeHazards:
+    def told(own: Ended) -> CumulativeHazards:
         k, beta = len(own.rows.sets.ends), own.told[:, : model.layout.p]
         if not k:
-            return hazard_curves.make_reply(len(own.rows), np.zeros((len(beta), len(at))))
+            return CumulativeHazards(0, len(own.rows), np.zeros((len(beta), len(at))))
         uniform = rng.uniform(len(beta) * k, key=draw_secret_key()).reshape(len(beta), k)
         times = np.exp(beta @ model.patient.row)[:, np.newaxis]
-        return hazard_curves.make_reply(len(own.rows), times * survival.cumulative(own.rows, beta, uniform, at))
+        return CumulativeHazards(0, len(own.rows), times * survival.cumulative(own.rows, beta, uniform, at))
 
     return told
 
@@ -189,7 +188,7 @@ def _left_out(rows: Mapping[str, int]) -> list[str]:
     return [Finding.of("not-in-curve", clients=[*rows.items()])] if rows else []
 
 
-def _average_curves(model: CoxModel, told: Sequence[hazard_curves.CumulativeHazards]) -> dict[str, Any]:
+def _average_curves(model: CoxModel, told: Sequence[CumulativeHazards]) -> dict[str, Any]:
     """`survival` of summary.json: the average over the clients' rows, each with its own client's baseline hazard, of the model's
     patient."""
     rows = np.array([one.rows for one in told], np.float64)
@@ -202,7 +201,7 @@ def _average_curves(model: CoxModel, told: Sequence[hazard_curves.CumulativeHaza
     return {"survival": rows_at, **model.of_patient}
 
 
-def _content(model: CoxModel, replies: Sequence[survival_sums.SurvivalSums]) -> tuple[dict[str, Any], list[str]]:
+def _content(model: CoxModel, replies: Sequence[SurvivalSums]) -> tuple[dict[str, Any], list[str]]:
     """Entries of summary.json and notes: events, concordance, and z and p of each coefficient's slope in time.
 
     A slope is looked at in all clients together, and in each client, where it may have another sign; not so with secure sums.

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.exchanges import hazard_curves, level, lifetime_sums, odd_response, pearson, survival_sums
+from ...algorithms.exchanges import level, odd_response
+from ...algorithms.exchanges.hazard_curves import CumulativeHazards
+from ...algorithms.exchanges.sums import LifetimeSums, PearsonSums, SurvivalSums
 from ...algorithms.importance import machine as importance
 from ...data.design import Design
 from ...data.table import Table
@@ -134,21 +136,20 @@ class CoxModel(TimeModel):
     @property
     def sums_stage(self) -> Stage:
         """The question for proportional hazards and concordance: responses cannot be drawn without baseline hazards."""
-        stage = Stage(survival_sums.PROTOCOL, survival_sums.dims(self.layout.p))
-        return stage.with_sums(survival_sums.SUMS, secure=self.secure)
+        return Stage.asking(SurvivalSums, {"d": self.layout.p}, secure=self.secure)
 
     @property
     def curve_stages(self) -> list[Stage]:
         """The question for cumulative hazards at the job's times."""
         at = len(self.survival_at)
-        return [Stage(hazard_curves.PROTOCOL, hazard_curves.dims(TOLD, at))] if at else []
+        return [Stage.asking(CumulativeHazards, {"t": TOLD, "times": at})] if at else []
 
     @property
     def weight_stages(self) -> list[Stage]:
         """The question for the mean weight, where rows have weights."""
         if self.config.data.weight is None:
             return []
-        return [Stage(pearson.PROTOCOL, {"d": 0}).with_sums(pearson.SUMS, secure=self.secure)]  # of sums at no coefficients
+        return [Stage.asking(PearsonSums, {"d": 0}, secure=self.secure)]  # of sums at no coefficients
 
     def describe_kind(self) -> Iterator[str]:
         data, wanted = self.config.data, self.config.requirement.told_up_to(self.encoding.size)
@@ -322,8 +323,7 @@ class LifetimeModel(TimeModel):
     @property
     def sums_stage(self) -> Stage:
         """The question where times are in their predictive distributions, and for concordance."""
-        stage = Stage(lifetime_sums.PROTOCOL, lifetime_sums.dims(1 + len(self.cuts)))
-        return stage.with_sums(lifetime_sums.SUMS, secure=self.secure)
+        return Stage.asking(LifetimeSums, {"pieces": 1 + len(self.cuts)}, secure=self.secure)
 
     def describe_kind(self) -> Iterator[str]:
         wanted = self.config.requirement.told_up_to(self.encoding.size)

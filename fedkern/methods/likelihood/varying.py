@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.exchanges.replicated import Replicated
+from ...algorithms.exchanges.sums import Replicated
 from ...kernels.families import FAMILIES
 from ...models.mixed.predictive import Sums
 from ...results.dispersion import MENDED

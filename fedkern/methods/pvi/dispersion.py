@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
-from ...algorithms.exchanges import pearson
+from ...algorithms.exchanges.sums import AskPearson, PearsonSums
 from ...algorithms.pvi import machine as pvi
 from ...errors import owned
 from ...jobs.run import Run
@@ -45,7 +45,7 @@ class PearsonCheck:
     ratio: dispersion.Dispersion | None = None
     notes: tuple[str, ...] = ()
     weight: float = 1.0
-    told: Mapping[int, pearson.PearsonSums] = field(default_factory=dict)
+    told: Mapping[int, PearsonSums] = field(default_factory=dict)
 
     @property
     def inflated(self) -> float:
@@ -63,8 +63,7 @@ def asks(model: Model) -> bool:
 
 def stages(model: Model) -> list[Stage]:
     """Returns the stage after the rounds in which the sums are sent."""
-    stage = Stage(pearson.PROTOCOL, {"d": model.encoding.size})
-    return [stage.with_sums(pearson.SUMS, secure=model.secure)] if asks(model) else []
+    return [Stage.asking(PearsonSums, {"d": model.encoding.size}, secure=model.secure)] if asks(model) else []
 
 
 def exchange_pearson(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> PearsonCheck:
@@ -73,15 +72,15 @@ def exchange_pearson(run: Run[Config], model: Model, server: Server | None, rows
         return PearsonCheck()
     q = None if server is None or server.lost else pvi.released(server)
     clients = {k: once.Client(partial(_told, model, own, k)) for k, own in rows.items()}
-    question = None if q is None else pearson.AskPearson(0, q.mean)
-    told, _ = run.ask(stages(model)[0], pearson.QUESTION, question, clients)
+    question = None if q is None else AskPearson(0, q.mean)
+    told, _ = run.ask(stages(model)[0], PearsonSums.question, question, clients)
     if told is None or q is None:
         return PearsonCheck()
     return _pooled(run, model, q, told)
 
 
 @guard.check("the dispersion", lambda *_: PearsonCheck())
-def _pooled(run: Run[Config], model: Model, q: Gaussian, told: once.Server[pearson.PearsonSums]) -> PearsonCheck:
+def _pooled(run: Run[Config], model: Model, q: Gaussian, told: once.Server[PearsonSums]) -> PearsonCheck:
     """Pools the clients' sums."""
     notes = [f"client {model.telling[k]!r} is not in the dispersion, for {why}" for k, why in sorted(told.dropped.items())]
     named = {model.telling[k]: told.replies[k] for k in sorted(told.replies)}
@@ -117,9 +116,9 @@ def scale_of(model: Model) -> float:
     return model.scale
 
 
-def _told(model: Model, rows: Rows, client: int, asked: pearson.AskPearson) -> pearson.PearsonSums:
+def _told(model: Model, rows: Rows, client: int, asked: AskPearson) -> PearsonSums:
     """Computes a client's Pearson sums at the mean that it was told."""
     if model.box is not None:
         model.box.check(asked.mean, type(asked).__name__)
     with owned(client):
-        return pearson.answer_at(asked.mean, rows, model.family, scale_of(model), masked=model.secure)
+        return PearsonSums.at(asked.mean, rows, model.family, scale_of(model), masked=model.secure)

@@ -22,7 +22,7 @@ from ...results.lines import Lines
 from ...results.plain import Record
 from ...results.residuals import Residuals
 from ...results.reweighed import Reweighed
-from ...results.verdict import Verdict, not_judged
+from ...results.verdict import Verdict, against, not_judged
 from . import client_noise, differences, linear, linearised, pull, response
 from .arrival import Arrived, judge_arrival
 from .dispersion import PearsonCheck
@@ -107,7 +107,6 @@ def bare(model: Model, ended: Ended, test: Rows | None) -> Fit:
         arrays=_arrays(model, server, q),
         stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
         rounds=server.round,
-        verdict=not_judged("nothing was looked at"),
         clients={name: _client(model, server, k, int(updates[k])) for k, name in enumerate(model.names)},
         chains=output.chains,
         draws=output.draws,
@@ -134,7 +133,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     errors = differences.compare_errors(model, server, own, varied)
     turned = differences.find_reversed(model, server, own, ended.checked.arrived)
     if doubts := [*ended.doubts, *filter(None, [turned and turned.doubt])]:
-        own = Verdict(False, "; ".join(doubts), own.worst)
+        own = against(doubts, own)
     differ = differences.compare_sites(model, server, own, varied, errors)
     scores, scored = _scores(model, q, test)
     entries: dict[str, object] = {**scored}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...algorithms.exchanges import arrival as arrivals
-from ...algorithms.exchanges import certificates, column_notes, column_sums, level, loo_sums, pearson, terms
+from ...algorithms.exchanges import certificates, column_notes, column_sums, level, terms
 from ...algorithms.exchanges import columns as agreement
-from ...algorithms.exchanges import incomplete as exchange
+from ...algorithms.exchanges.sums import Incomplete, LooSums, PearsonSums
 from ...algorithms.pvi import global_vi, noise_aware
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.messages import AskSlopeAt
@@ -30,7 +30,7 @@ MAY_SEND = (
     *agreement.PROTOCOL.to_server,
     *joining.MAY_SEND,
     *column_notes.PROTOCOL.to_server,
-    *exchange.PROTOCOL.to_server,
+    *Incomplete.may_send,
     *level.PROTOCOL.to_server,
     *pvi.PROTOCOL.to_server,
     *pvi.SCALED.to_server,
@@ -38,13 +38,12 @@ MAY_SEND = (
     *global_vi.protocol(private=False).to_server,
     *arrivals.PROTOCOL.to_server,
     *terms.OF_Q.to_server,
-    *loo_sums.PROTOCOL.to_server,
-    *pearson.PROTOCOL.to_server,
-    pearson.MaskedPearsonSums,
+    *LooSums.may_send,
+    *PearsonSums.may_send,
     *noise_aware.PROTOCOL.to_server,
     *certificates.PROTOCOL.to_server,
     *secure.MAY_SEND,
-    *(one.masked for one in (*column_sums.SUMS, *level.SUMS, *pvi.SUMS, *terms.OF_Q_SUMS, *loo_sums.SUMS, *exchange.SUMS)),
+    *(one.masked for one in (*column_sums.SUMS, *level.SUMS, *pvi.SUMS, *terms.OF_Q_SUMS)),
 )
 
 
@@ -95,8 +94,7 @@ def weighed(model: Model) -> Stage:
 
 def left_out(model: Model) -> Stage:
     """Returns the stage after it, in which clients tell sums of their rows' leave-one-out densities."""
-    stage = Stage.of(loo_sums)
-    return stage.with_sums(loo_sums.SUMS, secure=model.secure)
+    return Stage.asking(LooSums, secure=model.secure)
 
 
 def noisy_sums(model: Model) -> Stage:

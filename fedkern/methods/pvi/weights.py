@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core import once
+from ...algorithms.core.rounding import DIGITS
 from ...algorithms.core.rounds import in_order, summed
-from ...algorithms.exchanges import loo_sums, terms
-from ...algorithms.exchanges.rounding import DIGITS
+from ...algorithms.exchanges import terms
+from ...algorithms.exchanges.sums import NO_ROWS, LooSums
 from ...algorithms.pvi import machine as pvi
 from ...errors import owned
 from ...jobs.run import Run
@@ -56,9 +57,9 @@ def exchange_terms(run: Run[Config], model: Model, server: Server | None, rows: 
     if not model.output.loo:
         # Leave-one-out sums are a second question, of clients that know q from the first.
         return Checked(weights, None, tuple(notes), lines=drawn)
-    own = {k: once.Client(partial(_left_out, model, rows[k], client.asked, k)) for k, client in clients.items()}
-    asks = told is not None and told.asks
-    asked, _ = run.ask(stages.left_out(model), loo_sums.QUESTION, loo_sums.AskLoo(0) if asks else None, own)
+    known, asks = {k: (k, client.asked) for k, client in clients.items()}, told is not None and told.asks
+    left_out = lambda own: _left_out(model, rows[own[0]], own[1])  # noqa: E731
+    asked = run.collect(stages.left_out(model), LooSums, known, left_out, asks=asks)
     if asked is None:
         return Checked(weights, None, tuple(notes), lines=drawn)
     if not asked.asks:
@@ -119,18 +120,12 @@ def _least(model: Model) -> float:
     return -LIMIT if model.secure else -np.inf
 
 
-def _left_out(model: Model, rows: Rows, q: terms.AskTermsOf | None, client: int, asked: loo_sums.AskLoo) -> loo_sums.LooSums:
-    """Returns a client's leave-one-out sums, about the q that it was told."""
-    return loo_sums.make_reply(_sums(model, rows, q, client))
-
-
-def _sums(model: Model, rows: Rows, asked: terms.AskTermsOf | None, client: int) -> loo_sums.LooSums | None:
-    """Computes leave-one-out sums of a client's rows, at the draws that posterior.nc has."""
+def _left_out(model: Model, rows: Rows, asked: terms.AskTermsOf | None) -> LooSums:
+    """Computes leave-one-out sums of a client's rows about the q that it was told, at the draws that posterior.nc has."""
     if asked is None:
-        return None
+        return NO_ROWS
     drawn, output = _posterior(model, _q(model, asked)), model.output
     theta = np.concatenate([drawn.draws(output.draws, seed=model.seed, chain=c) for c in range(output.chains)])
     family, scale = model.family, model.scale
-    with owned(client):
-        told = partial(log_likelihood, theta=theta, family=family, scale=scale, least=_least(model))
-        return loo.sums(len(rows), lambda at: told(rows.take(np.arange(at.start, at.stop))))
+    told = partial(log_likelihood, theta=theta, family=family, scale=scale, least=_least(model))
+    return loo.sums(len(rows), lambda at: told(rows.take(np.arange(at.start, at.stop))))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from ...algorithms.exchanges.fit_sums import FitSums
+from ...algorithms.exchanges.sums import FitSums
 from ...models import psis
 from ...models.likelihood import LIMIT, cut_value
 from ...models.spatial import checks

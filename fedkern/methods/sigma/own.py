@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.exchanges.fit_sums import FitSums
+from ...algorithms.exchanges.sums import FitSums
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.nested import machine as nested
 from ...algorithms.sfvi import machine as sfvi

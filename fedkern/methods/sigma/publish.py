@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ...algorithms.core import once
+from ...algorithms.core.exchange import LEAST
 from ...algorithms.core.masked import ALL, describe_few
 from ...algorithms.core.messages import SERVER
-from ...algorithms.exchanges import figures, fit_sums
+from ...algorithms.exchanges import figures
+from ...algorithms.exchanges.sums import FitSums
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.nested import machine as nested
 from ...algorithms.sfvi import machine as sfvi
@@ -201,8 +203,6 @@ def bare(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) ->
         arrays=_arrays(server),
         stop="settled" if isinstance(server, sfvi.Server) and server.round < model.rounds else str(server.stop),
         rounds=server.round,
-        verdict=not_judged("nothing was looked at"),
-        clients={name: {"updates": server.round, "status": "finished"} for name in model.names},
         chains=shape[0],
         draws=shape[1],
         encoding=model.encoding.to_dict(),
@@ -225,14 +225,14 @@ def fit(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) -> 
 
 
 @guard.figure("the sums of the fit", lambda fitted, *_, **__: fitted)
-def with_sums(fitted: Fit, asked: once.Server[fit_sums.FitSums], names: Sequence[str], *, hides: bool) -> Fit:
+def with_sums(fitted: Fit, asked: once.Server[FitSums], names: Sequence[str], *, hides: bool) -> Fit:
     """Adds the leave-one-out density over all clients' areas, and its standard error over areas.
 
     Parameters
     ----------
     hides : whether areas with a count that is an interval are left out
     """
-    told, least = fit_sums.total(asked.replies), fit_sums.LEAST
+    told, least = FitSums.total(asked.replies), LEAST
     silent = sum(one.areas == 0 for one in asked.replies.values())
     notes = [f"{silent} clients have fewer than {least} areas with rows: they are not in the sums of the fit"] if silent else []
     if tuple(names) == (ALL,):
@@ -315,9 +315,7 @@ def _of_weights(model: SigmaModel, checks: nested.Found) -> Verdict:
     """Judges by the searches, the lattice and the weights whether the result is right."""
     if not checks.converged:
         return Verdict(False, checks.reason)
-    weights, wanted = checks.posterior, model.nested.effective
-    why = f"k-hat {weights.k_hat:.2f} (wanted at most {psis.UNRELIABLE:g})"
-    return Verdict(True, f"{why}, {weights.effective:.0f} of {len(weights.draws)} draws count (wanted {wanted:g})")
+    return verdict.of_weights(checks.posterior, model.nested.effective)
 
 
 @guard.check("whether the fit has settled", not_judged("no check is known"))
@@ -385,14 +383,7 @@ def _mixing(model: SigmaModel, ended: Ended, released: Draws) -> dict[str, objec
         about = {} if ended.weights is None else {"weights": ended.weights.content}
         return about | ({} if bound is None else {"elbo": bound[0] - model.units.log_volume, "elbo_error": bound[1]})
     slowest = released.slowest()
-    chains = {
-        "acceptance": server.acceptance.tolist(),
-        "step_size": server.step_size.tolist(),
-        "divergences": int(server.divergences.sum()),
-        "warmup": server.settings.warmup,
-        "leapfrog_steps": server.settings.leapfrog,
-    }
-    return {"chains": chains | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1]})}
+    return {"chains": hmc.summary(server) | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1]})}
 
 
 def _about_weights(model: SigmaModel, checks: nested.Found) -> dict[str, object]:
@@ -426,7 +417,7 @@ def _notes(model: SigmaModel, released: Draws, prior: ServerFile) -> list[str]:
     """Returns notes on the limits of the numbers, and on doubtful ones."""
     notes: list[str] = [Finding.of("areas-at-clients")]
     c, name = model.condition, model.common.condition.name
-    if prior.errors:
+    if any(error > ERROR / 10 for _, error in prior.errors):
         missed = ", ".join(f"{error:.3g} at {name} {at:.3g}" for at, error in prior.errors)
         where, by = "what the networks of the prior miss", "train"
         if model.common.within:

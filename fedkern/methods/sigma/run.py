@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from ...algorithms.core import once
 from ...algorithms.core.messages import SERVER, ServerEffects
-from ...algorithms.exchanges import fit_sums, level
+from ...algorithms.exchanges import level
+from ...algorithms.exchanges.sums import FitSums
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.nested import machine as nested
 from ...algorithms.sfvi import machine as sfvi
@@ -116,13 +117,11 @@ def fit(run: Run[Config]) -> Fit | None:
     return fitted if fitted is None or total is None else publish.with_sums(fitted, total, model.telling, hides=model.hides)
 
 
-def _summed(run: Run[Config], model: SigmaModel, sums: Mapping[int, fit_sums.FitSums]) -> once.Server[fit_sums.FitSums] | None:
+def _summed(run: Run[Config], model: SigmaModel, sums: Mapping[int, FitSums]) -> once.Server[FitSums] | None:
     """Adds up over clients how well areas are predicted, in jobs with output.fit; the answer is at the server's place."""
     if not model.output.fit:
         return None
-    clients = {k: once.ready_client(fit_sums.make_reply(one)) for k, one in sums.items()}
-    # 0 is the round; [0] is the state of the server.
-    return run.ask(stages.summed(model), fit_sums.QUESTION, fit_sums.AskFitSums(0), clients)[0]
+    return run.collect(stages.summed(model), FitSums, sums, lambda one: one)
 
 
 def _check_headers(run: Run[Config], tables: Mapping[int, Table]) -> None:

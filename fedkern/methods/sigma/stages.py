@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from ...algorithms.core import masked, until
+from ...algorithms.core.exchange import LEAST
 from ...algorithms.core.messages import Message
-from ...algorithms.exchanges import certificates, column_notes, column_sums, figures, fit_sums, level, settled, terms
+from ...algorithms.exchanges import certificates, column_notes, column_sums, figures, level, settled, terms
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import prior as prior_agreement
+from ...algorithms.exchanges.sums import FitSums
 from ...algorithms.exchanges.terms import LogTerms
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.hmc.messages import Slope, SlopeChange
@@ -60,8 +62,7 @@ MAY_SEND = (
     LogTerms,
     terms.MaskedLogTerms,
     *figures.PROTOCOL.to_server,
-    *fit_sums.PROTOCOL.to_server,
-    fit_sums.MaskedFitSums,
+    *FitSums.may_send,
     *certificates.PROTOCOL.to_server,
 )
 
@@ -124,8 +125,7 @@ def judged(model: SigmaModel) -> Stage:
 
 def summed(model: SigmaModel) -> Stage:
     """Returns the stage of sums over areas by which the fit is judged."""
-    stage = Stage.of(fit_sums)
-    return stage.with_sums(fit_sums.SUMS, secure=model.secure)
+    return Stage.asking(FitSums, secure=model.secure)
 
 
 def levelled(model: SigmaModel) -> Stage:
@@ -281,7 +281,7 @@ def disclosure(model: SigmaModel) -> str:
         text += f", and if all has settled each client's log-likelihood at up to {terms.PIECE * model.pieces:,} draws of the "
         text += "global unknowns, as many equations for its rows beside those that its gradients are"
     if model.output.fit:
-        text += f", and at the end sums over each client's areas with rows, if it has at least {fit_sums.LEAST}: of their "
+        text += f", and at the end sums over each client's areas with rows, if it has at least {LEAST}: of their "
         text += "leave-one-out log densities, the squares of those and the effective numbers of parameters, the two sums of "
         text += "WAIC, and two counts"
     if model.config.private:

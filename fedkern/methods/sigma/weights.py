@@ -14,9 +14,9 @@ from scipy.special import expit
 
 from ...algorithms.core import once
 from ...algorithms.core.messages import SERVER
+from ...algorithms.core.rounding import LARGEST
 from ...algorithms.core.rounds import in_order, summed
 from ...algorithms.exchanges import terms
-from ...algorithms.exchanges.rounding import LARGEST
 from ...algorithms.sfvi import machine as sfvi
 from ...algorithms.sfvi import wide
 from ...algorithms.sfvi.terms import log_terms

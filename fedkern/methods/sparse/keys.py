@@ -100,7 +100,6 @@ class AlgorithmSection(Section):
     participation: float = key(1.0, gt=0, le=1, help="probability that a client takes part in a round")
     aggregate: Literal["locals", "sums"] = key("locals", help="what a client sends: its coefficients, or sums to be added")
     statistics: Literal["local", "pooled"] = key("local", help="pooled: clients send their sufficient statistics, once")
-    topology: Literal["server", "allgather"] = key("server", help="allgather: no server; all clients see all messages")
     share_local: bool = key(False, help="the server keeps the clients' own coefficients")
     on_loss: Literal["stop", "drop"] = key("stop", help="of a client: stop, or go on as the model without it")
     update: Literal["auto", "row-gibbs", "row", "element"] = key("auto", help="sem: of the coefficients")
@@ -142,10 +141,6 @@ class Config(JobConfig):
     @property
     def secure(self) -> bool:
         return self.job.sums is not None
-
-    @property
-    def without_server(self) -> bool:
-        return self.algorithm.topology == "allgather"
 
     @property
     def draws_rows(self) -> list[str]:
@@ -275,7 +270,6 @@ def _secure(config: Config) -> Iterator[str]:
         'random_source = "keyed": whoever can make each client\'s random numbers takes the sums apart': a.random_source
         == "keyed",
         'statistics = "pooled", which sends each client\'s statistics': a.statistics == "pooled",
-        'topology = "allgather", in which nobody adds': a.topology == "allgather",
         'on_loss = "drop": the sum of all less that of the others would be the lost client\'s': a.on_loss == "drop",
     }
     yield from (f"{asked} and algorithm.{name}; remove one of the two" for name, bad in wrong.items() if bad)
@@ -390,7 +384,6 @@ def against_student(config: Config) -> list[str]:
         'model.missing = "impute"': model.missing == "impute",
         'algorithm.statistics = "pooled", whose sums know no weights': a.statistics == "pooled",
         "algorithm.moves, whose terms know no weights": bool(a.moves),
-        'algorithm.topology = "allgather"': a.topology == "allgather",
     }
     return [f"does not exist with {name}; leave one of them out" for name, bad in without.items() if bad]
 
@@ -414,7 +407,6 @@ def _sampler(config: Config) -> Iterator[str]:
             'aggregate = "sums"': a.aggregate == "sums",  # the server could not keep the absent clients' terms
             "moves": bool(a.moves),  # the absent clients' coefficients would move without their likelihood
             'statistics = "pooled"': a.statistics == "pooled",
-            'topology = "allgather"': a.topology == "allgather",
         }
         yield from (
             f"algorithm.participation < 1 with {name} samples another distribution; take 1" for name, bad in wrong.items() if bad
@@ -423,18 +415,13 @@ def _sampler(config: Config) -> Iterator[str]:
         yield 'algorithm.random_source = "secure" is of clients: with statistics = "pooled" the server draws; remove one'
     if a.share_local and a.aggregate == "sums":
         yield 'algorithm.share_local with aggregate = "sums" contradict each other: sums keep no coefficients'
-    if a.statistics == "pooled":
-        if model.kind == "sem" or model.missing == "impute":
-            yield 'algorithm.statistics = "pooled" needs kind = "regression" or "mrf" without missing values'
-        if a.topology == "allgather":
-            yield 'algorithm.statistics = "pooled" needs topology = "server"'
+    if a.statistics == "pooled" and (model.kind == "sem" or model.missing == "impute"):
+        yield 'algorithm.statistics = "pooled" needs kind = "regression" or "mrf" without missing values'
     if a.tempering > 1 and (model.kind != "sem" or a.chains % a.tempering or a.participation < 1 or a.aggregate == "sums"):
         yield (
             f'algorithm.tempering = {a.tempering} is for kind = "sem" with algorithm.chains a multiple of it, participation 1 '
             'and aggregate = "locals"'
         )
-    if a.topology == "allgather" and (a.moves or a.on_loss == "drop"):
-        yield 'algorithm.topology = "allgather" has neither moves nor on_loss = "drop"'
 
 
 def _moves(a: AlgorithmSection) -> Iterator[str]:

@@ -178,11 +178,6 @@ class SparseModel(JobModel[OutputSection]):
         return self.config.algorithm.statistics == "pooled"
 
     @property
-    def allgather(self) -> bool:
-        """Whether there is no server, and all clients see all messages."""
-        return self.config.without_server
-
-    @property
     def tempering(self) -> int:
         """The number of chains of a ladder of temperatures."""
         return self.config.algorithm.tempering

@@ -114,7 +114,7 @@ def sentence(m: ModelSection) -> str:
 def recommend(m: ModelSection, a: AlgorithmSection, size: Size) -> str | None:
     """Says which moves would make the chains of a large job mix, and what they would send; None where nothing is advised."""
     movable = m.kind != "sem" and m.errors != "student"
-    able = movable and a.participation == 1 and a.aggregate == "locals" and a.topology == "server"
+    able = movable and a.participation == 1 and a.aggregate == "locals"
     if a.moves is not None or a.statistics == "pooled" or not able or not size.is_slow:
         return None
     moves = chosen(size, pooled=False)

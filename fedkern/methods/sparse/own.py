@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.exchanges.error_shape import LAPLACE, ratio
-from ...algorithms.exchanges.loo_sums import LooSums
+from ...algorithms.exchanges.sums import NO_ROWS, LooSums
 from ...algorithms.gibbs import machine as gibbs
 from ...jobs.run import Run
 from ...kernels import rng
@@ -175,11 +175,11 @@ def error_ratio(model: SparseModel, own: Own) -> Array:
     return np.asarray(np.mean([ratio(b @ (about - at).T) for b, at in zip(B, centre)], axis=0))
 
 
-def left_out(model: SparseModel, own: Own) -> LooSums | None:
-    """Returns leave-one-out sums of the client's rows (regression), at its kept draws; None without a draw."""
+def left_out(model: SparseModel, own: Own) -> LooSums:
+    """Returns leave-one-out sums of the client's rows (regression), at its kept draws; of no rows without a draw."""
     trace, values = own.client.trace, own.columns.values
     if isinstance(trace, Streams) or not trace.count:
-        return None
+        return NO_ROWS
     w = trace["theta"].shape[-1]
     slopes = model.slopes(trace["theta"], own.agreed).reshape(-1, w)
     alpha = _intercept(model, own).reshape(-1, 1) if model.intercept else np.zeros((1, 1))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import fits as site_fits
-from ...algorithms.exchanges import loo_sums
+from ...algorithms.exchanges.sums import LooSums
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs.settings import ALWAYS
 from ...errors import JobError
@@ -150,7 +150,6 @@ def bare(model: SparseModel, server: gibbs.Server, scales: Array, released: Samp
         arrays=released.arrays,
         stop=str(server.stop),
         rounds=server.round,
-        verdict=verdict.not_judged("nothing was looked at"),
         clients={
             name: {"updates": int(server.updates[k]), "status": "lost" if k in server.lost else "finished"}
             for k, name in enumerate(model.names)
@@ -176,7 +175,7 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
     doubts = [*doubts, *([turned.doubt] if turned else [])]
     return replace(
         bare(model, server, scales, released),
-        verdict=Verdict(False, "; ".join(doubts), judged.worst, tuple(doubts)) if doubts else judged,
+        verdict=verdict.against(doubts, judged),
         notes=[
             *([turned.note] if turned else []),
             *_silent(model, server),
@@ -230,7 +229,7 @@ def with_others(fit: Fit, others: Record) -> Fit:
 
 
 @guard.figure("leave-one-out sums", lambda fit, *_: fit)
-def with_sums(fit: Fit, asked: once.Server[loo_sums.LooSums], names: Sequence[str]) -> Fit:
+def with_sums(fit: Fit, asked: once.Server[LooSums], names: Sequence[str]) -> Fit:
     """Adds the leave-one-out scores of rows."""
     content = loo.summary(in_order(asked.replies))
     notes = [*fit.notes, *loo.notes(content, asked, names)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,11 @@ from numpy.typing import NDArray
 from ...algorithms.core import once
 from ...algorithms.core.messages import ServerEffects
 from ...algorithms.core.rounds import in_order
-from ...algorithms.exchanges import column_means, counts, error_shape, loo_sums
+from ...algorithms.exchanges import column_means, counts, error_shape
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
 from ...algorithms.exchanges import values as column_values
+from ...algorithms.exchanges.sums import LooSums
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...algorithms.gibbs.settings import Prior
@@ -119,29 +119,20 @@ def fit(run: Run[Config]) -> Fit | None:
 
 def _shape(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) -> list[str]:
     """Notes, at the server's place, errors of structural equations that are not Laplace; empty elsewhere."""
-    clients = {
-        k: once.ready_client(
-            error_shape.ErrorShape(0, len(one.columns.values), own.error_ratio(model, one))
-            if one.client.trace.count
-            else error_shape.ErrorShape(0, 0, np.full(len(model.nodes), error_shape.LAPLACE))
-        )
-        for k, one in rows.items()
-    }
-    server, _ = run.ask(stages.shaped(model), error_shape.QUESTION, error_shape.AskShape(0), clients)
+
+    def told(one: own.Own) -> error_shape.ErrorShape:
+        n = len(one.columns.values) if one.client.trace.count else 0
+        return error_shape.ErrorShape(0, n, own.error_ratio(model, one) if n else np.full(len(model.nodes), error_shape.LAPLACE))
+
+    server = run.collect(stages.shaped(model), error_shape.ErrorShape, rows, told)
     return [] if server is None else publish.not_laplace(model, error_shape.departures(list(in_order(server.replies))))
 
 
-def _left_out(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) -> once.Server[loo_sums.LooSums] | None:
+def _left_out(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) -> once.Server[LooSums] | None:
     """Asks clients for leave-one-out sums of their rows, where the job has them; the answer is at the server's place."""
     if not model.output.loo:
         return None
-    clients = {k: once.Client(partial(_sums, model, one)) for k, one in rows.items()}
-    return run.ask(stages.left_out(model), loo_sums.QUESTION, loo_sums.AskLoo(0), clients)[0]
-
-
-def _sums(model: SparseModel, rows: own.Own, asked: loo_sums.AskLoo) -> loo_sums.LooSums:
-    """Returns a client's leave-one-out sums."""
-    return loo_sums.make_reply(own.left_out(model, rows))
+    return run.collect(stages.left_out(model), LooSums, rows, lambda one: own.left_out(model, one))
 
 
 def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Data:
@@ -188,14 +179,14 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
 
 
 def _values(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]) -> Array | None:
-    """Asks for (M, w) the number of different values of each client's columns; None where no draw of the server is made."""
-    clients = {k: column_values.Client(model.counted(own)) for k, own in columns.items()}
-    stage = stages.valued(model)
-    tell = column_values.AllValues in stage.protocol.to_client
-    server, clients = run.exchange(stage, lambda: column_values.start(model.names, tell=tell), clients)
-    if server is not None and server.every is not None:
-        model.refuse_constants(server.every)
-    return next((party.every for party in (server, *clients.values()) if party is not None and party.every is not None), None)
+    """Asks for (M, w) the number of different values of each client's columns; at the server's place, None elsewhere."""
+    clients = {k: once.ready_client(column_values.ColumnValues(0, model.counted(own))) for k, own in columns.items()}
+    server, _ = run.ask(stages.valued(model), column_values.QUESTION, column_values.AskValues(0), clients)
+    if server is None:
+        return None
+    every = np.stack([told.values for told in in_order(server.replies)])
+    model.refuse_constants(every)
+    return every
 
 
 def _means(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]) -> Array | None:
@@ -277,21 +268,15 @@ def _judge(data: Data) -> gibbs.Judge | None:
 
     def judge(trace: Any) -> bool:
         if isinstance(trace, Streams):
-            mixed = [trace.streams[name].rhat_ess() for name in (*streamed.JUDGED, "average") if name in trace.streams]
+            mixed = {name: trace.streams[name].rhat_ess() for name in streamed.JUDGED if name in trace.streams}
         else:
-            kept = {name: trace[name] for name in (*samples.JUDGED, *samples.PRINTED) if name in trace.names()}
-            if "sites" in trace.names():
-                kept |= {f"theta@{i}": own for i, own in enumerate(np.moveaxis(trace["sites"], 2, 0))}
-            mixed_by_name, unknown = (
-                {name: mixing.rhat_ess(draws) for name, draws in kept.items()},
-                dict[str, NDArray[np.bool_]](),
-            )
-            if told is not None and len(told) == sum(name.startswith("theta@") for name in kept):  # nobody is lost
-                unknown = samples.find_unprinted(told, [str(i) for i in range(len(told))])
-            mixed = [samples.blank(both, unknown[name]) if name in unknown else both for name, both in mixed_by_name.items()]
-        rhat = max(float(np.nanmax(r, initial=1.0)) for r, _ in mixed)
-        ess = min(float(np.nanmin(e, initial=np.inf)) for _, e in mixed)
-        return rhat <= until.rhat and ess >= until.ess
+            kept = {name: trace[name] for name in samples.JUDGED if name in trace.names()}
+            sites = list(np.moveaxis(trace["sites"], 2, 0)) if "sites" in trace.names() else []
+            numbers = [str(i) for i in range(len(sites))]
+            kept |= {f"theta@{i}": own for i, own in zip(numbers, sites)}
+            mixed = samples.mix(kept, told if told is not None and len(told) == len(sites) else None, numbers)  # nobody is lost
+        slowest = mixing.slowest(mixed)
+        return slowest is not None and slowest[0] <= until.rhat and slowest[1] >= until.ess
 
     return judge
 
@@ -334,8 +319,7 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
 
     def start() -> tuple[gibbs.Server, ServerEffects]:
         server, questions = gibbs.start(settings, m, judge, _trace(model, client=False), variant.without)
-        rows = () if stage.allgather else data.scales.rows  # clients have not been told them
-        return replace(server, rows=rows, told=data.tells, together=n // m), questions
+        return replace(server, rows=data.scales.rows, told=data.tells, together=n // m), questions
 
     clients = {
         k: gibbs.client(model.names[k], k, settings, site, _trace(model, client=True), _seed(run, model, k, variant))

@@ -7,11 +7,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...algorithms.exchanges import column_means, column_notes, counts, error_shape, loo_sums, verdicts
+from ...algorithms.core.exchange import LEAST
+from ...algorithms.exchanges import column_means, column_notes, counts, verdicts
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import fits as site_fits
 from ...algorithms.exchanges import scales as scaling
 from ...algorithms.exchanges import values as column_values
+from ...algorithms.exchanges.error_shape import ErrorShape
+from ...algorithms.exchanges.sums import LooSums
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...algorithms.gibbs.messages import MOVES, SUMS, Globals, GlobalsMoved, Locals, Loglik, Sums, expected
@@ -41,13 +44,13 @@ MAY_SEND = (
     Locals,
     Sums,
     *secure.MAY_SEND,
-    *(one.masked for one in (*SUMS, *loo_sums.SUMS, *error_shape.SUMS)),
+    *(one.masked for one in SUMS),
     *MOVES,
     Loglik,
     *gibbs_pooled.PROTOCOL.to_server,
-    *loo_sums.PROTOCOL.to_server,
+    *LooSums.may_send,
     *counts.PROTOCOL.to_server,
-    *error_shape.PROTOCOL.to_server,
+    *ErrorShape.may_send,
     *verdicts.PROTOCOL.to_server,
 )
 
@@ -71,19 +74,17 @@ def stages(model: SparseModel) -> list[Stage]:
 
 def left_out(model: SparseModel) -> Stage:
     """Returns the stage in which clients tell sums of their rows' leave-one-out densities."""
-    stage = Stage.of(loo_sums)
-    return stage.with_sums(loo_sums.SUMS, secure=model.secure)
+    return Stage.asking(LooSums, secure=model.secure)
 
 
 def valued(model: SparseModel) -> Stage:
     """Returns the stage in which clients tell how many different values their columns have."""
-    return Stage(column_values.protocol(tell=model.allgather), {"w": len(model.scaled), "m": len(model.names)})
+    return Stage(column_values.PROTOCOL, {"w": len(model.scaled)})
 
 
 def shaped(model: SparseModel) -> Stage:
     """Returns the stage in which clients tell the shape of the residuals of structural equations."""
-    stage = Stage(error_shape.PROTOCOL, {"w": len(model.nodes)})
-    return stage.with_sums(error_shape.SUMS, secure=model.secure)
+    return Stage.asking(ErrorShape, {"w": len(model.nodes)}, secure=model.secure)
 
 
 def scaled(model: SparseModel) -> Stage:
@@ -105,7 +106,7 @@ def fitted(model: SparseModel) -> Stage:
 
 
 def sampled(model: SparseModel) -> Stage:
-    """Returns the stage of the sampler: with a server, without one, or at the server alone."""
+    """Returns the stage of the sampler: with the clients, or at the server alone."""
     settings = model.settings
     runs = 1 + sum(_further_runs(model).values())
     if model.pooled:
@@ -120,13 +121,11 @@ def sampled(model: SparseModel) -> Stage:
         often.update(dict.fromkeys(expected(settings, move), count))
     times = {kind: often[kind.__name__] for kind in protocol.to_server}
     times |= {Globals: 1, GlobalsMoved: rounds - 1} if settings.moves else dict.fromkeys(protocol.to_client, rounds)
-    alone = model.allgather
     stage = Stage(
         protocol,
         settings.dims(),
         settings.rounds,
-        resumable=not alone,
-        allgather=alone,
+        resumable=True,
         times=times,
         runs=runs,
         trips=settings.rounds * in_all,
@@ -214,7 +213,6 @@ def _coefficients(model: SparseModel) -> int:
 def disclosure(model: SparseModel) -> str:
     """Says in words which numbers of a client the others learn (docs/spec/sparse.md, section 5)."""
     a = model.config.algorithm
-    seen = "all clients" if model.allgather else "the server"
     if a.statistics == "pooled":
         times = 1 + sum(_further_runs(model).values())
         text = "every client's sufficient statistics (Gram matrix, X'y, y'y, number of rows) go to the server, "
@@ -224,9 +222,11 @@ def disclosure(model: SparseModel) -> str:
         text += "made with random numbers that no other party has; a server that chooses what it asks can tell the clients' "
         text += "coefficients apart by them, but not whose they are"
     elif a.aggregate == "sums":
-        text = f"sums of a client's deviations and scales (which tell both), three or four a coefficient and round, go to {seen}"
+        text = (
+            "sums of a client's deviations and scales (which tell both), three or four a coefficient and round, go to the server"
+        )
     else:
-        text = f"draws of every client's coefficients in every round go to {seen}"
+        text = "draws of every client's coefficients in every round go to the server"
         if model.secret:
             text += ", made with random numbers that no other party has"
         else:
@@ -258,7 +258,7 @@ def disclosure(model: SparseModel) -> str:
     if model.output.site_fits:
         text += "; least-squares estimates of every client and their errors, once"
     if model.output.loo:
-        text += f"; sums over each client's rows, if it has at least {loo_sums.LEAST}, of their leave-one-out log densities, the "
+        text += f"; sums over each client's rows, if it has at least {LEAST}, of their leave-one-out log densities, the "
         text += "squares of those and the effective numbers of parameters, with counts of k-hat, once"
     return text
 

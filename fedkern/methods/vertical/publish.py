@@ -24,7 +24,7 @@ from ...results import guard
 from ...results.gaussian import Posterior
 from ...results.lines import Lines
 from ...results.plain import Record
-from ...results.verdict import Verdict, not_judged, of_movement, with_clients
+from ...results.verdict import Verdict, against, not_judged, of_movement, with_clients
 from . import normal
 from .model import PRODUCT, VerticalModel
 from .pull import Pulls, measure_pulls
@@ -149,8 +149,6 @@ def bare(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
         arrays={**fitted.arrays, **moments},
         stop="settled" if model.until_settled and fitted.rounds < model.rounds else fitted.stop,
         rounds=fitted.rounds,
-        verdict=not_judged("nothing was looked at"),
-        clients={name: {"updates": fitted.rounds, "status": "finished"} for name in model.names},
         chains=output.chains,
         draws=output.draws,
         encoding={"id": model.id, "response": model.response, "rows": model.n_rows, "test_rows": model.n_test},
@@ -168,7 +166,7 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
     scores, table = ({}, {}) if predicted is None else _predictions(model, fitted, rows)
     return replace(
         made,
-        verdict=_verdict(model, fitted),
+        verdict=against(fitted.doubts, _verdict(model, fitted)),
         metrics=scores.get("rules", {}).get(output.rule, {}),
         notes=[
             *_of_responses(model, rows),
@@ -200,8 +198,6 @@ def _verdict(model: VerticalModel, fitted: Fitted) -> Verdict:
 
     In a private job clients make none: its verdict may be that the server's unknowns still move, and never that all have settled.
     """
-    if fitted.doubts:
-        return Verdict(False, "; ".join(fitted.doubts))
     if model.network:
         return not_judged("optimised")
     if model.inference == "soul":

@@ -20,8 +20,8 @@ from ...algorithms.exchanges import (
     settled,
     verdicts,
 )
-from ...algorithms.exchanges import incomplete as exchange
 from ...algorithms.exchanges import rows as alignment
+from ...algorithms.exchanges.sums import Incomplete
 from ...algorithms.soul import machine as soul
 from ...algorithms.soul.messages import Moved, Predicted, Slopes
 from ...algorithms.split import machine as vertical
@@ -57,7 +57,7 @@ from .undivided import KEPT, LEAST, MOST
 MAY_SEND = (
     *alignment.PROTOCOL.to_server,
     *column_notes.PROTOCOL.to_server,
-    *exchange.PROTOCOL.to_server,
+    Incomplete,
     *response.PROTOCOL.to_server,
     ZShare,
     LikelihoodShare,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.exchanges.pearson import PearsonSums
+from ...algorithms.exchanges.sums import PearsonSums
 from ...algorithms.split import machine as vertical
 from ...models.glm import Rows, pearson_sums
 from ...results import dispersion, guard

@@ -14,7 +14,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 import fedkern
-from fedkern.algorithms.exchanges import marginal_sums
+from fedkern.algorithms.exchanges.sums import MarginalSums
 from fedkern.cli import report
 from fedkern.cli.__main__ import main
 
@@ -142,8 +142,8 @@ def test_the_effects_are_shown_where_they_are_asked_for(asked: bool, tmp_path: P
 
 def test_sums_are_of_five_rows_at_least() -> None:
     sums = np.array([[0.123456789, -2.0]])
-    assert marginal_sums.make_reply(5, np.ones(1), sums).sums.tolist() == [[0.1235, -2.0]]
-    few = marginal_sums.make_reply(4, np.ones(1), sums)
+    assert MarginalSums(0, 5, np.ones(1), sums).leaving().sums.tolist() == [[0.1235, -2.0]]
+    few = MarginalSums(0, 4, np.ones(1), sums).leaving()
     assert (few.rows, few.binary.tolist(), few.sums.tolist()) == (0, [0.0], [[0.0, 0.0]])
 
 
@@ -159,13 +159,13 @@ def test_a_client_of_few_rows_is_left_out_by_name() -> None:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (marginal_sums.MarginalSums(0, 3, np.zeros(1), np.zeros((1, 1))), "are of 3 rows"),
-        (marginal_sums.MarginalSums(0, 9, np.full(1, 0.5), np.zeros((1, 1))), "which columns are 0 or 1"),
-        (marginal_sums.MarginalSums(0, 9, np.zeros(1), np.full((1, 1), np.nan)), "too large to be any"),
+        (MarginalSums(0, 3, np.zeros(1), np.zeros((1, 1))), "are of 3 rows"),
+        (MarginalSums(0, 9, np.full(1, 0.5), np.zeros((1, 1))), "which columns are 0 or 1"),
+        (MarginalSums(0, 9, np.zeros(1), np.full((1, 1), np.nan)), "too large to be any"),
     ],
 )
-def test_answers_that_cannot_be_are_left_out(answer: marginal_sums.MarginalSums, why: str) -> None:
-    assert why in marginal_sums.QUESTION.wrong(answer)
+def test_answers_that_cannot_be_are_left_out(answer: MarginalSums, why: str) -> None:
+    assert why in answer.wrong()
 
 
 def test_a_number_has_a_slope_and_is_not_said_to_change_the_mean_by_a_unit(tmp_path: Path) -> None:

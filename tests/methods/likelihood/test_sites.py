@@ -13,7 +13,7 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import norm
 
 import fedkern
-from fedkern.algorithms.exchanges import site_modes
+from fedkern.algorithms.exchanges.site_modes import SiteMode
 from fedkern.cli import report
 from fedkern.cli.__main__ import main
 
@@ -111,12 +111,12 @@ def test_a_gaussian_site_is_least_squares_on_both_scales(tmp_path: Path, capsys:
 
 
 def test_a_site_is_told_to_three_digits_of_its_standard_deviation() -> None:
-    told = site_modes.make_reply(np.array([[1.23456789, -123.456789]]), np.array([[0.0123456, 9.87654]]))
+    told = SiteMode(0, np.array([[1.23456789, -123.456789]]), np.array([[0.0123456, 9.87654]])).leaving()
     assert told.sd.tolist() == [[0.0123, 9.88]]
     assert told.mode.tolist() == [[1.2346, -123.46]]
-    assert site_modes.make_reply(np.array([[98765.4]]), np.array([[12345.6]])).mode.tolist() == [[98800.0]]
+    assert SiteMode(0, np.array([[98765.4]]), np.array([[12345.6]])).leaving().mode.tolist() == [[98800.0]]
 
 
 def test_a_site_without_a_mode_says_so() -> None:
-    assert not site_modes.make_reply(np.full((2, 1), np.nan), np.ones((2, 1))).sd.any()
-    assert "no number" in site_modes.QUESTION.wrong(site_modes.SiteMode(0, np.zeros((2, 1)), np.full((2, 1), -1.0)))
+    assert not SiteMode(0, np.full((2, 1), np.nan), np.ones((2, 1))).leaving().sd.any()
+    assert "no number" in SiteMode(0, np.zeros((2, 1)), np.full((2, 1), -1.0)).wrong()

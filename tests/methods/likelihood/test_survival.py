@@ -357,9 +357,10 @@ def test_events_that_are_coded_1_and_2_are_2(tmp_path: Path) -> None:
     assert repr(result).splitlines()[0].endswith("event: died = 2")
 
 
-def test_a_study_without_events_is_no_answer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [{}, {"job": {"rounds": 20}, "algorithm": {"sampler": "hmc"}}], ids=["draws", "chains"])
+def test_a_study_without_events_is_no_answer(tmp_path: Path, more: dict[str, Any]) -> None:
     frames = {name: frame.assign(died=0) for name, frame in federation().items()}
-    result = fedkern.run(written(tmp_path, frames), out=tmp_path / "out")
+    result = fedkern.run(written(tmp_path, frames), out=tmp_path / "out", **more)
     assert result.summary["converged"] is False
     assert "no client has an event while others are at risk" in result.summary["verdict"]
     assert "data.positive" in result.summary["verdict"]

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import fedkern
-from fedkern.algorithms.exchanges import replicated
+from fedkern.algorithms.exchanges.sums import Replicated
 from fedkern.kernels.families import FAMILIES
 from fedkern.methods.likelihood import checks
 from fedkern.models.mixed import Layout, Prior, Rows, predictive
@@ -65,7 +65,7 @@ def noted(clients: list[Rows], rng: np.random.Generator, start: Array) -> list[s
     draws = rng.multivariate_normal(*found, size=200)
     told = []
     for k, one in enumerate(clients):
-        reply = replicated.make_reply(*predictive.sums(one, draws, int(rng.integers(2**60)) + k).arrays, of_rows=False)
+        reply = Replicated.made(*predictive.sums(one, draws, int(rng.integers(2**60)) + k).arrays, of_rows=False).leaving()
         told.append(predictive.Sums(reply.observed, reply.replicated, reply.tenths, reply.misfits))
     return checks.uneven(reduce(add, told), Of(layout), len(clients))  # type: ignore[arg-type]  # of what it asks
 

@@ -13,7 +13,7 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault
-from fedkern.algorithms.exchanges import pearson
+from fedkern.algorithms.exchanges.sums import AskPearson, PearsonSums
 from fedkern.api import check_job
 from fedkern.errors import JobError
 from fedkern.methods import load
@@ -151,7 +151,7 @@ def test_limits_let_true_poisson_jobs_pass() -> None:
         mean = np.exp(random.normal(size=n) * 0.7)
         mean *= random.uniform(50, 200) / mean.sum()
         rows = Rows(np.log(mean)[:, None], random.poisson(mean).astype(np.float64))
-        found = dispersion.pool("poisson", 1.0, [pearson.PearsonSums(0, *pearson_sums(rows, np.ones(1), "poisson"))], 0.0)
+        found = dispersion.pool("poisson", 1.0, [PearsonSums(0, *pearson_sums(rows, np.ones(1), "poisson"))], 0.0)
         assert found is not None
         off += found.off
         outside += not 0.7 < found.ratio < 1.3
@@ -169,7 +169,7 @@ def test_sums_of_clients_are_those_of_all_rows() -> None:
     told: list[Any] = []
     for part in (slice(0, 20), slice(20, 90)):
         sums = pearson_sums(Rows(X[part], y[part], offset[part], weights[part]), theta, "negative-binomial", r)
-        told.append(pearson.make_reply(pearson.PearsonSums(0, *sums)))
+        told.append(PearsonSums(0, *sums).leaving())
     found = dispersion.pool("negative-binomial", r, told, used)
     V = mu + mu**2 / r
     left = weights.sum() * (1 - used / (weights > 0).sum())
@@ -188,7 +188,7 @@ def test_the_error_is_that_of_the_ratio(family: str, r: float) -> None:
         mean = np.exp(random.normal(size=200) * 0.5)
         y = random.poisson(mean * random.gamma(r, 1 / r, 200)).astype(np.float64)
         sums = pearson_sums(Rows(np.log(mean)[:, None], y), np.ones(1), family, r)
-        found = dispersion.pool(family, r, [pearson.PearsonSums(0, *sums)], 0.0)
+        found = dispersion.pool(family, r, [PearsonSums(0, *sums)], 0.0)
         assert found is not None
         ratios.append(found.ratio)
         errors.append(found.error)
@@ -330,32 +330,33 @@ def test_check_lists_the_sums_of_open_jobs_alone(tmp_path: Path) -> None:
     assert "PearsonSums" not in "\n".join(check_job(InProcess(), *load(job, sets=["model.family=poisson"])) or [])
 
 
-HONEST = pearson.PearsonSums(0, 9, 1.0, 12.0, 8.5, 20.0, 11.0)
+HONEST = PearsonSums(0, 9, 1.0, 12.0, 8.5, 20.0, 11.0)
+NOBODY = PearsonSums(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def test_a_client_with_few_rows_answers_with_zeros() -> None:
     for few in (replace(HONEST, rows=n) for n in (0, 1, 4)):
-        assert pearson.make_reply(few) == pearson.NOBODY
+        assert few.leaving() == NOBODY
         large = replace(few, rows=20, misfit=47492843029.327, noise=1234.5678, slope=1e-5)
-        assert (pearson.make_reply(large).misfit, pearson.make_reply(large).noise, pearson.make_reply(large).slope) == (
+        assert (large.leaving().misfit, large.leaving().noise, large.leaving().slope) == (
             4.74928e10,
             1234.57,
             0.0,
         )
-    assert dispersion.pool("poisson", 1.0, [pearson.NOBODY, pearson.NOBODY], 1.0) is None
+    assert dispersion.pool("poisson", 1.0, [NOBODY, NOBODY], 1.0) is None
 
 
 def test_sums_that_cannot_be_are_left_out() -> None:
     for name in ("rows", "weight", "events", "misfit", "noise", "slope"):
         for x in (-1, 3, 2**62) if name == "rows" else (-1e300, -1.0, 1e300):
-            server, _ = pearson.QUESTION.start(3, pearson.AskPearson(0, np.zeros(2)))
+            server, _ = PearsonSums.question.start(3, AskPearson(0, np.zeros(2)))
             for k, sums in enumerate((HONEST, replace(HONEST, **dict[str, Any]({name: x})))):
-                server, _ = pearson.QUESTION.server_receive(server, k, sums)
+                server, _ = PearsonSums.question.server_receive(server, k, sums)
             assert list(server.dropped) == [1]
-            server, _ = pearson.QUESTION.server_receive(server, 2, ClientLost(2))
-            assert pearson.QUESTION.finished(server)
+            server, _ = PearsonSums.question.server_receive(server, 2, ClientLost(2))
+            assert PearsonSums.question.finished(server)
             with pytest.raises(RemoteFault, match="client 0"):
-                pearson.QUESTION.server_receive(server, 0, HONEST)
+                PearsonSums.question.server_receive(server, 0, HONEST)
     large = replace(HONEST, rows=10**15, weight=1e100, events=1e100, misfit=1e100, noise=1e100, slope=1e100)
     for told in ([large] * 3, [HONEST, replace(large, weight=1e-300)], [replace(HONEST, misfit=0.0, noise=0.0, slope=0.0)]):
         found = dispersion.pool("poisson", 1.0, told, 3.0)

@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.core.messages import RemoteFault
-from fedkern.algorithms.exchanges import certificates, counts, fit_sums, loo_sums, terms
+from fedkern.algorithms.exchanges import certificates, counts, terms
+from fedkern.algorithms.exchanges.sums import FitSums, LooSums
 from fedkern.algorithms.pvi import noise_aware
 from fedkern.errors import LostPeer
 from fedkern.methods import load
@@ -112,8 +113,8 @@ def test_noisy_sums_that_cannot_be_cost_only_their_client(ended: tuple[Any, Ende
     np.testing.assert_array_equal(released.posterior.q.h, pvi_run.pvi.released(end.server).h)
 
 
-def hostile_loo() -> Iterator[loo_sums.LooSums]:
-    honest = loo_sums.LooSums(0, 6, -3.0, 3.0, 0.5, np.array([4.0, 0, 1, 1]))
+def hostile_loo() -> Iterator[LooSums]:
+    honest = LooSums(0, 6, -3.0, 3.0, 0.5, np.array([4.0, 0, 1, 1]))
     for name in ("density", "squares", "effective"):
         yield from (replace(honest, **{name: x}) for x in EXTREMES)
     yield from (replace(honest, rows=x) for x in WHOLE)
@@ -126,13 +127,13 @@ def hostile_loo() -> Iterator[loo_sums.LooSums]:
 
 
 def test_leave_one_out_sums_that_cannot_be_are_left_out() -> None:
-    honest = loo_sums.LooSums(0, 6, -3.0, 3.0, 0.5, np.array([4.0, 0, 1, 1]))
+    honest = LooSums(0, 6, -3.0, 3.0, 0.5, np.array([4.0, 0, 1, 1]))
     alone, dropped = loo.summary([honest]), 0
     for wrong in hostile_loo():
-        server, _ = loo_sums.QUESTION.start(3, loo_sums.AskLoo(0))
+        server, _ = LooSums.question.start(3, LooSums.ask(0))
         for k, sums in enumerate((honest, wrong, wrong)):
-            server, _ = loo_sums.QUESTION.server_receive(server, k, sums)
-        assert loo_sums.QUESTION.finished(server)
+            server, _ = LooSums.question.server_receive(server, k, sums)
+        assert LooSums.question.finished(server)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             content = loo.summary([server.replies[k] for k in sorted(server.replies)])
@@ -150,8 +151,8 @@ def test_leave_one_out_sums_that_cannot_be_are_left_out() -> None:
 )
 def test_squares_are_at_least_those_of_the_mean(density: float, squares: float, taken: bool) -> None:
     """(-3)^2 / 6 = 1.5; what thousandths take is allowed for."""
-    sums = loo_sums.LooSums(0, 6, density, squares, 0.5, np.array([6.0, 0, 0, 0]))
-    server, _ = loo_sums.QUESTION.server_receive(loo_sums.QUESTION.start(1, loo_sums.AskLoo(0))[0], 0, sums)
+    sums = LooSums(0, 6, density, squares, 0.5, np.array([6.0, 0, 0, 0]))
+    server, _ = LooSums.question.server_receive(LooSums.question.start(1, LooSums.ask(0))[0], 0, sums)
     assert (not server.dropped) is taken
 
 
@@ -178,14 +179,14 @@ def test_log_likelihoods_that_cannot_be_are_left_out(question: Any, asked: Any) 
 
 
 def test_sums_of_a_fit_that_cannot_be_are_left_out() -> None:
-    honest = fit_sums.FitSums(0, 6, -3.0, 3.0, 0.5, -3.1, 0.6, 1)
-    for name in (*fit_sums.FIELDS, "areas", "unreliable"):
+    honest = FitSums(0, 6, -3.0, 3.0, 0.5, -3.1, 0.6, 1)
+    for name in (*(one.name for one in fields(FitSums)[1:]),):
         for x in WHOLE if name in ("areas", "unreliable") else EXTREMES:
-            server, _ = fit_sums.QUESTION.start(2, fit_sums.AskFitSums(0))
+            server, _ = FitSums.question.start(2, FitSums.ask(0))
             for k, sums in enumerate((honest, replace(honest, **{name: x}))):
-                server, _ = fit_sums.QUESTION.server_receive(server, k, sums)
-            assert fit_sums.QUESTION.finished(server)
-            total = fit_sums.total(server.replies)
+                server, _ = FitSums.question.server_receive(server, k, sums)
+            assert FitSums.question.finished(server)
+            total = FitSums.total(server.replies)
             assert np.isfinite([total.density**2, total.squares, total.effective, total.waic, total.waic_effective]).all()
 
 
@@ -260,7 +261,7 @@ def test_an_open_job_keeps_its_result(tmp_path: Path, hostile: Any) -> None:
     assert config.output.reweigh  # type: ignore[attr-defined]
     honest = run(path, None, "output.loo=true")
     hostile(terms, "OF_Q", lambda answer: replace(answer, values=np.full_like(answer.values, 1e308)))
-    hostile(loo_sums, "PROTOCOL", lambda answer: replace(answer, density=-1e308, squares=1e308))
+    hostile(LooSums, "protocol", lambda answer: replace(answer, density=-1e308, squares=1e308))
     result = run(path, None, "output.loo=true")
     notes = "\n".join(result.summary["notes"])
     assert result.digest == honest.digest

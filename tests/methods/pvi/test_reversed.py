@@ -143,6 +143,7 @@ def test_a_job_names_the_client_and_says_what_to_do(model: dict[str, Any], secti
     result = fitted(turned, model, **sections)
     assert result.converged is False
     assert f"{WORDS} 'bo'" in result.summary["verdict"]
+    assert "response-reversed" in [one["id"] for one in result.summary["findings"]]
     (note,) = [note for note in result.summary["notes"] if REMEDY in note]
     assert note.startswith("'bo': its slopes are minus those of the other sites")
     # It advises no method and no key that would hide it.

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 import fedkern
-from fedkern.algorithms.exchanges import fit_sums
+from fedkern.algorithms.exchanges.sums import FitSums
 from fedkern.cli.report import write as write_report
 from fedkern.data.graph import grid, make_map
 from fedkern.kernels.families import taken_by
@@ -233,9 +233,7 @@ def test_a_job_keeps_areas_and_sends_sums_of_five(tmp_path: Path, monkeypatch: p
         assert content["pit"]["mean"] == pytest.approx(np.mean([float(row["pit"]) for row in rows if row["pit"]]), rel=1e-5)
         sent = [json.loads(line) for line in (tmp_path / "out" / "ledger" / f"{name}.jsonl").read_text().splitlines()]
         assert sum(message["kind"] == "FitSums" for message in sent) == 1
-        reply = fit_sums.make_reply(one.sums)
-        assert reply == (one.sums if name == "north" else fit_sums.NOBODY)
-        assert fit_sums.NOBODY == fit_sums.FitSums(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
+        assert one.sums.leaving() == (one.sums if name == "north" else FitSums(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0))
         if name == "north":
             said = result.summary["sigma"]["fit"]
             assert said["areas"] == len(elpd) == 6

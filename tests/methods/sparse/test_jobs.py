@@ -24,7 +24,7 @@ from fedkern.results import selection
 from fedkern.transports.driver import Signals
 from fedkern.transports.inprocess import InProcess
 from support import few
-from support.command import Ended, mpirun_jobs
+from support.command import Ended, mpirun
 from support.wires import checked_and_run
 
 FAST = {"rounds": 150}
@@ -144,7 +144,6 @@ def test_a_clients_own_results_are_its_own(tmp_path: Path) -> None:
         ({"aggregate": "sums", "server_sweeps": 1}, {"Sums"}),
         ({"moves": ["interweave"]}, {"Locals", "MoveTerms"}),
         ({"statistics": "pooled"}, {"Statistics"}),
-        ({"topology": "allgather"}, {"Locals"}),
         ({"participation": 0.6}, {"Locals"}),
     ],
 )
@@ -183,7 +182,7 @@ def test_large_jobs_are_told_of_moves_and_what_they_send(fedkern: Callable[..., 
     assert words in fedkern("check", "--verbose", path).out
     assert fedkern("run", path, "--set", "job.rounds=5", "--out", "few-rounds").code == 0
     assert any(words in note for note in json.loads(Path("few-rounds/summary.json").read_text())["notes"])
-    for given in ("moves=[]", "moves=auto", "statistics=pooled", "aggregate=sums", "participation=0.5", "topology=allgather"):
+    for given in ("moves=[]", "moves=auto", "statistics=pooled", "aggregate=sums", "participation=0.5"):
         assert "would take" not in fedkern("check", "--verbose", path, "--set", f"algorithm.{given}").out
     assert "would take" not in fedkern("check", "--verbose", job(tmp_path / "few")).out
 
@@ -434,19 +433,15 @@ def test_a_covariate_far_from_zero_leaves_a_logistic_chain_where_it_was(tmp_path
 
 
 @pytest.mark.parametrize("ranks", [3, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 4))])
-def test_ranks_and_the_missing_server_do_not_change_a_bit(tmp_path: Path, ranks: int) -> None:
+def test_ranks_do_not_change_a_bit(tmp_path: Path, ranks: int) -> None:
     path = job(tmp_path)
-    sets = ["--set", "job.rounds=60", "--set", "algorithm.burn_in=20", "--set"]
-    jobs = {
-        name: ["run", path, "--out", tmp_path / name, *sets, f"algorithm.topology={name}"] for name in ("server", "allgather")
-    }
-    codes, err = mpirun_jobs(ranks, tmp_path / "jobs.json", jobs)
-    assert codes == dict.fromkeys(jobs, 0), err
+    sets = ["--set", "job.rounds=60", "--set", "algorithm.burn_in=20"]
+    ended = mpirun(ranks, "run", path, "--out", tmp_path / "out", *sets)
+    assert ended.code == 0, ended.err
     want = fedkern.run(path, job={"rounds": 60}, algorithm={"burn_in": 20})
-    found = [json.loads((tmp_path / name / "summary.json").read_text()) for name in jobs]
-    assert [summary["digest"] for summary in found] == [want.digest, want.digest]
-    assert found[0]["parameters"].keys() == want.parameters.keys()
-    assert found[0]["sampler"] == found[1]["sampler"]
+    found = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert found["digest"] == want.digest
+    assert found["parameters"].keys() == want.parameters.keys()
 
 
 class Later(Signals):

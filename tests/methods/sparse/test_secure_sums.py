@@ -169,7 +169,6 @@ def test_the_shape_of_errors_is_that_of_all_clients_together(law: str, tmp_path:
     [
         ({"algorithm": {"aggregate": "locals"}}, 'algorithm.aggregate = "locals" sends each client\'s coefficients'),
         ({"algorithm": {"statistics": "pooled"}}, 'statistics = "pooled", which sends each client\'s statistics'),
-        ({"algorithm": {"topology": "allgather"}}, "in which nobody adds"),
         ({"algorithm": {"on_loss": "drop"}}, "would be the lost client's"),
         ({"algorithm": {"participation": 0.5}}, "participation < 1"),
         ({"algorithm": {"random_source": "keyed"}}, "random numbers takes the sums apart"),

@@ -104,8 +104,6 @@ def test_without_a_site_s_number_of_rows_there_is_no_average_by_rows(tmp_path: P
     found = fedkern.run(regression(tmp_path, **short, model={"scale": "none"}))
     assert not [name for name in found.parameters if name.startswith("average_by_rows")]
     assert "between_sd[a]" in found.parameters
-    alone = fedkern.run(regression(tmp_path, job={"rounds": 30}, algorithm={"burn_in": 10, "topology": "allgather"}))
-    assert not [name for name in alone.parameters if name.startswith("average_by_rows")]  # no client is told the others' numbers
 
 
 def test_a_new_site_has_its_law(shared: Result) -> None:

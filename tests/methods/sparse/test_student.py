@@ -169,7 +169,6 @@ def test_an_error_key_that_says_the_default_changes_no_number(tmp_path: Path) ->
         ({"algorithm": {"statistics": "pooled"}}, r'does not exist with algorithm\.statistics = "pooled"'),
         ({"algorithm": {"moves": ["interweave"]}}, r"does not exist with algorithm\.moves"),
         ({"algorithm": {"moves": "auto"}}, r"does not exist with algorithm\.moves"),
-        ({"algorithm": {"topology": "allgather"}}, r'does not exist with algorithm\.topology = "allgather"'),
         ({"model": {"missing": "impute"}}, r'does not exist with model\.missing = "impute"'),
         ({"model": {"family": "bernoulli"}}, r'is for kind = "regression" with family = "gaussian"'),
         ({"model": {"errors": "gaussian", "degrees": 4.0}}, r"model\.degrees is of Student errors"),

@@ -56,7 +56,6 @@ def row(result: Any, name: str, standard: bool = True) -> Any:
 VARIANTS: dict[str, dict[str, Any]] = {
     "pooled": {},
     "none": {"model": {"scale": "none"}},
-    "allgather": {"algorithm": {"topology": "allgather"}},
     "statistics": {"algorithm": {"statistics": "pooled"}},
     "imputed": {"model": {"missing": "impute"}},
 }
@@ -77,9 +76,8 @@ def test_an_average_is_over_the_sites_that_have_the_covariate(tmp_path: Path, va
     assert found.summary["tells_nothing"] == {"s4": ["a"]}
     (note,) = (text for text in found.summary["notes"] if text.startswith("s4 has one value"))
     assert "of a:" in note
-    if variant != "allgather":
-        weighted = row(found, "average_by_rows[a]") if "average_by_rows[a]" in found.parameters else average
-        assert weighted["sites"] == 3
+    weighted = row(found, "average_by_rows[a]") if "average_by_rows[a]" in found.parameters else average
+    assert weighted["sites"] == 3
     if variant != "statistics":
         own = json.loads((tmp_path / "out" / "client-s4" / "posterior.json").read_text())
         assert own["parameters"]["theta[a]"].keys() == {"q05", "q50", "q95", "p_deviates"}
@@ -300,18 +298,9 @@ def test_different_values_are_counted_and_no_more_is_told() -> None:
         [[1.0, 0.1, 5.0, np.nan, 1e15 + 0.3], [1.0, 0.1, 6.0, np.nan, 1e15 + 0.3], [2.0, 0.1, 7.0, np.nan, np.nan]]
     )
     assert values.count_values(columns).tolist() == [2, 1, 3, 0, 1]
-    state, questions = values.start(("a", "b"), tell=True)
-    for k, own in ((1, [2.0, 1.0]), (0, [3.0, 0.0])):
-        _, (answer,) = values.client_receive(values.Client(np.array(own)), questions[k][1])
-        with pytest.raises(RemoteFault, match=f"client {k}: ColumnValues"):
-            values.server_receive(state, k, values.ColumnValues(0, np.array([4.0, 1.0])))
-        state, told = values.server_receive(state, k, answer)
-    assert state.every is not None
-    assert state.every.tolist() == [[3, 0], [2, 1]]
-    client, _ = values.client_receive(values.Client(np.array([2.0, 1.0])), told[0][1])
-    assert client.every is not None
-    with pytest.raises(RemoteFault, match="with this client's own among them"):
-        values.client_receive(values.Client(np.array([2.0, 2.0])), told[0][1])
+    state, _ = values.QUESTION.start(2, values.AskValues(0))
+    with pytest.raises(RemoteFault, match="client 1: its ColumnValues have a number that is not 0, 1, 2 or 3"):
+        values.QUESTION.server_receive(state, 1, values.ColumnValues(0, np.array([4.0, 1.0])))
 
 
 def chains(names: tuple[str, ...], slow: str = "") -> dict[str, Any]:
@@ -430,9 +419,9 @@ def test_the_ratio_of_laplace_errors_and_its_error() -> None:
     assert error_shape.ratio(random.uniform(-1, 1, size=100_000)) == pytest.approx(np.sqrt(3) / 2, rel=1e-2)
     told = [error_shape.ErrorShape(0, n, np.array(both)) for n, both in ((1000, [0.70, 0.8]), (10, [0.9, 0.3]))]
     assert [j for j, _ in error_shape.departures(told)] == [1]
-    state, _ = error_shape.QUESTION.start(2, error_shape.AskShape(0))
+    state, _ = error_shape.ErrorShape.question.start(2, error_shape.ErrorShape.ask(0))
     with pytest.raises(RemoteFault, match=r"client 0: its ErrorShape has a ratio that is not from 0 to 1"):
-        error_shape.QUESTION.server_receive(state, 0, error_shape.ErrorShape(0, 5, np.array([1.2])))
+        error_shape.ErrorShape.question.server_receive(state, 0, error_shape.ErrorShape(0, 5, np.array([1.2])))
 
 
 def test_a_cell_that_is_out_of_all_proportion_is_refused_by_client_and_column(tmp_path: Path) -> None:

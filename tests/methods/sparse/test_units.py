@@ -59,7 +59,6 @@ def test_an_everyday_unit_at_one_site_is_named(name: str, where: str) -> None:
         {"model": {"missing": "impute"}},
         {"model": {"splines": {"weight": [60.0, 75.0, 90.0, 180.0]}}},
         {"algorithm": {"statistics": "pooled"}},
-        {"algorithm": {"topology": "allgather"}},
     ],
     ids=str,
 )

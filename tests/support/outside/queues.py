@@ -31,10 +31,6 @@ class Queued:
         self.homes = tuple(range(1, self.size))  # of the clients
         self.idle = set()
 
-    @property
-    def gathering(self):
-        raise JobError("clients of these queues speak to the server alone")
-
     def mine(self, n_clients):
         return [k for k, home in enumerate(self.homes[:n_clients]) if home == self.rank]
 

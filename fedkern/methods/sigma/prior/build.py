@@ -39,6 +39,7 @@ from .train import shape_of
 
 TIMED = 700  # rows and columns of a matrix whose square shows how fast a machine is
 EFFICIENCY = 0.45  # of what is not all matrix products, measured on the large map of benchmarks/sigma_within.py
+EXACT = 100  # areas on borders up to which a shared number for each costs little, and nothing is missed between clients
 LEAST_OTHERS = 3  # unknowns of a job beside those that tie clients: intercept, sigma_theta, phi
 
 
@@ -129,7 +130,11 @@ def perform(config: PriorConfig, folder: Path, output: Output) -> Built:
     w = config.within
     with one_job(output.folder, "a prior"), threadpool_limits(1, user_api="blas"):
         division = Division(source.prior, source.sizes, source.clients)
-        latents = enough(division, w.error) if w.latents == "auto" else min(int(w.latents), max(division.n_borders, 1))
+        latents = max(division.n_borders, 1)
+        if w.latents != "auto":
+            latents = min(latents, int(w.latents))
+        elif latents > EXACT:
+            latents = enough(division, w.error)
         for line in ahead(division.n_borders, latents, w.values):
             if not output.quiet:
                 print(f"fedkern: {line}", file=sys.stderr)

@@ -94,7 +94,8 @@ class DataSection(Section):
 class WithinSection(Section):
     error: Positive = key(ERROR, help="build: of posterior means, relative to that of independent areas")
     latents: Annotated[int | str, BeforeValidator(_latents)] = key(
-        "auto", help="build: numbers that all clients share; auto: as many as error takes, at most 1,500"
+        "auto",
+        help="build: numbers that all clients share; auto: one for each area on a border, beyond 100 as many as error takes",
     )
     values: int = key(17, ge=7, help="build: of phi, between which splines go")
 

@@ -6,6 +6,9 @@ docs/concepts/convergence.md, "What weights are worth".
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -23,6 +26,21 @@ def rounded(values: ArrayLike) -> NDArray[np.float64]:
 def summable(values: ArrayLike) -> NDArray[np.float64]:
     """Returns the numbers as a masked sum over clients takes them: a larger one, of a model that cannot be, counts as `ADDED`."""
     return np.clip(np.asarray(values, np.float64), -ADDED, ADDED)
+
+
+def thousandths(value: float) -> float:
+    """Rounds one number as `rounded` does."""
+    return float(rounded(value))
+
+
+def digits(n: int) -> Callable[[Any], Any]:
+    """Returns the rounding of numbers, or of one, to n significant digits."""
+
+    def shorten(values: Any) -> Any:
+        each = np.array([float(f"{value:.{n}g}") for value in np.ravel(values)]).reshape(np.shape(values))
+        return each if each.ndim else each.item()
+
+    return shorten
 
 
 def bounded(values: ArrayLike, largest: float = LARGEST) -> bool:

@@ -1,0 +1,340 @@
+"""Declares what clients tell once of their rows, areas or events: sums over them, or with secure sums over all clients' alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Annotated, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...models import glm
+from ..core import tells
+from ..core.exchange import LEAST, MOST_ROWS, Added, Ask, Conditions, enough, small
+from ..core.rounding import DIGITS, LARGEST, digits, thousandths
+
+Array = NDArray[np.float64]
+
+BINS = 4  # of k-hat
+TENTHS, SCORES = 10, 5
+DIGITS_OF_EFFECTS = 4  # with six they determined rows that the values do not
+DIGITS_OF_LEVELS = 3  # of effects on each level's probability, which are as many times more
+MOST_OF_A_ROW = 1e15  # masked sums have room for more rows than there are
+
+
+# Rows that lack a cell: before the rounds, which will say what becomes of who is lost ----------
+
+
+@dataclass(frozen=True)
+class Incomplete(
+    Added,
+    kind=168,
+    tells=tells.Fact("counts of its rows"),
+    name="incomplete",
+    ask=("AskIncomplete", 167),
+    masked=("masked_incomplete", 270),
+    least=0,
+):
+    """Client to server: how many rows its file has, and how many of them lack a cell that the job uses."""
+
+    rows: int
+    lacking: int
+
+    def honest(self) -> Conditions:
+        yield 0 <= self.lacking <= self.rows, "has counts that cannot be"
+
+
+# How well rows, or areas, are foreseen without themselves ----------
+
+
+@dataclass(frozen=True)
+class LooSums(
+    Added,
+    kind=148,
+    tells=tells.Sums(),
+    name="loo-sums",
+    ask=("AskLoo", 147),
+    masked=("masked_loo", 264),
+    dims={"bins": BINS},
+    rounding={
+        "density": thousandths,
+        "effective": thousandths,
+        "squares": lambda value: float(np.round(min(value, LARGEST**2), DIGITS)),
+    },
+    drops=True,
+):
+    """Client to server: number of rows; sums of their leave-one-out log predictive densities, of the squares of those, and of
+    their effective numbers of parameters; how many rows have a k-hat of at most 0.5, 0.7, 1, and more."""
+
+    rows: int
+    density: float
+    squares: float
+    effective: float
+    bins: Annotated[Array, "bins"]
+
+    def honest(self) -> Conditions:
+        yield enough(self.rows), f"are of {self.rows} rows"
+        there = ((self.bins >= 0) & (self.bins <= self.rows)).all() and (self.bins % 1 == 0).all()
+        yield there and self.bins.sum() == self.rows, "count rows that are not there"
+        yield _are_moments(self), "are too large to be any"
+        # Cauchy-Schwarz, with what rounding has taken
+        most = (1 + 1e-9) * math.sqrt(self.rows * (self.squares + 10**-DIGITS)) + 10**-DIGITS
+        yield abs(self.density) <= most, "have squares that are too small for their sum"
+
+
+NO_ROWS = LooSums(0, 0, 0.0, 0.0, 0.0, np.zeros(BINS))
+
+
+@dataclass(frozen=True)
+class FitSums(
+    Added,
+    kind=146,
+    tells=tells.Sums("sums over this client's areas"),
+    name="fit-sums",
+    ask=("AskFitSums", 145),
+    masked=("masked_fit", 265),
+    of="areas",
+    drops=True,
+    needs="its part of the fit's sums had not come; --resume goes on from the last checkpoint",
+):
+    """Client to server: number of areas; sums of their log predictive densities, of the squares of those, and of their effective
+    numbers of parameters; the densities and these numbers by WAIC; how many of the densities are not reliable."""
+
+    areas: int
+    density: float
+    squares: float
+    effective: float
+    waic: float
+    waic_effective: float
+    unreliable: int
+
+    def honest(self) -> Conditions:
+        there = enough(self.areas) and 0 <= self.unreliable <= self.areas
+        yield there, f"are of {self.areas} areas, {self.unreliable} of them unreliable"
+        yield _are_moments(self) and small(self.waic, self.waic_effective), "are too large to be any"
+        most = (1 + 1e-9) * math.sqrt(self.areas * self.squares)
+        yield abs(self.density) <= most, "have squares that are too small for their sum"
+
+
+def _are_moments(sums: LooSums | FitSums) -> bool:
+    return small(sums.density, sums.effective) and 0 <= sums.squares and small(sums.squares, largest=LARGEST**2)
+
+
+# Whether responses are as the model says ----------
+
+
+@dataclass(frozen=True)
+class AskPearson(Ask, kind=194):
+    """Server to client: at these coefficients."""
+
+    mean: Annotated[Array, "d"]
+
+
+@dataclass(frozen=True)
+class PearsonSums(
+    Added,
+    kind=195,
+    tells=tells.Sums(),
+    name="pearson-sums",
+    ask=AskPearson,
+    masked=("masked_pearson", 290),
+    means={"weight": 0.0},
+    rounding={
+        "weight": lambda value: digits(6)(min(value, LARGEST)),
+        **dict.fromkeys(("events", "misfit", "noise", "slope"), lambda value: digits(6)(thousandths(value))),
+    },
+    drops=True,
+    judges=True,
+):
+    """Client to server: number of rows, their mean weight (of six digits), and sums over them: of y where it is a count; with
+    weights of mean 1 of (y - mu)^2 / V, of the variance that this has where the model is right, with squared weights, and of
+    mu^2 / V where y is a count. Where rows are successes of trials, the first counts the rarer kind, and the last is 0. Source:
+    docs/concepts/convergence.md, "Counts that vary more"."""
+
+    rows: int
+    weight: float
+    events: float
+    misfit: float
+    noise: float
+    slope: float
+
+    @classmethod
+    def at(cls, mean: Array, rows: glm.Rows, family: str, scale: float = 1.0, *, masked: bool) -> Self:
+        """Returns the answer of a client with these rows at coefficients; of masked sums a row adds at most `MOST_OF_A_ROW`."""
+        return cls(0, *glm.pearson_sums(rows, mean, family, scale, MOST_OF_A_ROW if masked else np.inf)).leaving()
+
+    def honest(self) -> Conditions:
+        numbers = [self.weight, self.events, self.misfit, self.noise, self.slope]
+        yield enough(self.rows), f"are of {self.rows} rows"
+        yield small(numbers), "are too large to be any"
+        yield min(numbers) >= 0, "are of squares, and one is below 0"
+
+
+@dataclass(frozen=True)
+class Replicated(
+    Added,
+    kind=207,
+    tells=tells.ResponseSums(),
+    name="replicated",
+    ask=("AskReplicated", 206),
+    masked=("masked_replicated", 285),
+    dims={"four": 4, "three": 3, "ten": TENTHS, "fits": 50, "two": 2},
+    rounding={**dict.fromkeys(("observed", "replicated", "tenths"), digits(9)), "misfits": digits(3)},
+    drops=True,
+    judges=True,
+):
+    """Client to server: number of rows, sums of the response and its square, zeros; of each draw the same three of responses that
+    were drawn anew; of each tenth of the predictions rows, predictions and responses; of some draws Pearson's chi-square of the
+    responses, and of those drawn anew about the same means. They are drawn by the client's own random numbers: whoever knew these
+    could compute its rows. Source: docs/spec/likelihood.md, section 5."""
+
+    observed: Annotated[Array, "four"]
+    replicated: Annotated[Array, "draws three"]
+    tenths: Annotated[Array, "ten three"]
+    misfits: Annotated[Array, "fits two"]
+
+    @property
+    def rows(self) -> float:
+        """The number of rows."""
+        return float(self.observed[0])
+
+    @classmethod
+    def made(cls, observed: Array, replicated: Array, tenths: Array, misfits: Array, *, of_rows: bool) -> Self:
+        """Returns a client's answer.
+
+        Parameters
+        ----------
+        of_rows : whether a tenth is of predicted probabilities, and has enough rows; their mean has three places, as nine would
+            tell how often each occurs. Else a tenth counts where responses stand, in multiples of five
+        """
+        if of_rows:
+            number, probabilities, responses = tenths.T
+            tenths = np.stack([number, np.round(probabilities / np.maximum(number, 1.0), 3) * number, responses], axis=1)
+        else:
+            tenths = LEAST * np.round(tenths / LEAST)
+        return cls(0, observed, replicated, tenths, misfits)
+
+    def honest(self) -> Conditions:
+        each = self.observed, self.replicated, self.tenths, self.misfits
+        yield all(np.isfinite(values).all() for values in each), "are no numbers"
+        yield self.rows >= 0 and self.rows % 1 == 0 and 0 <= self.observed[3] <= self.rows, "count rows that are not there"
+
+
+# Marginal effects ----------
+
+
+@dataclass(frozen=True)
+class MarginalSums(
+    Added,
+    kind=209,
+    tells=tells.WeightedSums(
+        "sums over this client's rows, and which of its columns are 0 or 1",
+        "its covariates",
+        together="its covariates, not whose they are",
+    ),
+    name="marginal-sums",
+    ask=("AskMarginal", 208),
+    masked=("masked_marginal", 286),
+    every=("binary",),
+    rounding={"sums": digits(DIGITS_OF_EFFECTS)},
+    drops=True,
+):
+    """Client to server: number of rows; of each numeric column whether all its values are 0 or 1; of each draw and each effect
+    the sum over the rows. Source: docs/spec/likelihood.md, section 5."""
+
+    rows: int
+    binary: Annotated[Array, "numeric"]
+    sums: Annotated[Array, "draws effects"]
+
+    def honest(self) -> Conditions:
+        yield enough(self.rows), f"are of {self.rows} rows"
+        yield np.isin(self.binary, (0.0, 1.0)).all(), "do not say which columns are 0 or 1"
+        yield small(self.sums), "are too large to be any"
+
+
+# Survival: docs/spec/likelihood.md, section 9 ----------
+
+
+def _shorten_pairs(pairs: float, right: float) -> tuple[float, float]:
+    """Returns the number of pairs and of the right ones among them: the number and the share to three digits."""
+    share, pairs = round(right / pairs, 3) if pairs else 0.0, digits(3)(pairs)
+    return pairs, share * pairs
+
+
+@dataclass(frozen=True)
+class SurvivalSums(
+    Added,
+    kind=231,
+    tells=tells.Sums(),
+    name="survival-sums",
+    ask=("AskSurvival", 230),
+    masked=("masked_survival", 287),
+    of="events",
+    rounding=dict.fromkeys(("score", "information"), digits(3)),
+    drops=True,
+    judges=True,
+):
+    """Client to server: number of events; pairs of a row that has its event and one that is at risk after it, and in how many of
+    them the first has the higher risk; of each coefficient the score of a slope in time, and its information."""
+
+    events: int
+    pairs: float
+    right: float
+    score: Annotated[Array, "d"]
+    information: Annotated[Array, "d"]
+
+    def leaving(self) -> Self:
+        """Returns it as it leaves."""
+        told = super().leaving()
+        pairs, right = _shorten_pairs(told.pairs, told.right)
+        return replace(told, pairs=pairs, right=right)
+
+    def honest(self) -> Conditions:
+        yield enough(self.events), f"are of {self.events} events"
+        yield 0 <= self.right <= self.pairs <= MOST_ROWS**2, "count pairs that are not there"
+        possible = small(self.score, self.information) and (self.information >= 0).all()
+        yield possible, "are too large to be any, or an information is below 0"
+
+
+@dataclass(frozen=True)
+class LifetimeSums(
+    Added,
+    kind=233,
+    tells=tells.Sums(),
+    name="lifetime-sums",
+    ask=SurvivalSums.ask,
+    masked=("masked_lifetimes", 288),
+    dims={"tenths": TENTHS, "scores": SCORES},
+    rounding=dict.fromkeys(("tenths", "scores"), digits(3)),
+    drops=True,
+    judges=True,
+):
+    """Client to server: number of rows, of events, and of events whose time is known exactly; pairs of a row that has its event
+    and one that is at risk after it, and in how many of them the first has the higher risk; in which tenth of their predictive
+    distributions times are; score and information of a level and of a shape in which the hazard is wrong; events in each piece of
+    the hazard."""
+
+    rows: int
+    events: int
+    exact: int
+    pairs: float
+    right: float
+    tenths: Annotated[Array, "tenths"]
+    scores: Annotated[Array, "scores"]
+    pieces: Annotated[Array, "pieces"]
+
+    def leaving(self) -> Self:
+        """Returns it as it leaves."""
+        told = super().leaving()
+        pairs, right = _shorten_pairs(told.pairs, told.right)
+        return replace(told, pairs=pairs, right=right)
+
+    def honest(self) -> Conditions:
+        there = enough(self.rows) and 0 <= self.events <= self.rows
+        yield there, f"are of {self.rows} rows and {self.events} events"
+        yield 0 <= self.exact <= self.events, f"have {self.exact} exact times of {self.events} events"
+        yield 0 <= self.right <= self.pairs <= MOST_ROWS**2, "count pairs that are not there"
+        parts = (self.tenths >= 0).all() and abs(self.tenths.sum() - self.rows) <= 0.1 * self.rows
+        yield small(self.scores) and parts, "are too large to be any, or their tenths are no parts of its rows"
+        yield (self.pieces >= 0).all() and self.pieces.sum() == self.events, "count other events in pieces than in all"
