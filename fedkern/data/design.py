@@ -490,15 +490,15 @@ def _mark_matrix(table: Table, marks: Marks, block: int = 16384) -> None:
     assert matrix is not None
     for begin in range(0, len(matrix), block):
         part = np.asarray(matrix[begin : begin + block])
-        for wrong, reason, remedy in (
-            (np.isnan(part), "is not finite", f"correct or remove the row ({NO_VALUE})"),
+        for wrong, reason, *remedies in (
+            (np.isnan(part), "is not finite", "correct or remove the row", NO_VALUE),
             (np.isinf(part), "is not finite", INFINITE),
             (too_large(part), "is too large", TOO_LARGE),
         ):
             for j in np.flatnonzero(wrong.any(axis=0)):
                 bad = np.zeros(len(matrix), dtype=bool)
                 bad[begin : begin + block] = wrong[:, j]
-                marks.mark(bad, table.matrix_names[j], reason, remedy)
+                marks.mark(bad, table.matrix_names[j], reason, *remedies)
 
 
 def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = False) -> NDArray[np.float64]:
@@ -526,10 +526,10 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
     empty = np.isnan(y)
     if isinstance(column, Text):
         empty = np.array([level.lower() in MISSING for level in column.levels], dtype=bool)[column.codes]
-    marks.mark(empty, name, "is missing", f"fill in the value or remove the row ({LEFT_OUT})")
+    marks.mark(empty, name, "is missing", "fill in the value or remove the row", LEFT_OUT)
     domain = COUNTS if of_trials else record.domain
     if record.binary and not of_trials:
-        marks.mark(~domain.has(y), name, f"is not {domain.words}", f"correct the cell, {LABEL}")
+        marks.mark(~domain.has(y), name, f"is not {domain.words}", "correct the cell", LABEL)
     elif record.counted or of_trials:
         remedy = "correct the cell" if of_trials else "correct the cell, or choose another [model] family"
         marks.mark(~domain.has(y), name, f"is not {domain.words}", remedy)

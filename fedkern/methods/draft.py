@@ -626,11 +626,10 @@ def _table(path: Path, dialect: Dialect) -> Table:
     one = table.load(path, dialect=dialect)
     if one.n_rows and len(one.broken) == one.n_rows and len({*one.broken.values()}) == 1:
         own = next(iter(one.broken.values()))
-        if counts := re.fullmatch(r"has (\d+) cells, the header (\d+)", own):
-            cells, head = counts.groups()
+        if isinstance(own, table.Uneven):
             raise JobError(
-                f"init: {path.name}: the number of cells in the first line is {head}, and in every line below it {cells}: is it "
-                "a title? Remove what stands above the header"
+                f"init: {path.name}: the number of cells in the first line is {own.header}, and in every line below it "
+                f"{own.cells}: is it a title? Remove what stands above the header"
             )
     among = [name for name in names if isinstance(column := one.columns[name], Text) and name in column.levels]
     words = [name for name in names if not isinstance(one.columns[name], Text) and name.strip().lower() not in MISSING]

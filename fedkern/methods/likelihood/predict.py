@@ -132,7 +132,7 @@ def _own_rows() -> Iterator[None]:
     try:
         yield
     except OwnFault as fault:
-        raise JobError(of_new_rows(fault.own)) from None
+        raise JobError(of_new_rows(fault)) from None
 
 
 def _prediction(read: Table, encoding: Encoding, predictive: Predictive, foresee: Foresee, job: Record) -> Prediction:

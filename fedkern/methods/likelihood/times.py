@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...data.design import Design, read_numbers
-from ...data.faults import LEFT_OUT, Marks
+from ...data.faults import Marks
 from ...data.reading import NAMED
 from ...data.rounded import join_rounded
 from ...data.table import Table
@@ -24,10 +24,7 @@ DAY_0 = (
     "an event on day 0 was later on that day: write half of the unit (0.5), or 0 with the end of the day (1) in a column "
     "data.time_upper; a row that was last seen on day 0 says nothing, write half of the unit as well"
 )
-NO_TIME = (
-    "times are numbers from a row's own beginning, such as days since admission, and no dates: correct or remove the row "
-    f"({LEFT_OUT})"
-)
+NO_TIME = "times are numbers from a row's own beginning, such as days since admission, and no dates: correct or remove the row"
 BETWEEN = 10  # events between two times at which a cumulative hazard is told
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -120,7 +117,7 @@ def read_times(columns: Columns, table: Table, event: Array, client: str = "", *
     if columns.strata is not None:
         cells = [cell.strip() for cell in table.cells(columns.strata)]
         empty = np.array([not cell for cell in cells], bool)
-        marks.mark(empty, columns.strata, "is empty", NAMED)
+        marks.mark(empty, columns.strata, "is empty", *NAMED)
         labels = tuple(sorted(set(cells)))
         numbers = {label: number for number, label in enumerate(labels)}
         strata = np.array([numbers[cell] for cell in cells], np.int64)

@@ -37,7 +37,7 @@ def predicted(result: Result, rows: object) -> Prediction:
     try:
         return _predicted(result, q, rows)
     except OwnFault as fault:  # whoever predicts holds the rows, and the job is over
-        raise JobError(of_new_rows(fault.own)) from None
+        raise JobError(of_new_rows(fault)) from None
 
 
 def _predicted(result: Result, q: Gaussian, rows: object) -> Prediction:

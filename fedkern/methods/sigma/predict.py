@@ -72,7 +72,7 @@ def at_holder(folder: Path, record: Record, rows: object) -> tuple[Prediction, b
                 raise JobError(f"{read.source}: column {name!r} is missing; give it (an exposure of 1 for rates)")
         design = encode(read, encoding)
     except OwnFault as fault:  # whoever predicts holds the rows, and the job is over
-        raise JobError(of_new_rows(fault.own)) from None
+        raise JobError(of_new_rows(fault)) from None
     number = {name: i for i, name in enumerate(about.areas)}
     names = read.cells(area)
     _refuse(read, area, np.array([name not in number for name in names]), "is no area of this client in the prior")

@@ -208,7 +208,7 @@ def _of_rows(one: Part, asked: Asked, rows: Table) -> Given:
         X = one.encoded(filled)
         mean, variance = one.of(filled, X)
     except OwnFault as fault:  # whoever predicts holds the rows
-        raise JobError(of_new_rows(fault.own)) from None
+        raise JobError(of_new_rows(fault)) from None
     said = tuple(f"client {one.client!r}: {note}" for note in new_rows.notes(asked.columns, one.encoding, X))
     return Given(mean, variance, _ids(rows, asked), rows.source, said)
 

@@ -410,10 +410,13 @@ def test_few_rows_that_end_in_a_piece_are_refused_before_anything_leaves(tmp_pat
     first = sorted(frames["ada"].months)
     cut = (first[2] + first[3]) / 2
     job = text("piecewise", SMALL, model=f"cuts = [{cut}, 12, 24]") + STRICT
-    with pytest.raises(FedkernError, match=r"client 'ada'.*few rows end, with their event or without, between two neighbours"):
+    with pytest.raises(FedkernError, match=r"client 'ada': refused by model\.cuts;"):
         fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
     assert not [*(tmp_path / "out").glob("ledger/*")]
-    assert f"3 from 0 to {cut:g} rows end, and none or 10" in (tmp_path / "out" / "client-ada" / "fault.txt").read_text()
+    assert (
+        f"end, with their event or without: 'from 0 to {cut:g}' (3 rows); none or 10"
+        in (tmp_path / "out" / "client-ada" / "fault.txt").read_text()
+    )
 
 
 def test_pieces_count_as_coefficients(tmp_path: Path) -> None:
