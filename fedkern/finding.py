@@ -5,12 +5,13 @@ A place in `{}` of an entry's text is a value, and what is written behind its na
 | place | value |
 | --- | --- |
 | `{client}` | a name |
-| `{columns:names}` | names: the first six, and how many others there are; `all` of them; `quoted`; `or`: quoted, one of them |
+| `{columns:names}` | names: the first six, and how many others there are; `all` of them; `quoted`; `or`, `and`: quoted |
 | `{errors:pairs .2f}` | names, each with a number, and what stands before that; `quotedpairs` |
 | `{clients:counted rows}` | names, each with a count of something |
 | `{share:.2f}` | a number with its digits |
 | `{label:cell}` | a text of a file: in quotes, cut, and without what cannot be seen |
 | `{remedies}`, `{remedies:, }` | texts of `[remedies]` by their ids, and what stands between them |
+| `{facts}` | texts of `[remedies]` by their ids, with nothing between them |
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from .printing import printable
 Value = str | int | float | None | Sequence[str] | Sequence[tuple[str, float]]
 NAMES = 6  # of a list are shown
 CELL = 40  # characters of a file's text
+LOOK = "`fedkern check --local` shows the holder why"
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Entry:
     example : a test that triggers it
     severity : whether a reader has to know it, no result can stand, a job is refused, or something failed
     holder : the text that only the holder of rows reads, with values of its own
-    remedies : the ids of those that may be named
+    remedies : the ids of those that may be named, and of facts
     routine : whether it tells what was done, or what a reader does not have, and so comes after those on data and model
     """
 
@@ -172,6 +174,28 @@ class Refusal(OwnFault):
         return self.values.fill(catalogue()[self.finding.id].holder, self.finding.values)
 
 
+class RuleRefusal(Refusal):
+    """Refuses a party's rows by a rule of disclosure control. Others read no more than that it does.
+
+    Parameters
+    ----------
+    id : of the entry, whose text for the holder has all values
+    client, rule : its name, and the key whose number the rule is; others may read these
+
+    Examples
+    --------
+    >>> from fedkern.finding import RuleRefusal
+    >>> values = {"where": "b.csv", "rows": 7, "wanted": 10, "facts": [], "remedies": ["private-jobs"]}
+    >>> error = RuleRefusal("few-rows", "b", "disclosure.rows", **values)
+    >>> str(error), "7 rows that count; 10 are asked for" in error.own
+    ("client 'b': refused by a disclosure rule; `fedkern check --local` shows the holder why", True)
+    """
+
+    def __init__(self, id: str, client: str, rule: str, **values: Value) -> None:
+        super().__init__(Finding.of(id, client=client, rule=rule), Own(**values))
+        self.args, self.look = (Finding.of("refused-by-a-rule", client=client),), LOOK
+
+
 def fill(text: str, values: Mapping[str, Value]) -> str:
     """Returns a text of the catalogue with its values.
 
@@ -205,7 +229,15 @@ def _read() -> tuple[Mapping[str, Entry], Mapping[str, str]]:
 
         content = tomllib.loads(written.read_text(encoding="utf-8"))
     ways = content.pop("remedies")
-    return {id: Entry(**entry) for id, entry in content.items()}, ways
+    return {id: _entry(**entry) for id, entry in content.items()}, ways
+
+
+def _entry(rule: str = "", **entry: Any) -> Entry:
+    """Returns an entry; of a `rule` that refuses rows, all but what its holder reads of it is as of all others."""
+    if not rule:
+        return Entry(**entry)
+    holder = f"client {{client!r}}, {{where}}: {rule}: {{remedies:; }}"
+    return Entry("client {client!r}: refused by {rule}", severity="refusal", holder=holder, **entry)
 
 
 class _Words(Formatter):
@@ -222,6 +254,8 @@ class _Words(Formatter):
     def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if key == "remedies":
             return _Remedies(fill(remedies()[id], kwargs) for id in kwargs[key])
+        if key == "facts":
+            return "".join(fill(remedies()[id], kwargs) for id in kwargs[key])
         return kwargs[str(key)]
 
 
@@ -257,6 +291,7 @@ _LISTS: Mapping[str, Callable[[Any, str], str]] = {
     "either": lambda names, _: " or ".join(names),
     "quoted": lambda names, _: ", ".join(map(repr, names)),
     "or": lambda names, _: " or ".join(map(repr, names)),
+    "and": lambda names, _: " and ".join(map(repr, names)),
     "pairs": _numbered,
     "quotedpairs": lambda pairs, how: _numbered([(repr(name), number) for name, number in pairs], how),
     "counted": lambda pairs, what: ", ".join(f"{name!r} ({count:,} {what})" for name, count in pairs),

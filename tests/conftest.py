@@ -49,6 +49,7 @@ pytest_plugins = (
     "support.suite_shards",
     "support.suite_minima",
     "support.suite_seconds",
+    "support.suite_examples",
 )
 
 

@@ -7,7 +7,7 @@ is told.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..algorithms.exchanges.columns import TWO_LABELS, Summary
 from ..errors import JobError, OwnFault
+from ..finding import RuleRefusal, Value
 from ..kernels.families import COUNTS, FAMILIES
 from ..labels import event_of, in_order, label
 from ..models.encoding import OTHER, Column, Encoding, Spec
@@ -51,10 +52,6 @@ LEAST_OF_LEVEL = 3  # rows of a site that have a level, if any has: of fewer a s
 MOST_LEVELS = 50  # of such a column
 SAME_LABELS = "correct the cell, or the file that differs: all write the same two labels"
 _Values = NDArray[np.float64]
-
-
-class Identifies(OwnFault):
-    """Reports columns whose levels would tell who the rows are."""
 
 
 @dataclass(frozen=True)
@@ -148,9 +145,7 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
     # Levels are counted as they are once faulty rows have gone.
     good = np.flatnonzero(~marks.bad) if not marks.bad.all() else slice(None)
     left = {name: replace(cells, codes=cells.codes[good]) for name, cells in open_ones.items()}
-    found = (_identifier(cells, name, table.names, known, least_of_level or 0) for name, cells in left.items())
-    if identifiers := [one for ones in found for one in ones]:
-        refusals.errors.append(_of_identifiers(identifiers, begin))
+    refusals.errors += _identifying(left, least_of_level or 0, client, table.source)
     with refusals.collecting():
         _check_labels(of_response, of_file, begin)
     with refusals.collecting():
@@ -167,11 +162,11 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
     # Rows of weight 0 must not enter the sums that are exchanged.
     counts = weights if spec.trials is not None or weights is None else _counting(weights)
     numbers = values if spec.standardise == "exchange" else None
-    levels_of = partial(_levels_of_numbers, table, known, begin, least_of_level)
+    levels_of = partial(_levels_of_numbers, table, known, client, least_of_level)
     return Summary(names, tuple(kinds_found), levels, of_response, numbers, counts, frozenset(mixed), levels_of)
 
 
-def _levels_of_numbers(table: Table, known: Collection[str], begin: str, least: int | None, name: str) -> tuple[str, ...]:
+def _levels_of_numbers(table: Table, known: Collection[str], client: str, least: int | None, name: str) -> tuple[str, ...]:
     """Returns the levels of a numeric column that is one of categories at another client, where a cell is no number.
 
     Raises
@@ -179,14 +174,15 @@ def _levels_of_numbers(table: Table, known: Collection[str], begin: str, least: 
     OwnFault
         It has more values than a column of categories, or one in few rows.
     """
-    cells = labels(table.columns[name])
+    cells, begin = labels(table.columns[name]), who(client, table.source)
     levels, what = _levels(cells), f"{name_column(name, table.names, known)} is a category, for at another client it has words"
     remedy = f'correct the cells there, or set kind = "numeric" in [data.columns.{name if name in known else "NAME"}]'
     if len(levels) > FEW:
         own = f"{what}, and here {len(levels)} numbers"
         raise OwnFault(f"{begin}: {what}, and here too many numbers; {remedy}", f"{begin}: {own}; {remedy}")
-    if least is not None and (identifiers := _identifier(cells, name, table.names, known, least)):
-        raise _of_identifiers(identifiers, f"{begin}: {what}")
+    if least is not None:
+        for refusal in _identifying({name: cells}, least, client, table.source):
+            raise refusal
     return levels
 
 
@@ -239,27 +235,20 @@ def _levels(cells: Text) -> tuple[str, ...]:
     return tuple(there if cells.ordered else in_order(there))
 
 
-def _identifier(cells: Text, name: str, header: Sequence[str], known: Collection[str], least: int) -> list[tuple[str, str]]:
-    """Returns a text for all and one for the holder about a text column whose levels would tell who its rows are; else
-    nothing.
-    """
-    counts = np.bincount(cells.codes, minlength=len(cells.levels))
-    n, rare = int((counts > 0).sum()), int(((counts > 0) & (counts < least)).sum())
-    if n <= MOST_LEVELS and not rare:
+def _identifying(columns: Mapping[str, Text], least: int, client: str, where: str) -> list[RuleRefusal]:
+    """Returns the refusal of text columns whose levels would tell who the rows are; `least`: rows of each level."""
+    levels, words = list[tuple[str, int]](), ""
+    for name, cells in columns.items():
+        counts = np.bincount(cells.codes, minlength=len(cells.levels))
+        n, rare = int((counts > 0).sum()), int(((counts > 0) & (counts < least)).sum())
+        if n > MOST_LEVELS or rare:
+            levels.append((name, n))
+            words = words or no_number(cells)
+    if not levels:
         return []
-    fault = f"has a level in fewer than {least} rows" if rare else f"has more than {MOST_LEVELS} levels"
-    own = f"has {n} levels" + (f", {rare} of them in fewer than {least} rows" if least else "")
-    return [(f"{name_column(name, header, known)} {fault}", f"column {name!r} {own}{no_number(cells)}")]
-
-
-def _of_identifiers(columns: list[tuple[str, str]], begin: str) -> Identifies:
-    """Returns the error for columns whose levels would tell who the rows are."""
-    remedy = (
-        'such levels may say who the rows are: set disclosure.rare = "join", ignore the column in [data], or declare it in '
-        '[data.columns.NAME] with kind = "categorical" if others may know them'
-    )
-    texts = ("; ".join(texts) for texts in zip(*columns))
-    return Identifies(*(f"{begin}: {text}; {remedy}" for text in texts))
+    values: dict[str, Value] = {"levels": levels, "most": MOST_LEVELS, "least": least, "words": words}
+    remedies = ("join-rare", "ignore-columns", "declare-levels")
+    return [RuleRefusal("identifying-levels", client, "disclosure.rare", where=where, remedies=remedies, **values)]
 
 
 def _check_labels(own_labels: tuple[str, ...], spec: Spec, begin: str) -> None:
@@ -498,15 +487,15 @@ def _mark_matrix(table: Table, marks: Marks, block: int = 16384) -> None:
     assert matrix is not None
     for begin in range(0, len(matrix), block):
         part = np.asarray(matrix[begin : begin + block])
-        for wrong, reason, remedy in (
-            (np.isnan(part), "is not finite", f"correct or remove the row ({NO_VALUE})"),
+        for wrong, reason, *remedies in (
+            (np.isnan(part), "is not finite", "correct or remove the row", NO_VALUE),
             (np.isinf(part), "is not finite", INFINITE),
             (too_large(part), "is too large", TOO_LARGE),
         ):
             for j in np.flatnonzero(wrong.any(axis=0)):
                 bad = np.zeros(len(matrix), dtype=bool)
                 bad[begin : begin + block] = wrong[:, j]
-                marks.mark(bad, table.matrix_names[j], reason, remedy)
+                marks.mark(bad, table.matrix_names[j], reason, *remedies)
 
 
 def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = False) -> NDArray[np.float64]:
@@ -534,10 +523,10 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
     empty = np.isnan(y)
     if isinstance(column, Text):
         empty = np.array([level.lower() in MISSING for level in column.levels], dtype=bool)[column.codes]
-    marks.mark(empty, name, "is missing", f"fill in the value or remove the row ({LEFT_OUT})")
+    marks.mark(empty, name, "is missing", "fill in the value or remove the row", LEFT_OUT)
     domain = COUNTS if of_trials else record.domain
     if record.binary and not of_trials:
-        marks.mark(~domain.has(y), name, f"is not {domain.words}", f"correct the cell, {LABEL}")
+        marks.mark(~domain.has(y), name, f"is not {domain.words}", "correct the cell", LABEL)
     elif record.counted or of_trials:
         remedy = "correct the cell" if of_trials else "correct the cell, or choose another [model] family"
         marks.mark(~domain.has(y), name, f"is not {domain.words}", remedy)

@@ -6,12 +6,12 @@ columns that the job file names, and points to the others by their place.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,18 +29,6 @@ LABEL = (
     'private job names the label that counts as 1: [data] positive = "..."'
 )
 NAMED = 6  # rows of each fault
-OF_JOBS = tuple(
-    (re.compile(pattern, re.DOTALL), instead)
-    for pattern, instead in (
-        (
-            r"; correct the cell, or add it to \[data\.columns\..*?\] levels",
-            "; no row of the job had it, so nothing is known of it: correct the cell, or leave the row out",
-        ),
-        (r"; what stands for a missing value belongs into \[data\.dialect\] missing \(or, .*?\)", ""),
-        (r"; correct the file, or \[data\]", "; new rows need the columns of the job's, with the same names: correct the file"),
-        *((re.escape(text), "") for text in (f" ({NO_VALUE})", f" ({LEFT_OUT})", f", {LABEL}")),
-    )
-)  # remedies that are keys of a job, and what is said of new rows instead
 HINT = "`fedkern check --local` shows the holder of the file where"
 
 
@@ -71,11 +59,9 @@ class Faults:
     first: tuple[Fault, ...] = ()
 
 
-def of_new_rows(text: str) -> str:
+def of_new_rows(fault: OwnFault) -> str:
     """Returns a fault's text without the keys of a job that would change what a cell is: new rows have no job."""
-    for pattern, instead in OF_JOBS:
-        text = pattern.sub(instead, text)
-    return text
+    return fault.of_new_rows if isinstance(fault, RowFault) else fault.own
 
 
 def who(client: str, source: str = "") -> str:
@@ -88,6 +74,20 @@ def name_column(name: str, names: Sequence[str], known: Collection[str]) -> str:
     return f"column {name!r}" if name in known else f"column no. {names.index(name) + 1}"
 
 
+class Marked(NamedTuple):
+    """Holds rows that are bad for one reason: what mends them, and the keys of a job that would."""
+
+    rows: NDArray[np.int64]
+    column: str | None
+    reason: str
+    remedy: str
+    keys: tuple[str, ...] = ()
+
+    def remedies(self, new: bool) -> str:
+        """Returns all that mends them; of `new` rows, which have no job, without its keys."""
+        return f"{self.remedy} ({'; '.join(self.keys)})" if self.keys and not new else self.remedy
+
+
 class Marks:
     """Collects the bad rows of one table, by reason.
 
@@ -98,36 +98,35 @@ class Marks:
     def __init__(self, table: Table) -> None:
         self.table = table
         self.bad = np.zeros(table.n_rows, dtype=bool)
-        self.by_reason: list[tuple[NDArray[np.int64], str | None, str, str]] = []
-        self._told: list[tuple[NDArray[np.int64], str | None, str, str]] = []
+        self.by_reason: list[Marked] = []
+        self._told: list[Marked] = []
         for reason in dict.fromkeys(table.broken.values()):
             rows = np.array([row for row, why in table.broken.items() if why == reason], dtype=np.int64)
-            self._add(rows, None, reason, "correct or remove the line")
-            self._told.append((rows, None, reason, "correct or remove the line"))
+            marked = Marked(rows, None, reason, "correct or remove the line")
+            self._add(marked)
+            self._told.append(marked)
         self._broken, self._of_column = self.bad.copy(), dict[str, NDArray[np.bool_]]()
 
-    def mark(self, bad: NDArray[np.bool_], column: str, reason: str, remedy: str) -> None:
-        """Marks rows as bad for one reason, which every party may read; the remedy may hold levels."""
+    def mark(self, bad: NDArray[np.bool_], column: str, reason: str, remedy: str, *keys: str) -> None:
+        """Marks rows as bad for one reason, which every party may read; the remedy may hold levels, `keys` are those of a job."""
         before = self._of_column.get(column, self._broken)
         if (bad & ~before).any():
             self._of_column[column] = before | bad
-            self._told.append((np.flatnonzero(bad & ~before), column, reason, remedy))
+            self._told.append(Marked(np.flatnonzero(bad & ~before), column, reason, remedy, keys))
         rows = np.flatnonzero(bad & ~self.bad)  # a row is named once, by its first fault
         if rows.size:
-            self._add(rows, column, reason, remedy)
+            self._add(Marked(rows, column, reason, remedy, keys))
 
-    def _add(self, rows: NDArray[np.int64], column: str | None, reason: str, remedy: str) -> None:
-        self.bad[rows] = True
-        self.by_reason.append((rows, column, reason, remedy))
+    def _add(self, marked: Marked) -> None:
+        self.bad[marked.rows] = True
+        self.by_reason.append(marked)
 
-    def faults(self) -> Faults:
-        """Returns the faults so far, for the holder."""
+    def faults(self, *, new: bool = False) -> Faults:
+        """Returns the faults so far, for the holder; `new`: of rows that are of no job."""
         counts = Counter[str]()
-        for rows, column, reason, _ in self.by_reason:
-            counts[f"{column or 'row'}: {reason}"] += len(rows)
-        first = sorted(
-            (int(row), column, reason, remedy) for rows, column, reason, remedy in self.by_reason for row in rows[:LISTED]
-        )
+        for marked in self.by_reason:
+            counts[f"{marked.column or 'row'}: {marked.reason}"] += len(marked.rows)
+        first = sorted((int(row), m.column, m.reason, m.remedies(new)) for m in self.by_reason for row in m.rows[:LISTED])
         listed = tuple(
             Fault(self.table.place(row), column, "" if column is None else self.table.text(column, row), reason, remedy)
             for row, column, reason, remedy in first[:LISTED]
@@ -139,33 +138,44 @@ class Marks:
         if not self.bad.any():
             return
         said = set[str]()
-        for _, column, reason, _ in self._told:
+        for _, column, reason, *_ in self._told:
             where = "the row" if column is None else name_column(column, self.table.names, known)
             said.add(f"{where} {plain_text.public_reason(reason) if column is None else reason}")
         listed = ", ".join(sorted(said))
-        ways = [way for way in (NO_VALUE, LEFT_OUT, COMMA, LABEL) if any(way in remedy for *_, remedy in self._told)]
+        ways = [way for way in (NO_VALUE, LEFT_OUT, COMMA, LABEL) if any(way in marked.keys for marked in self._told)]
         way = f" ({'; '.join(ways)})" if ways else ""
         what = f"rows cannot be used ({listed}); correct or remove what is wrong{way}"
         begin = f"client {client!r}, {self.table.source}" if client else self.table.source
-        own = [f"{begin}, {self._described(*told)}" for told in self._told]
-        rows = [str(fault) for fault in self.faults().first] if int(self.bad.sum()) > 1 else []
-        raise RowFault(who(client, self.table.source), what, "\n".join(own), rows, self.bad)
+        owns, rows = [], []
+        for new in (False, True):
+            owns.append("\n".join(f"{begin}, {self._described(told, new=new)}" for told in self._told))
+            rows.append([str(fault) for fault in self.faults(new=new).first] if int(self.bad.sum()) > 1 else [])
+        new_rows = "\n  ".join([owns[1], *rows[1]])
+        raise RowFault(who(client, self.table.source), what, owns[0], rows[0], self.bad, new_rows)
 
-    def _described(self, rows: NDArray[np.int64], column: str | None, reason: str, remedy: str) -> str:
+    def _described(self, marked: Marked, *, new: bool) -> str:
         """Returns one fault of a column for the holder: its first cell, and the places of the others."""
+        rows, column, reason, *_ = marked
         places = [self.table.place(row) for row in rows[:NAMED].tolist()]
         value = "" if column is None else self.table.text(column, int(rows[0]))
-        first = str(Fault(places[0], column, value, reason, remedy))
+        first = str(Fault(places[0], column, value, reason, marked.remedies(new)))
         more = ", ..." if len(rows) > NAMED else ""
         return first if len(rows) == 1 else f"{first} ({len(rows)} rows: {', '.join(places)}{more})"
 
 
 class RowFault(OwnFault):
-    """Reports faults of rows; `where`: whose they are; `bad`: (n,) which rows have one."""
+    """Reports faults of rows.
 
-    def __init__(self, where: str, what: str, own: str, rows: Sequence[str], bad: NDArray[np.bool_]) -> None:
+    Attributes
+    ----------
+    where, what : whose they are, and what is wrong
+    bad : (n,) which rows have one
+    of_new_rows : the holder's text where they are of no job
+    """
+
+    def __init__(self, where: str, what: str, own: str, rows: Sequence[str], bad: NDArray[np.bool_], of_new_rows: str) -> None:
         super().__init__(f"{where}: {what}", own, rows, HINT)
-        self.where, self.what, self.bad = where, what, bad
+        self.where, self.what, self.bad, self.of_new_rows = where, what, bad, of_new_rows
 
 
 class Refusals:

@@ -36,6 +36,8 @@ def check_header(names: Sequence[str], wanted: Spec | Encoding, source: str, cli
     for name in needed:
         if name not in there:
             what, remedy = f"column {name!r} is missing", "correct the file, or [data]"
+            if spec is None and not client:
+                remedy = "new rows need the columns of the job's, with the same names: correct the file"
             text = f"{begin}: {what}; the header names {len(names)} others; {remedy}"
             look = HINT
             # A private text names no column: the header may tell of the client's file.

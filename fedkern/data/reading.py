@@ -14,6 +14,7 @@ from .dialect import has_decimal_comma
 from .faults import COMMA, LEFT_OUT, NO_VALUE, Marks
 from .table import Table
 
+MISSING_WORD = "what stands for a missing value belongs into [data.dialect] missing"
 INFINITE = "correct or remove the row; an infinite number is no missing cell"
 
 
@@ -23,7 +24,7 @@ def read_numbers(table: Table, name: str, marks: Marks, missing: bool = False, i
     If values may be missing, an empty cell is NaN; any other cell that is no number stays a fault. `instead`: the remedy for a
     cell without a number, in a column that is no covariate.
     """
-    no_value = f"correct or remove the row ({NO_VALUE})" if instead is None else instead
+    no_value = ("correct or remove the row", NO_VALUE) if instead is None else (instead,)
     column = table.columns[name]
     if isinstance(column, Text) and {level for level in labels(column).levels if level.lower() not in MISSING} <= TRUTH.keys():
         column = replace(labels(column), truths=True)  # TRUE and FALSE, where another client has 1 and 0
@@ -35,36 +36,34 @@ def read_numbers(table: Table, name: str, marks: Marks, missing: bool = False, i
             said = np.array([level.lower() != "nan" for level in column.levels], dtype=bool)[column.codes]
             others = NO_VALUE if instead is None else LEFT_OUT
             reason = "is missing" if instead is None else "is empty"  # a column that a job names as a role is no missing one
-            marks.mark(empty & said, name, reason, f"fill in the value or remove the row ({others})")
+            marks.mark(empty & said, name, reason, "fill in the value or remove the row", others)
         none = np.isnan(column.values)
-        remedy = "correct or remove the row; what stands for a missing value belongs into [data.dialect] missing "
-        remedy += f'(or, if these are categories, set kind = "categorical" in [data.columns.{name}])'
-        remedy = remedy if instead is None else instead
-        if any(no and has_decimal_comma(level) for no, level in zip(none, column.levels)):
-            remedy = f"{COMMA}, or {remedy}"
-        marks.mark(none[column.codes] & ~empty, name, "is not a number", remedy)
+        keys: tuple[str, ...] = (COMMA,) if any(no and has_decimal_comma(level) for no, level in zip(none, column.levels)) else ()
+        if instead is None:
+            keys += (MISSING_WORD, f'or, if these are categories, set kind = "categorical" in [data.columns.{name}]')
+        marks.mark(none[column.codes] & ~empty, name, "is not a number", instead or "correct or remove the row", *keys)
         if not missing:
             empty[:] = False
     elif missing:
         empty = np.isnan(values)
-    marks.mark(np.isnan(values) & ~empty, name, "is not finite", no_value)
+    marks.mark(np.isnan(values) & ~empty, name, "is not finite", *no_value)
     marks.mark(np.isinf(values), name, "is not finite", INFINITE)
     marks.mark(too_large(values), name, "is too large", TOO_LARGE)
     return values
 
 
-NAMED = f'remove the row, or give missing cells a name ("?") ({LEFT_OUT})'
-UNNAMED = f"remove the row ({LEFT_OUT})"
+NAMED = ('remove the row, or give missing cells a name ("?")', LEFT_OUT)
+UNNAMED = ("remove the row", LEFT_OUT)
 
 
-def categories(table: Table, name: str, marks: Marks, empty_cell: str = NAMED) -> Text:
+def categories(table: Table, name: str, marks: Marks, empty_cell: tuple[str, ...] = NAMED) -> Text:
     """Returns the cells of a categorical column, and marks empty ones: a missing value needs a name to be a level.
 
-    `empty_cell` is the remedy; of a response, whose levels are the job's, it is `UNNAMED`.
+    `empty_cell` is the remedy, with keys of a job; of a response, whose levels are the job's, it is `UNNAMED`.
     """
     column = labels(table.columns[name])
     empty = np.array([level == "" for level in column.levels], dtype=bool)[column.codes]
-    marks.mark(empty, name, "is empty", empty_cell)
+    marks.mark(empty, name, "is empty", *empty_cell)
     return column
 
 
@@ -73,8 +72,8 @@ def hot(cells: Text, column: Column, marks: Marks) -> NDArray[np.int64]:
     assert column.levels is not None
     position = {label(level): j for j, level in enumerate(column.levels)}
     which = np.array([position.get(level, -1) for level in cells.levels], dtype=np.int64)[cells.codes]
-    remedy = f"the levels are {some(column.levels)}; correct the cell, or add it to [data.columns.{column.name}] levels"
-    marks.mark(which < 0, column.name, "is an unknown level", remedy)
+    remedy = f"the levels are {some(column.levels)}; correct the cell, or leave the row out"
+    marks.mark(which < 0, column.name, "is an unknown level", remedy, f"or add it to [data.columns.{column.name}] levels")
     return which
 
 

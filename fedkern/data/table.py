@@ -37,6 +37,19 @@ READABLE = "see whether it is a file of text, and may be read"
 ENCODED = "see whether it is what its name says, and in the encoding that [data.dialect] says"
 
 
+class Uneven(str):
+    """Says that a line has more cells, or fewer, than the header."""
+
+    __slots__ = ("cells", "header")
+    cells: int
+    header: int
+
+    def __new__(cls, cells: int, header: int) -> Uneven:
+        said = super().__new__(cls, f"has {cells} cells, the header {header}")
+        said.cells, said.header = cells, header
+        return said
+
+
 @dataclass(frozen=True)
 class Table:
     """Holds named columns of equal length.
@@ -283,7 +296,7 @@ def _csv(path: Path, text: frozenset[str], response: str, dialect: Dialect) -> T
             broken[len(rows)] = f"can't be read ({fault})"
             cells = _ends(line, delimiter, width)
         if len(cells) != width:
-            broken.setdefault(len(rows), f"has {len(cells)} cells, the header {width}")
+            broken.setdefault(len(rows), Uneven(len(cells), width))
             cells = _outer(cells, width)
         rows.append(cells)
     careful = "_" in text_body

@@ -8,9 +8,8 @@ of their own.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,55 +18,25 @@ from scipy.special import expit
 from ..data import fitted
 from ..data.cells import MOST_OFF, Cells, Text, floats, labels, number
 from ..data.design import LEAST_OF_LEVEL, column_of, level_numbers
-from ..data.faults import name_column
 from ..data.incomplete import MARK, marked
 from ..data.rare import Rare, Standardised, heavy, rare, standardised, without_faults
 from ..data.table import Table
+from ..finding import Value
 from ..kernels.families import FAMILIES, is_linear
 from ..models.encoding import Column, Spec
 from ..models.sparse import Spline
 from ..models.weighing import effective, leverages
+from .refusals import Broken
 from .requirement import Fit, Requirement
 
 Array = NDArray[np.float64]
 
-POOL = "pool its rows with another site's"
-BY_FIT = ", as the fit lets them weigh,"
 MOST_FITTED = 5e7  # multiplications for the cross-products of rows that are fitted to see what they weigh
 MOST_LEVERED = 5e9  # and of rows whose leverage is looked at
 LEAST_PRECISION = 1e-8  # of a prior there
 OF_INTERCEPT = 1e-4  # the precision of its prior there: next to none, for the middle of columns is not that of the job
 SMALL_R = 0.1  # of a negative binomial whose r is learnt: about as small as r is found to be
-MOST_NAMED = 20  # columns, or sets of them, beside the first
-
-
-class Broken(NamedTuple):
-    """Describes a rule that a client's rows break.
-
-    Attributes
-    ----------
-    told, own : what others read of it, and what its holder reads
-    remedy : for both
-    key : of [disclosure], whose number the rule is
-    enough : the number that these rows would do for; None where no number would, or nobody knows
-    of_values : whether it is about values in the rows, which may be faults
-    of : the things of which there are too few
-    by_summary : whether the client can take part by a summary all the same
-    """
-
-    told: str
-    own: str
-    remedy: str
-    key: str
-    enough: float | None = None
-    of_values: bool = False
-    of: str = "rows"
-    by_summary: bool = False
-
-    @property
-    def change(self) -> str:
-        """How the number has to change for these rows to do."""
-        return "raise" if self.key == "leverage" else "lower"
+BY_FIT = "by-the-fit"
 
 
 def of_a_value(asked: Requirement, family: str) -> int:
@@ -96,13 +65,13 @@ def find_alike(
     fewest = min(LEAST_OF_LEVEL, wanted)  # of what a server has a sum of, and no more
     filled = [column.name for column in columns if marked(column.name) in table.columns]
 
-    def words(every: tuple[Rare, ...], by: str = "") -> Broken:
+    def broken(every: tuple[Rare, ...], by: str = "") -> Broken:
         owned = (each._replace(columns=tuple(dict.fromkeys(_owner(name, splines) for name in each.columns))) for each in every)
-        return _words(tuple(owned), table, spec, every[0].wanted or wanted, splines, by)
+        return _singled_out(tuple(owned), table, spec, every[0].wanted or wanted, splines, by)
 
     every = _of_values(asked, table, spec, columns, weights, wanted, filled, covariates=covariates and not asked.summed)
     if every:
-        yield words(every)
+        yield broken(every)
     alone = bool(every)  # then what the fit makes of the rows says the same once more
     levered = (
         _of_leverage(asked, table, spec, columns, _at_no_slopes(table, spec, weights)) if covariates and not search else None
@@ -115,7 +84,7 @@ def find_alike(
     if family.leveled:
         few, least_of = _fewest_of_levels(levels_of(table, spec), weights, len(spec.levels)), of_a_level(asked, wanted)
         if 0 < few < least_of and not asked.summed:
-            yield words((Rare((str(spec.response),), few, wanted=least_of),))
+            yield broken((Rare((str(spec.response),), few, wanted=least_of),))
             return
         fits: Iterator[tuple[Array, str]] = ((own, BY_FIT) for own in _level_weights(asked, table, columns, spec, weights))
     elif family.measured:
@@ -124,20 +93,21 @@ def find_alike(
         y, trials = events(table, spec)
         exposed = _exposed(table, spec, y, trials, weights, asked.fit)
         if 0 < (few := _fewest_events(y, trials, spec, weights)) < fewest and not asked.summed:
-            yield words((Rare((str(spec.response),), few, wanted=fewest),))
+            yield broken((Rare((str(spec.response),), few, wanted=fewest),))
         elif wanted > 1 and not family.chances and trials is None and heavy(y, weights):
-            yield words((Rare((str(spec.response),), 1, far=True),))
+            yield broken((Rare((str(spec.response),), 1, far=True),))
             return
         if exposed is not None and (number := effective(exposed)) < wanted:
-            yield _words_of_offset(number, table, spec, wanted)
+            remedies = ("log-of-exposure", "mend-cells", "no-offset")
+            yield _by_weight("rows-by-offset", "rows_per_value", int(number), number, wanted, remedies, column=str(spec.offset))
             return
         fits = _weighed(asked, table, columns, spec, y, trials, weights, exposed)
     for own, why in fits:
         if why == BY_FIT and not asked.summed and (number := effective(own)) < max(wanted, weighing[0]):
-            yield _words_of_fit(number, wanted, weighing)
+            yield _of_fit(number, wanted, weighing)
             alone = True
         if search and not alone and (found := rare(table, columns, own, fewest, fewest, filled)):
-            yield words(found, why)
+            yield broken(found, why)
             alone = True
         if not search and covariates and levered is None and why == BY_FIT:
             levered = _of_leverage(asked, table, spec, columns, own)
@@ -223,13 +193,14 @@ def _of_leverage(asked: Requirement, table: Table, spec: Spec, columns: Sequence
         return None
     name = design.names[int(np.abs(design.X[row, 1:]).argmax())]
     value = floats(table.columns[name])[there[row]]
-    told = "has a row that is nearly alone in some sum of its columns, which what is sent tells"
-    own = (
-        f"{table.place(int(there[row]))} has leverage {leverage[row]:.2f} in what is sent, and at most {asked.rules.leverage:g} "
-        f"is taken; its cell of {name!r} is farthest from the others: {value:.6g}"
-    )
-    remedy = f"mend the cell if it is wrong, cap it or take logarithms in all files, take fewer columns, {POOL}"
-    return Broken(told, own, remedy, "leverage", math.ceil(100 * leverage[row]) / 100)
+    values: dict[str, Value] = {
+        "row": table.place(int(there[row])),
+        "leverage": float(leverage[row]),
+        "most": asked.rules.leverage,
+    }
+    values |= {"column": name, "value": float(value)}
+    remedies = ("mend-cell", "cap", "fewer-columns", "pool")
+    return Broken("row-of-leverage", "leverage", math.ceil(100 * leverage[row]) / 100, values, remedies)
 
 
 def _seen(table: Table, spec: Spec, weights: Array) -> tuple[Rare, ...]:
@@ -262,15 +233,15 @@ def _weighed(
     weights: Array,
     exposed: Array | None,
 ) -> Iterator[tuple[Array, str]]:
-    """Yields (n,) the weights of the rows in X'WX, and the reason for them.
+    """Yields (n,) the weights of the rows in X'WX, and the fact that says why.
 
     For example, one row of intensive care may have been there for years, or may have had most visits.
     """
     if exposed is not None:
-        yield exposed, f", as {spec.offset!r} lets them weigh,"
+        yield exposed, "by-the-offset"
     if spec.family.endswith("negative-binomial"):
         # Rows weigh (r + y) r mu / (r + mu)^2: where r is small, by their counts alone.
-        yield weights * ((SMALL_R if asked.fit.r is None else asked.fit.r) + y), ", as their counts let them weigh,"
+        yield weights * ((SMALL_R if asked.fit.r is None else asked.fit.r) + y), "by-the-counts"
     at_fit = _at_fit(asked, table, columns, spec, y, trials, weights)
     if at_fit is not None:
         yield at_fit, BY_FIT
@@ -472,94 +443,71 @@ def _precision(asked: Requirement, columns: Sequence[Column], design: Standardis
     return np.clip(precision, LEAST_PRECISION, 1 / LEAST_PRECISION)
 
 
-def _words(every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splines: Collection[str], by: str) -> Broken:
-    """Returns the texts on the columns with the fewest rows, and on others with few rows, so that all is mended at once.
+def _singled_out(
+    every: tuple[Rare, ...], table: Table, spec: Spec, wanted: int, splines: Collection[str], by: str = ""
+) -> Broken:
+    """Returns the columns with the fewest rows, and others with few rows, so that all is mended at once.
 
-    `by`: the reason why they are few.
+    `by`: the fact that says why they are few.
     """
     fewest = {frozenset(each.columns): each for each in reversed(every)}  # the first of each
     one, *others = sorted(fewest.values(), key=lambda each: (len(each.columns), each.n_rows))
-    both, own = (_joined(one, name) for name in (lambda name: name_column(name, table.names, spec.known), repr))
-    remedy = _remedy(one, table, spec, splines)
+    remedies, farthest = _remedies(one, table, spec, splines), _farthest(one, table)
+    values: dict[str, Value] = {"columns": one.columns, "wanted": wanted, "rows": one.n_rows, "offset": spec.offset}
+    facts = [by] if by else []
+    if farthest is not None and (one.far or (one.n_rows <= 2 and not by)):
+        values |= dict(zip(("row", "value"), farthest))
+        facts.append("farthest")
     if one.far:
-        far = "has a cell" if len(one.columns) == 1 else "have cells together"
-        text = f"{far} so far from all others that what is sent tells its row"
-        return Broken(f"{both} {text}", f"{own} {text}{_farthest(one, table)}", remedy, "rows_per_value", 1)
-    has = "has a value" if len(one.columns) == 1 else "have values together"
-    also = others[:MOST_NAMED]
-    more = f", and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
-    names = ", ".join(_joined(other, lambda name: name_column(name, table.names, spec.known)) for other in also)
-    numbers = ", ".join(f"{_joined(other, repr)} of {other.n_rows}" for other in also)
-    text = f"{has} in fewer of its rows than this job, or its holder, asks for, and what is sent tells these"
-    rows = f"rows{by} have" if one.n_rows > 1 else f"row{by} has"
-    number = f"fewer than {wanted}" if by and one.n_rows >= wanted else f"{one.n_rows}"  # which is rounded up
-    rows = f"rows{by} have" if number != "1" else rows
-    alone = f"{has} that {number} {rows} and all others lack; {wanted} are asked for"
-    if one.columns == (spec.response,) and not (FAMILIES[spec.family].counted or FAMILIES[spec.family].binary or spec.levels):
-        alone = f"has nearly all of its sum in few rows, by their effective number at most {one.n_rows}; {wanted} are asked for"
-    where = _farthest(one, table) if one.n_rows <= 2 and not by else ""
-    return Broken(
-        f"{both} {text}{f' (the same of {names}{more})' if also else ''}",
-        f"{own} {alone}{where}{f' (the same of {numbers}{more})' if also else ''}",
-        remedy,
-        "rows_per_value",
-        min(each.n_rows for each in every),
-    )
+        return Broken("far-cells", "rows_per_value", 1, values, remedies, tuple(facts))
+    if others:
+        values["others"] = [(" and ".join(other.columns), other.n_rows) for other in others]
+        facts.append("the-same-of")
+    whole = one.columns == (spec.response,) and not (FAMILIES[spec.family].counted or FAMILIES[spec.family].binary or spec.levels)
+    # Rows that the fit weighs are counted up: as many as are wanted are fewer.
+    enough = min(one.n_rows, wanted - 1, *(other.n_rows for other in others))
+    return Broken("uneven-response" if whole else "rare-values", "rows_per_value", enough, values, remedies, tuple(facts))
 
 
-def _remedy(one: Rare, table: Table, spec: Spec, splines: Collection[str]) -> str:
-    """Returns the remedy for columns that single out rows."""
-    columns, wrong = set(one.columns), "mend the cells if they are wrong"
+def _remedies(one: Rare, table: Table, spec: Spec, splines: Collection[str]) -> tuple[str, ...]:
+    """Returns the remedies for columns that single out rows."""
+    columns = set(one.columns)
     if columns & set(splines):
-        return f"choose knots that have ten rows beyond the outer ones ([model.splines]), {wrong}, {POOL}"
+        return ("wider-knots", "mend-cells", "pool")
     if any(name.endswith(MARK) for name in columns):
-        return 'set model.missing = "drop", fill these cells in, put the column into data.ignore'
+        return ("drop", "fill-cells", "ignore-column")
     # Of two levels the other would be all that is left.
     if len(columns) == 1 and len(column_of(spec, table, one.columns[0]).levels or ()) > 2:
         cells = table.columns[one.columns[0]]  # that are numbers here may be of categories elsewhere
         known = isinstance(cells, Text) and cells.kind() == "categorical"
-        kind = "" if known else ', and kind = "categorical" in [data.columns.NAME]'
-        return f'set disclosure.rare = "join"{kind}, {wrong}, {POOL}, take a model without the column'
-    if one.far:
-        wrong = "mend the cell if it is wrong, cap it or take logarithms in all files"
+        return ("join-rare" if known else "join-rare-numbers", "mend-cells", "pool", "no-column")
+    wrong = ("mend-cell", "cap") if one.far else ("mend-cells",)
     if columns & {spec.weight, spec.trials, spec.offset} or columns <= {spec.response, *spec.times, spec.upper}:
-        return f"{wrong}, {'leave the row out' if one.far else POOL}"
-    which = "the column" if len(columns) == 1 else "one of these columns"
-    without = f"put {which} into data.ignore" if spec.coefficients is None else "leave out a term of the job"
-    return f"{wrong}, {without}" if one.far else f"{wrong}, join rare values in all files, {POOL}, {without}"
+        return (*wrong, "leave-row-out" if one.far else "pool")
+    which = "ignore-column" if len(columns) == 1 else "ignore-one-column"
+    without = which if spec.coefficients is None else "leave-out-a-term"
+    return (*wrong, without) if one.far else (*wrong, "join-values", "pool", without)
 
 
-def _farthest(one: Rare, table: Table) -> str:
+def _farthest(one: Rare, table: Table) -> tuple[str, float] | None:
+    """Returns the row whose cell of a column of numbers is farthest from the others, and the cell; None where there is none."""
     cells = table.columns.get(one.columns[0])
     # A column of numbers is read as one of texts where cells are empty.
     if len(one.columns) > 1 or cells is None or (isinstance(cells, Text) and not one.far):
-        return ""
+        return None
     values = without_faults(floats(cells))
     at = int(np.nanargmax(np.abs(values - np.nanmedian(values))))
-    return f" ({table.place(at)}: {values[at]:.6g})"
+    return table.place(at), float(values[at])
 
 
-def _joined(one: Rare, name: Callable[[str], str]) -> str:
-    return " and ".join(map(name, one.columns))
-
-
-def _words_of_fit(few: float, wanted: int, weighing: tuple[int, int]) -> Broken:
-    remedy = (
-        "leave out a column that decides the response, take a scale near the column's standard deviation in [data.columns] and a "
-        f"narrower prior, {POOL}"
-    )
-    least = max(wanted, weighing[0])
-    text = "what this model makes of its rows leaves fewer of them with any weight than this job, or its holder, asks for, and "
-    text += "what is sent tells these"
-    own = f"the fit gives its rows unequal weights: they count as {few:.1f} rows by their effective number; {least} are asked for"
+def _of_fit(few: float, wanted: int, weighing: tuple[int, int]) -> Broken:
+    """Returns that the fit leaves few rows their weight."""
+    remedies = ("leave-out-decider", "natural-scale", "pool")
     if weighing[0] > wanted:
-        return Broken(text, own, remedy, "rows_per_coefficient", int(10 * few / weighing[1]) / 10)
-    return Broken(text, own, remedy, "rows_per_value", int(few))
+        return _by_weight("rows-by-fit", "rows_per_coefficient", int(10 * few / weighing[1]) / 10, few, weighing[0], remedies)
+    return _by_weight("rows-by-fit", "rows_per_value", int(few), few, wanted, remedies)
 
 
-def _words_of_offset(few: float, table: Table, spec: Spec, wanted: int) -> Broken:
-    name = name_column(str(spec.offset), table.names, spec.known)
-    remedy = "take the logarithm of an exposure, mend cells that are wrong, leave data.offset out"
-    text = "gives nearly all weight to fewer of its rows than this job, or its holder, asks for, and what is sent tells these"
-    own = f"gives rows unequal weights: they count as {few:.1f} rows by their effective number; {wanted} are asked for"
-    return Broken(f"{name} {text}", f"{spec.offset!r} {own}", remedy, "rows_per_value", int(few))
+def _by_weight(id: str, key: str, enough: float, few: float, wanted: int, remedies: tuple[str, ...], **values: Value) -> Broken:
+    """Returns that few rows have any weight, by their effective number."""
+    return Broken(id, key, enough, {"rows": few, "wanted": wanted, **values}, remedies)

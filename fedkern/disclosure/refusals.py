@@ -1,18 +1,101 @@
-"""Looks for all that ends an open job in a client's file, before anything of it leaves, so that its holder mends all at once."""
+"""Says what refuses a client's rows in an open job, before anything of them leaves: all at once, so that its holder mends all.
+
+A rule that rows break is data (`Broken`). Its text for the holder, and the little that others read, are of the catalogue of
+findings.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from ..data.design import Identifies, describe
-from ..data.faults import Refusals
+from ..data.design import describe
+from ..data.faults import Refusals, Refused
 from ..data.formula import check
 from ..data.table import Table
-from ..errors import OwnFault
+from ..finding import RuleRefusal, Value
 from ..models.encoding import Spec
 from .requirement import Requirement
 
 Look = Callable[[Table, Spec, str], None]  # OwnFault where a table does not do
+
+
+class Broken(NamedTuple):
+    """Describes a rule that a client's rows break.
+
+    Attributes
+    ----------
+    id : of its entry in the catalogue
+    key : of [disclosure], whose number the rule is
+    enough : the number that these rows would do for
+    values : what stands in the holder's text
+    remedies, facts : ids of what can be done, and of what is said beside it
+    of_values : whether it is about values in the rows, which may be faults
+    by_summary : whether the client can take part by a summary all the same
+    """
+
+    id: str
+    key: str
+    enough: float
+    values: Mapping[str, Value]
+    remedies: tuple[str, ...]
+    facts: tuple[str, ...] = ()
+    of_values: bool = False
+    by_summary: bool = False
+
+    def refusal(self, asked: Requirement, client: str, where: str, more: Sequence[str] = ()) -> RuleRefusal:
+        """Returns the error; `where`: the rows, as their holder calls them; `more`: other remedies."""
+        rule = "linear" if self.key == "rows_per_coefficient" else self.key
+        by_holder = asked.own is not None and getattr(asked.own, rule) != getattr(asked.rules, rule)
+        number = "raise-rule" if self.key == "leverage" else "lower-rule"
+        ends = () if asked.secure else ("leave-out-client",)
+        if asked.additive and not asked.summed and asked.level != "none":
+            ends = (*ends, "sign-sums")
+        return RuleRefusal(
+            self.id,
+            client,
+            f"disclosure.{self.key}",
+            where=where,
+            asks=f"{self.key} in [disclosure] of its policy" if by_holder else f"disclosure.{self.key}",
+            enough=self.enough,
+            facts=self.facts,
+            remedies=(*self.remedies, *more, number, *ends),
+            **self.values,
+        )
+
+
+class Few(Refused):
+    """Reports all rules, of the job and of the client's holder, that its rows break."""
+
+    def __init__(self, broken: Sequence[Broken], errors: Sequence[RuleRefusal]) -> None:
+        super().__init__(errors)
+        self.broken = broken
+
+    @property
+    def of_values(self) -> bool:
+        """Whether it is about values in the rows alone, which may be faults."""
+        return all(one.of_values for one in self.broken)
+
+    @property
+    def by_summary(self) -> bool:
+        """Whether the client takes part by a summary."""
+        return all(one.by_summary for one in self.broken)
+
+    @property
+    def numbers(self) -> str:
+        """The keys of the rules, with the numbers that the rows would do for."""
+        return ", ".join(f"{one.key} = {one.enough:g}" for one in self.broken)
+
+
+def name_rules(errors: Iterable[Exception]) -> None:
+    """Has others read the names of the rules by which rows are refused.
+
+    Where rows are few, which other rules they break depends on how many there are, and others do not read it.
+    """
+    rules = [one for one in errors if isinstance(one, RuleRefusal)]
+    few = next((one for one in rules if one.finding.values["rule"] == "disclosure.rows"), None)
+    for one in rules:
+        one.args = ((few or one).finding,)
 
 
 def find_refusals(asked: Requirement, look: Look | None, table: Table, spec: Spec, client: str) -> Refusals:
@@ -31,8 +114,3 @@ def find_refusals(asked: Requirement, look: Look | None, table: Table, spec: Spe
         with found.collecting():
             each(found.usable(table), spec, client)
     return found
-
-
-def say_the_same(found: Refusals, told: str) -> None:
-    """Has others read `told`, of few rows, in the place of rare levels: which of the two it is would tell them how many rows."""
-    found.errors = [OwnFault(told, error.own) if isinstance(error, Identifies) else error for error in found.errors]

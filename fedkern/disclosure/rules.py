@@ -167,7 +167,9 @@ def with_keys(rules: Rules, keys: Mapping[str, Any]) -> Rules:
         given["rows_of_one_column"] = given["rows"]
     if "rows_per_coefficient" in keys:
         given |= dict.fromkeys(PER_COEFFICIENT, keys["rows_per_coefficient"])
-    return rules._replace(**given)
+    made = rules._replace(**given)
+    # Where rows a coefficient are not asked for there is nothing that a summary would be in the place of.
+    return made if made.of_coefficients else made._replace(summary=0)
 
 
 OLD_KEYS = ("least_rows", "least_groups", "small", "lower")  # of earlier versions

@@ -13,7 +13,7 @@ In a private job nothing is counted: whether one row more is there must not show
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -24,10 +24,11 @@ from ..data.faults import Faults, Refusals, own_text
 from ..data.header import check_header
 from ..data.table import Table
 from ..disclosure.few import find_few
-from ..disclosure.refusals import find_refusals, say_the_same
+from ..disclosure.refusals import find_refusals, name_rules
 from ..disclosure.requirement import Requirement
 from ..disclosure.rules import LEVELS
-from ..errors import JobError, OwnFault, owned
+from ..errors import JobError, owned
+from ..finding import Finding
 from ..models.encoding import Spec
 from ..transports.place import Place, signers
 from . import holders
@@ -35,7 +36,6 @@ from .holding.binding import Binding
 from .keys import JobConfig
 from .parties import Parties
 
-LEFT_OUT = "has fewer {}, or alike ones, than are asked for, or nearly those of an earlier job, which its holder forbids"
 KEYS = ("rows", "rows_per_value", "groups")  # whose numbers are those of rules
 
 
@@ -46,7 +46,7 @@ class Kept(NamedTuple):
     ----------
     parties : those that stay, with the tables that were read (each is given once, and read again after that)
     numbers : the number that each had before
-    notes : for the reader of the result
+    notes : for the reader of the result, on clients that are left out
     own : the texts for the left-out clients that live here, by the number that they had
     apart : name -> the rules that would refuse a client if parties were apart, with the numbers that its rows would do for, where
         all rows are in this process
@@ -55,7 +55,7 @@ class Kept(NamedTuple):
 
     parties: Parties
     numbers: tuple[int, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Finding, ...] = ()
     own: Mapping[int, str] = {}
     apart: Mapping[str, str] = {}
     summaries: frozenset[int] = frozenset()
@@ -109,51 +109,63 @@ def kept(
     everybody = tuple(range(parties.n_clients))
     if config.privacy is not None or not config.counts_rows:
         return Kept(parties, everybody)
-    if config.level == "none":
-        return _in_one_process(place, config, parties)
-    leaves_out, tables, own = config.disclosure.small == "leave-out", dict[int, Table](), dict[int, str]()
+    # Where all rows are in one process nothing is asked of them, and it is said what would be if parties were apart.
+    alone, leaves_out = config.level == "none", config.disclosure.small == "leave-out"
+    usual, tables, own, apart = config.at_standard(), dict[int, Table](), dict[int, str](), dict[str, str]()
     signed = signers(place, parties.n_clients)
     summed, faulty = set[int](), Refusals()
     for k in place.mine(parties.n_clients):
-        why: list[str] = []
         with faulty.collecting(), owned(k):
             (table, spec), name, policies = _read(parties, k), parties.names[k], bindings[k].policies
-            # The rows are noted before they are counted: the answer depends on them.
-            with between(k):
-                near = holders.asked(config, parties, k, bindings[k], table, spec)
-            asked = holders.bound(config, policies, signed=k in signed)
-            refusals = faults_of(config, asked, parties, table, spec, name)
-            few = None
+            near = None
+            if not alone:  # the rows are noted before they are counted: the answer depends on them
+                with between(k):
+                    near = holders.asked(config, parties, k, bindings[k], table, spec)
+            asked = config.requirement if alone else holders.bound(config, policies, signed=k in signed)
+            refusals, few = faults_of(config, asked, parties, table, spec, name), None
+            asked = usual.requirement if alone else asked
             with refusals.collecting():
                 few = find_few(asked, refusals.usable(table), spec, name)
             if few is not None and few.by_summary:
                 summed.add(k)
                 few = None
+            if few is not None and alone:
+                apart[name], few = few.numbers, None
             why = [*(near or ()), *([few.own] if few else [])]
             if near is not None and why and not leaves_out:
                 with between(k):
                     holders.refuse(holders.who(parties.names, k), policies, [*why, *map(own_text, refusals.errors)])
-            if few is not None and not leaves_out:
-                also = "" if config.secure else ' (where clients have rows of their own also by disclosure.small = "leave-out")'
-                remedy = f"leave it out of data.clients{also}"
-                say_the_same(refusals, f"{few.told}; {remedy}")
-                refusals.errors.append(OwnFault(f"{few.told}; {remedy}", few.own))
-            if not why or not leaves_out or (few and few.of_values):  # a value that is a fault is told as one
-                refusals.refuse()
             if not why:
                 tables[k] = table
-        if why:
-            own[k] = "; ".join(why)
+            elif leaves_out:
+                own[k] = "\n".join(why)
+                if few is None or not few.of_values:  # a value that is a fault is told as one
+                    continue
+            elif few is not None:
+                refusals.errors += few.errors
+            refuse(place, config, bindings[k], refusals.errors)
     faulty.refuse()
     # All places must leave out the same clients, and learn no more than which.
     left = _joined(place, own) if leaves_out else []
-    summaries = _joined(place, summed) if config.requirement.summaries else []
+    summaries = _joined(place, summed) if config.requirement.summaries and not alone else []
     numbers = tuple(k for k in everybody if k not in left)
-    what = "rows" if not config.requirement.groups else "rows or groups"
-    what = f"{what} or events" if getattr(config.data, "event", None) is not None else what
-    notes = tuple(f"left out: client {parties.names[k]!r} {LEFT_OUT.format(what)}" for k in left)
+    notes = tuple(Finding.of("left-out", client=parties.names[k]) for k in left)
     among = frozenset(now for now, k in enumerate(numbers) if k in summaries)
-    return Kept(_renumbered(parties, numbers, tables), numbers, notes, own, summaries=among)
+    return Kept(_renumbered(parties, numbers, tables), numbers, notes, own, apart, among)
+
+
+def refuse(place: Place, config: JobConfig, binding: Binding | None, errors: Sequence[JobError]) -> None:
+    """Raises refusals of a client's rows, if there are any.
+
+    Others read that they are, and the rules' names where its policies have these told, or where there are no others.
+    """
+    policies = () if binding is None else binding.policies
+    told = bool(policies) and not config.secure and all(policy.tell == "rules" for policy in policies)
+    if told or (not policies and holders.in_one_process(place)):
+        name_rules(errors)
+    refusals = Refusals()
+    refusals.errors += errors
+    refusals.refuse()
 
 
 def faults_of(config: JobConfig, asked: Requirement, parties: Parties, table: Table, spec: Spec, client: str) -> Refusals:
@@ -168,24 +180,6 @@ def _read(parties: Parties, k: int) -> tuple[Table, Spec]:
     if parties.specs is None:  # a column that is missing says nothing of rows, and is what to mend first
         check_header(table.names, parties.spec, table.source, parties.names[k])
     return table, parties.spec_of(table.names)
-
-
-def _in_one_process(place: Place, config: JobConfig, parties: Parties) -> Kept:
-    """Returns that all go on, and who would not if parties were apart."""
-    usual = config.at_standard()
-    tables, apart, faulty = dict[int, Table](), dict[str, str](), Refusals()
-    for k in place.mine(parties.n_clients):
-        with faulty.collecting(), owned(k):
-            (tables[k], spec), name = _read(parties, k), parties.names[k]
-            refusals = faults_of(config, config.requirement, parties, tables[k], spec, name)
-            with refusals.collecting():
-                few = find_few(usual.requirement, refusals.usable(tables[k]), spec, name)
-                if few is not None and not few.by_summary:
-                    apart[name] = few.numbers
-            refusals.refuse()
-    faulty.refuse()
-    everybody = tuple(range(parties.n_clients))
-    return Kept(_renumbered(parties, everybody, tables), everybody, apart=apart)
 
 
 def describe_apart(config: JobConfig, kept: Kept) -> list[str]:
@@ -208,9 +202,8 @@ def leave_out(place: Place, kept: Kept) -> list[int]:
     """Goes on without some clients, and returns which of the others live here. JobError where nobody is left."""
     if not kept.numbers:
         raise JobError(
-            "no client is left: each has fewer rows than this job, or its holder, asks for (or groups), or nearly those of an "
-            'earlier job, which its holder forbids ([disclosure], small = "leave-out"); a holder reads which in '
-            "fault.txt of its own folder, or by fedkern check JOB --local FILE"
+            "no client is left: each is refused by a disclosure rule, or by its holder's policy ([disclosure], small = "
+            '"leave-out"); a holder reads why in fault.txt of its own folder, or by fedkern check JOB --local FILE'
         )
     place.leave_out(kept.numbers, kept.parties.names)
     return place.mine(kept.parties.n_clients)

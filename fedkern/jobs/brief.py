@@ -18,9 +18,10 @@ from ..models.encoding import Spec
 from ..printing import printable
 from ..results import head, shown
 from ..results.plain import plain
-from . import admitted, memory, trips, wire
+from . import admitted, trips, wire
 from .check import Said
 from .keys import JobConfig
+from .said import Line
 from .stage import Stage
 
 WIDTH = 160  # characters of a line
@@ -92,16 +93,9 @@ class Facts(NamedTuple):
             return 0
         return max(self.config.rules.rows, self.config.requirement.told_up_to(self.coefficients) + 1)
 
-    def notes(self, *words: str) -> list[tuple[str, str]]:
-        """Returns the method's lines that begin with one of these words, each with its word and the lines that go on with it."""
-        found: list[tuple[str, str]] = []
-        for line in self.said.lines:
-            word, text = line[:BEGIN].strip(), line[BEGIN:].strip()
-            if word or not text or not found:
-                found.append((word, text))
-            else:
-                found[-1] = (found[-1][0], f"{found[-1][1]} {text}")
-        return [(word, text) for word, text in found if word in words]
+    def notes(self, *words: str) -> list[Line]:
+        """Returns the method's lines of these words."""
+        return [line for line in self.said.lines if isinstance(line, Line) and line.word in words]
 
 
 def lines(job: Facts, latency: float | None = None) -> list[str]:
@@ -143,11 +137,11 @@ def _warnings(job: Facts) -> list[tuple[str, str]]:
     more = len(kept.apart) - NAMED
     named = admitted.describe_apart(config, kept._replace(apart=dict([*kept.apart.items()][:NAMED])))
     said += [("apart", text + (f"; and {more} more" if more > 0 else "")) for text in named]
-    said += [(word, text) for word, text in job.notes("memory") if memory.TOO_MUCH in text]
+    said += [(line.word, f"{line.text} {line.more}") for line in job.notes("memory") if line.more]
     return [
         *said,
-        *(("left out", text.removeprefix("left out: ")) for text in kept.notes),
-        *job.notes("warning", "doubt"),
+        *(("left out", note) for note in kept.notes),
+        *((line.word, line.text) for line in job.notes("warning", "doubt")),
     ]
 
 
@@ -253,6 +247,6 @@ def _bytes(job: Facts) -> str:
 
 def _verdict(job: Facts) -> str:
     """Returns that the job can run, and the first note."""
-    notes = [text for _, text in job.notes("note", "advice", "clip")]
+    notes = [line.text for line in job.notes("note", "advice", "clip")]
     said = f"; {len(notes)} note{'s' * (len(notes) > 1)}: {notes[0]}" if notes else ""
     return f"can run; --messages lists every message, --verbose (verbose=True) says all{said}"

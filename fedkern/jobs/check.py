@@ -27,6 +27,7 @@ from .devices import Load
 from .formula import agreeing
 from .keys import C
 from .run import At
+from .said import Line
 from .stage import Stage
 
 MOST_LEVELS = 200  # of a column that is looked through
@@ -73,7 +74,7 @@ class Check(At[C]):
                 describe(rows, self.parties.spec, self.names[k], least_of_level=self.config.least_of_level)
             degenerate[k] = own_columns(self.parties.spec_of(rows.names), rows, intercept)
         found = column_notes.exchange_notes(self, degenerate, split=split, told=False)
-        return [f"note     {one}" for one in sorted(found, key=lambda one: not one.doubt)]
+        return [Line("note", one) for one in sorted(found, key=lambda one: not one.doubt)]
 
     def unknown(self, encoding: Encoding) -> list[str]:
         """Returns the columns that only their rows can tell to be categorical."""

@@ -339,7 +339,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
         reasons = [unfit] if unfit and found.errors else []
         reasons += Refused(found.errors).brief.splitlines()  # each faulty row stands on a line of its own below
         if too_few is not None and not too_few.by_summary:
-            reasons.append(f"too few {too_few.of}: {too_few.own}")
+            reasons += too_few.own.splitlines()
         return "\n    ".join(reasons) or None
 
     plan = lambda client: method.stages.own_plan(own, client, parties.names)  # noqa: E731

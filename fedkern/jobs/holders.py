@@ -516,6 +516,7 @@ def described(policy: Policy) -> str:
     few += "" if policy.lower else ", none with smaller numbers of its own"
     strict = ", none with nearly the clients, rows or a column of an earlier one, nor with its own words for empty cells"
     few += strict if policy.differencing == "refuse" else ""
+    few += ", others read the names of rules that refuse rows" if policy.tell == "rules" else ""
     few += f", at most {policy.jobs} on the same rows" if policy.jobs is not None and strict in few else ""
     few += {"any": "", "secure": ", secure sums", "signed": ", secure sums with signed keys"}[policy.sums]
     few += ", but for single values of output.without" if policy.sums_except else ""

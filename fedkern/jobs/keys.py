@@ -349,7 +349,7 @@ class JobConfig(Section):
         """The rules for the rows of a client, by this job; a holder's are beside them (`Requirement.bound_by`)."""
         if self.privacy is not None or not self.counts_rows:
             return Rules()
-        return self.disclosure.rules(self.level).with_strictest(Rules())
+        return self.disclosure.rules(self.level)
 
     @property
     def least_of_level(self) -> int | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from .said import Line
+
 NUMBER = 8  # bytes
 TOO_MUCH = "more than this machine has"
 SILENT = 1 << 24  # bytes that are not worth a line
@@ -22,10 +24,11 @@ def eigenvectors(areas: int) -> float:
 
 def describe_memory(server: float, client: float, what: str = "a number for every two columns") -> Iterator[str]:
     """Yields the lines that `check` prints; none where the memory is little."""
-    if max(server, client) >= SILENT:
-        yield f"memory   about {size(server)} at the server and {size(client)} at each client: {what}"
-    if server + client > available():
-        yield f"         {TOO_MUCH} ({size(available())})"
+    more = f"{TOO_MUCH} ({size(available())})" if server + client > available() else ""
+    if more or max(server, client) >= SILENT:
+        yield Line("memory", f"about {size(server)} at the server and {size(client)} at each client: {what}", more)
+    if more:
+        yield f"         {more}"
 
 
 def available() -> float:

@@ -33,7 +33,7 @@ def own() -> Iterator[None]:
     try:
         yield
     except OwnFault as fault:
-        raise JobError(of_new_rows(fault.own)) from None
+        raise JobError(of_new_rows(fault)) from None
 
 
 def responded(table: Table, encoding: Encoding) -> list[bool]:

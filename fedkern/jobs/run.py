@@ -29,7 +29,7 @@ from ..data.joined import as_agreed
 from ..data.table import Table
 from ..disclosure import few, totals
 from ..disclosure.requirement import Requirement
-from ..errors import OwnFault, owned
+from ..errors import owned
 from ..models.encoding import Column, Encoding, Spec
 from ..printing import printable
 from ..results import guard
@@ -335,9 +335,7 @@ class Run(At[C]):
 
     def _look_again(self, k: int, table: Table, spec: Spec, categories: Collection[str]) -> None:
         """Refuses rows that columns single out which are of numbers here, and of categories at all clients (OwnFault)."""
-        found = self.find_few(k, table, _with_categories(spec, categories))
-        if found is not None:
-            raise OwnFault(found.told, found.own)
+        self.refuse_few(k, table, _with_categories(spec, categories))
 
     def _judge_sums(self, encoding: Encoding, tables: Mapping[int, Table], spec: Spec, categories: Collection[str]) -> None:
         """Judges rules on sums on all clients' rows together, which each adds up itself, before any sum leaves.
@@ -399,10 +397,11 @@ class Run(At[C]):
         binding = self.hooks.bindings.get(client)
         return () if binding is None else binding.policies
 
-    def find_few(self, k: int, table: Table, spec: Spec) -> few.Few | None:
-        """Returns the rules, of the job and of the client's holder, that its rows break; None where it can take part."""
-        found = few.find_few(self.requirement_of(k), table, spec, self.names[k])
-        return None if found is None or found.by_summary else found
+    def refuse_few(self, k: int, table: Table, spec: Spec, remedies: Sequence[str] = ()) -> None:
+        """Refuses a client whose rows break rules of the job or of its holder (Refused); `remedies`: ids of others."""
+        found = few.find_few(self.requirement_of(k), table, spec, self.names[k], remedies)
+        if found is not None and not found.by_summary:
+            admitted.refuse(self.place, self.config, self.hooks.bindings.get(k), found.errors)
 
     def secret_key(self, client: int, exchange: str) -> int:
         """Returns the seed of random numbers that a client alone has; with secure sums the same at all starts of the job."""

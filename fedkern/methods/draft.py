@@ -197,6 +197,7 @@ def policy(files: Sequence[Path]) -> str:
         "# none with nearly the clients, or nearly the rows, of an earlier one: the difference",
     ]
     lines += ["# is those few; then your site file says which cells are empty, and no job does", 'differencing = "refuse"']
+    lines += ['# tell = "rules"  # in the place of that line: who runs a job reads which rules refuse these rows']
     for path in files:
         lines += ["", f"[data.{_text(stem(path))}]", f"paths = [{_text(str(path.resolve()))}]"]
         lines += ["epsilon = 1.0    # of all jobs together; set it before the first one", "delta = 1e-5"]
@@ -625,11 +626,10 @@ def _table(path: Path, dialect: Dialect) -> Table:
     one = table.load(path, dialect=dialect)
     if one.n_rows and len(one.broken) == one.n_rows and len({*one.broken.values()}) == 1:
         own = next(iter(one.broken.values()))
-        if counts := re.fullmatch(r"has (\d+) cells, the header (\d+)", own):
-            cells, head = counts.groups()
+        if isinstance(own, table.Uneven):
             raise JobError(
-                f"init: {path.name}: the number of cells in the first line is {head}, and in every line below it {cells}: is it "
-                "a title? Remove what stands above the header"
+                f"init: {path.name}: the number of cells in the first line is {own.header}, and in every line below it "
+                f"{own.cells}: is it a title? Remove what stands above the header"
             )
     among = [name for name in names if isinstance(column := one.columns[name], Text) and name in column.levels]
     words = [name for name in names if not isinstance(one.columns[name], Text) and name.strip().lower() not in MISSING]

@@ -145,10 +145,11 @@ def judged(verdict: Verdict) -> Verdict:
     """Returns a verdict after the checks that failed so far at the server: it is not judged, or as it was if it was `false`."""
     faults = _COLLECTED.get()
     names = [] if faults is None else list(dict.fromkeys(f.name for f in faults.found if f.judges and f.party == SERVER))
-    why = f"{', '.join(names)} failed"
-    if not names or why in verdict.why:
+    if {*names} <= {*verdict.failed}:
         return verdict
-    return replace(verdict, why=f"{verdict.why}; {why}") if verdict.converged is False else not_judged(why)
+    why = f"{', '.join(names)} failed"
+    of_false = replace(verdict, why=f"{verdict.why}; {why}")
+    return replace(of_false if verdict.converged is False else not_judged(why), failed=tuple(names))
 
 
 def notes() -> list[str]:

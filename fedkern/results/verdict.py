@@ -65,12 +65,14 @@ class Verdict:
     why : the numbers that decided, or the reason why there are none
     worst : name of the quantity that is farthest from convergence; "" where none is known
     doubts : those for which no result can stand, each of which `why` says
+    failed : checks that failed, which `why` says
     """
 
     converged: Word
     why: str
     worst: str = ""
     doubts: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:

@@ -394,24 +394,22 @@ def wards(n, each):
 
 
 @pytest.mark.parametrize(
-    ("cells", "levels", "rare"),
+    ("cells", "levels"),
     [
-        (wards(60, 1), 60, 60),
-        (wards(40, 2), 40, 40),
-        (wards(51, 3), 51, 0),
-        ([*wards(3, 5), "p1", "p2", "p3", "p4"], 7, 4),
-        ([*wards(3, 5), "p1", "p1"], 4, 1),
-        (["clerk"], 1, 1),
+        (wards(60, 1), 60),
+        (wards(40, 2), 40),
+        (wards(51, 3), 51),
+        ([*wards(3, 5), "p1", "p2", "p3", "p4"], 7),
+        ([*wards(3, 5), "p1", "p1"], 4),
+        (["clerk"], 1),
     ],
 )
-def test_a_column_that_names_its_rows_is_refused_unless_declared(csv, cells, levels, rare):
+def test_a_column_that_names_its_rows_is_refused_unless_declared(csv, cells, levels):
     path = csv("a", "ward,age,y", *(f"{cell},{k},{k % 2}" for k, cell in enumerate(cells)))
     with pytest.raises(OwnFault) as fault:
         describe(table.load(path), Spec("y"), "c")
-    what = "has a level in fewer than 3 rows" if rare else "has more than 50 levels"  # and not how many
-    assert str(fault.value).startswith(f"client 'c', a.csv: column no. 1 {what}; such levels may say who")
-    assert f"column 'ward' has {levels} levels, {rare} of them in fewer than 3 rows" in fault.value.own
-    assert not re.search(r"ward|p1|clerk", str(fault.value))
+    assert str(fault.value).startswith("client 'c': refused by a disclosure rule; ")
+    assert f"may say who the rows are: 'ward' ({levels} levels)" in fault.value.own
     declared = Spec("y", columns={"ward": Column("ward", "categorical")})
     assert describe(table.load(path, text=declared.texts), declared, "c").levels["ward"] == tuple(sorted(set(cells)))
     assert describe(table.load(path), Spec("y", ignore=("ward",)), "c").levels == {}

@@ -37,7 +37,7 @@ def texts(entry: Entry) -> list[str]:
 
 def places(*of: str) -> dict[str, str]:
     """Name -> how the value is shown."""
-    return {name: how or "" for text in of for name, how in PLACE.findall(text) if name != "remedies"}
+    return {name: how or "" for text in of for name, how in PLACE.findall(text) if name not in ("remedies", "facts")}
 
 
 def value(name: str, how: str, text: str) -> Value:
@@ -47,16 +47,22 @@ def value(name: str, how: str, text: str) -> Value:
         return [(text, 0.25)]
     if kind == "counted":
         return [(text, 7)]
-    if kind in ("names", "all", "listed", "either", "quoted", "or"):
+    if kind in ("names", "all", "listed", "either", "quoted", "or", "and"):
         return [text]
     return text if kind in ("", "cell") else 3.0
+
+
+def chosen(text: str, entry: Entry) -> dict[str, Value]:
+    """All remedies and facts of an entry, if its text has a place for them."""
+    return {name: list(entry.remedies) for name, _ in PLACE.findall(text) if name in ("remedies", "facts")}
 
 
 def made(id: str, text: str = "a") -> Finding:
     """A finding with some values, and all its remedies."""
     entry = catalogue()[id]
-    values = {name: value(name, how, text) for name, how in places(entry.public, *texts(entry)[2:]).items()}
-    return Finding.of(id, **values, **({"remedies": list(entry.remedies)} if entry.remedies else {}))
+    named = chosen(entry.public, entry)
+    values = {name: value(name, how, text) for name, how in places(entry.public, *(texts(entry)[2:] if named else ())).items()}
+    return Finding.of(id, **values, **named)
 
 
 def calls() -> Iterator[ast.expr]:
@@ -87,7 +93,9 @@ def anchors(page: Path) -> set[str]:
 def test_an_entry_has_an_example_a_page_and_remedies_that_are_keys(id: str) -> None:
     entry = catalogue()[id]
     file, _, name = entry.example.partition("::")
-    assert re.search(rf"^def {name}\(", (TESTS / file).read_text(encoding="utf-8"), re.MULTILINE), entry.example
+    assert re.search(rf"^ *def {name.partition('[')[0]}\(", (TESTS / file).read_text(encoding="utf-8"), re.MULTILINE), (
+        entry.example
+    )
     page, _, anchor = entry.page.partition("#")
     assert (DOCS / page).is_file()
     assert not anchor or anchor in anchors(DOCS / page), entry.page
@@ -96,7 +104,7 @@ def test_an_entry_has_an_example_a_page_and_remedies_that_are_keys(id: str) -> N
         known |= {*KEYS.findall(dotted(load_method(method).keys.Config))}
     for text in texts(entry):
         assert {*KEYS.findall(text)} <= known
-    assert {name for name in PLACE.findall(entry.public) if name[0] == "remedies"} or not entry.remedies
+    assert {name for name in PLACE.findall(entry.public + entry.holder) if name[0] == "remedies"} or not entry.remedies
 
 
 def test_ids_of_the_package_are_those_of_the_catalogue() -> None:
@@ -134,9 +142,10 @@ def test_a_finding_is_its_text_and_is_read_again(id: str) -> None:
 @pytest.mark.parametrize("id", [id for id, entry in catalogue().items() if entry.holder])
 def test_nothing_of_a_holder_is_in_what_others_read(id: str) -> None:
     entry = catalogue()[id]
-    own = places(entry.holder).keys() - places(entry.public).keys()
+    of_all = places(entry.public)
+    own = {name: value(name, how, POISON) for name, how in places(entry.holder, *texts(entry)[2:]).items() if name not in of_all}
     assert own, "the holder reads more than others"
-    error = Refusal(made(id), Own(**dict.fromkeys(own, POISON)))
+    error = Refusal(made(id), Own(**own, **chosen(entry.holder, entry)))
     assert POISON in error.own
     assert isinstance(error, OwnFault)
     try:

@@ -103,16 +103,16 @@ def test_a_slip_of_typing_is_a_cell_far_from_all_others_and_no_rare_value(fedker
     hospitals = Hospitals(tmp_path, fedkern, patients())
     right = hospitals.files["bo"]["age"][7]
     hospitals.files["bo"]["age"][7] = 100 * right
-    own = hospitals.refused(
-        "client 'bo': column no. 1 has a cell so far from all others that what is sent tells its row: mend the cell"
-    )
-    assert f"'age' has a cell so far from all others that what is sent tells its row (line 9: {100 * right:.6g}): mend" in own
-    assert "join rare values" not in own
+    own = hospitals.refused("client 'bo': refused by disclosure.rows_per_value")
+    assert f"cells of 'age' so far from all others that what is sent tells their row (line 9: {100 * right:.6g}): mend" in own
+    assert "join values" not in own
     hospitals.files["bo"]["age"][7] = right
     assert hospitals.summary()["converged"]
     # A number that a few rows have and all others lack is a rare value as before, and so are two far cells.
     hospitals.files["bo"]["dose"] = np.where(np.arange(ROWS) < 1, 1.0, 0.0)
-    assert "'dose' has a value that 1 row has and all others lack" in hospitals.refused("column no. 2 has a value in fewer")
+    assert "rows that values of 'dose' have to themselves: 1;" in hospitals.refused(
+        "client 'bo': refused by disclosure.rows_per_value"
+    )
 
 
 def test_a_slip_in_a_measured_response(fedkern: Any, tmp_path: Path) -> None:
@@ -121,10 +121,8 @@ def test_a_slip_in_a_measured_response(fedkern: Any, tmp_path: Path) -> None:
         columns["bp"] = np.round(90 + columns["dose"] + np.random.default_rng(1).normal(size=ROWS), 2)
     hospitals = Hospitals(tmp_path, fedkern, files, 'response = "bp"\nignore = ["months", "died"]', 'family = "gaussian"')
     right, files["bo"]["bp"][7] = files["bo"]["bp"][7], 1e6
-    own = hospitals.refused(
-        "client 'bo': column 'bp' has a cell so far from all others that what is sent tells its row: mend the cell"
-    )
-    assert "'bp' has a cell so far from all others that what is sent tells its row (line 9: 1e+06): mend the cell" in own
+    own = hospitals.refused("client 'bo': refused by disclosure.rows_per_value")
+    assert "cells of 'bp' so far from all others that what is sent tells their row (line 9: 1e+06): mend the cell" in own
     files["bo"]["bp"][7] = right
     assert hospitals.summary()["converged"]
 
@@ -161,8 +159,7 @@ def test_events_that_one_file_codes_otherwise(fedkern: Any, tmp_path: Path) -> N
     few = patients(events=0.9)
     hospitals.files = {**few, "bo": {**few["bo"], "died": few["bo"]["died"] + 1}}
     first = "see first that label '1' is the event in this file as in all others, else write it so; take fewer columns"
-    own = hospitals.refused("client 'bo' has too few events (column 'died') for this job's coefficients, or its holder: ", first)
-    assert first in own
+    assert first in hospitals.refused("client 'bo': refused by disclosure.rows_per_coefficient")
     hospitals.files["bo"]["died"] = hospitals.files["bo"]["died"] - 1
     assert hospitals.summary()["converged"]
     hospitals.data = timed
@@ -174,9 +171,7 @@ def test_a_client_that_is_refused_runs_at_the_numbers_that_its_refusal_names(fed
     for columns in files.values():
         columns["died"][:2] = 1
     hospitals = Hospitals(tmp_path, fedkern, files)
-    own = (
-        hospitals.fails("client 'ada'", "column 'died' has a value in fewer of its rows") / "client-ada" / "fault.txt"
-    ).read_text()
+    own = (hospitals.fails("client 'ada': refused by disclosure.") / "client-ada" / "fault.txt").read_text()
     named = re.findall(r"where all holders agree that such rows may be known to the server, lower disclosure.(\w+) to (\S+)", own)
     assert "rows_per_value" in dict(named)
     hospitals.asks += "".join(f"\n{key} = {number}" for key, number in named)
@@ -186,7 +181,7 @@ def test_a_client_that_is_refused_runs_at_the_numbers_that_its_refusal_names(fed
     assert loud.err.startswith(f"fedkern: {lowered}")
     notes = json.loads((tmp_path / "loud" / "summary.json").read_text())["notes"]
     assert notes[0].startswith(lowered)
-    assert "few events: 6 events carry 2 slopes, fewer than 5 each" in " ".join(notes)
+    assert "few events (6 events; slopes: 2), fewer than 5 for each slope" in " ".join(notes)
 
 
 def test_clients_without_an_event_are_named_where_the_server_knows_them(fedkern: Any, tmp_path: Path) -> None:

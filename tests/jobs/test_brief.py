@@ -105,7 +105,7 @@ def test_rules_hold_or_what_would_be_refused_stands_first() -> None:
     assert first.startswith("APART    all rows are in this process; with parties apart, 'd' would be refused (rows = 7")
     assert line("level", few).endswith("1 of 4 would be refused")
     left = {"disclosure": {"small": "leave-out"}, "apart": True}
-    assert "client 'd' has fewer rows" in line("LEFT OUT", few, **left)
+    assert line("LEFT OUT", few, **left).startswith("client 'd' is left out: ")
     assert line("level", few, **left).endswith("the rules hold for 3 of 4 clients")
     lowered = package.check(JOB, data=DATA, disclosure={"level": "standard", "rows": 5})
     assert lowered[0].startswith('LOWERED  this job asks for less than level "standard" (disclosure.rows)')

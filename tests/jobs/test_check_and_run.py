@@ -60,7 +60,7 @@ def test_a_file_that_is_only_a_header(tmp_path: Path, kind: str) -> None:
     path.write_text(f'{path.read_text()}\n[disclosure]\nlevel = "strict"\n')
     check, run = faults(path)
     assert check == run
-    assert "client 'b' has fewer rows than this job, or its holder, asks for: " in check
+    assert "client 'b': refused by disclosure.rows;" in check
 
 
 def test_rows_without_a_response_in_a_private_job(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_none_is_refused_where_parties_are_apart(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text(job)
     ended = mpirun(3, "run", tmp_path / "job.toml", "--out", tmp_path / "run")
     assert ended.code == 2
-    assert "client 'b' has fewer rows than this job, or its holder, asks for" in ended.err
+    assert "client 'b': refused by a disclosure rule" in ended.err
     (tmp_path / "job.toml").write_text(job + '[disclosure]\nlevel = "none"\n')
     ended = mpirun(3, "run", tmp_path / "job.toml", "--out", tmp_path / "run")
     assert ended.code == 2
@@ -161,7 +161,7 @@ def test_all_rules_that_rows_break_are_said_at_once() -> None:
     for found in (
         "9 rows that count; 10 are asked for",
         "more than 54 rows are asked for",
-        "'ward' has a value that 1 row has",
+        "rows that values of 'ward' have to themselves: 1",
         "lower disclosure.rows to 9",
         "lower disclosure.rows_per_coefficient to",
         "lower disclosure.rows_per_value to 1",

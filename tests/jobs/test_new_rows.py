@@ -38,7 +38,9 @@ def test_far_rows_are_told_of_and_ordinary_ones_are_not(method: str) -> None:
     assert "from its center (60" in note or "from its center (59" in note
     (note,) = (note for note in result.prediction(rows(rare=[2.0, 1.0])).notes if "column" in note)
     assert note.startswith("column 'rare', row 1: neither 0 nor 1, as all rows of the job are; ")
-    with pytest.raises(JobError, match="'X' is an unknown level; the levels are F, M; no row of the job had it") as caught:
+    with pytest.raises(
+        JobError, match="'X' is an unknown level; the levels are F, M; correct the cell, or leave the row"
+    ) as caught:
         result.prediction(rows(sex=["F", "X"]))
     assert "data.columns" not in str(caught.value)
 

@@ -11,7 +11,7 @@ import pytest
 import fedkern
 from fedkern.data.rare import Rare
 from fedkern.data.table import Table
-from fedkern.disclosure.alike import BY_FIT, _words
+from fedkern.disclosure.alike import BY_FIT, _singled_out
 from fedkern.errors import JobError
 from fedkern.models.encoding import Spec
 
@@ -39,14 +39,10 @@ def test_the_named_value_does() -> None:
     assert 'go on without this client (disclosure.small = "leave-out")' in said
     (value,) = re.findall(r"lower disclosure.rows_per_value to (\d+)", said)
     assert ran(clients, rows_per_value=int(value)).summary["converged"] is not None
-    numbers = re.search(r"that (\d+) rows", said)
-    wanted = re.search(r"lack; (\d+) are asked for", said)
-    assert numbers
-    assert wanted
-    assert int(numbers[1]) < int(wanted[1])
+    assert (int(value), f"rows that values of 'sex' have to themselves: {value}; 10 are asked for" in said) == (6, True)
 
 
-def test_a_number_that_is_rounded_up_to_the_wanted_one_is_said_otherwise() -> None:
+def test_a_number_that_is_rounded_up_to_the_wanted_one_is_lowered_below_it() -> None:
     table = Table("b.csv", ("sex", "y"), {"sex": np.zeros(3), "y": np.zeros(3)}, 3)
-    own = _words((Rare(("sex",), 2),), table, Spec("y"), 2, (), BY_FIT).own
-    assert "has a value that fewer than 2 rows, as the fit lets them weigh, have and all others lack; 2 are asked for" in own
+    found = _singled_out((Rare(("sex",), 2),), table, Spec("y"), 2, (), BY_FIT)
+    assert (found.id, found.facts, found.values["rows"], found.enough) == ("rare-values", (BY_FIT,), 2, 1)

@@ -148,7 +148,7 @@ def test_few_alike_and_nearly_known_rows_are_one_sentence(fedkern: Any, tmp_path
     why = {
         "few": (asking(ROWS + 1), f"{ROWS} rows that count; {ROWS + 1} are asked for"),
         "near": (using("u"), "were those of this one but for fewer than 20"),
-        "alike": (using("icu"), "'icu' has a value that 1 row has"),
+        "alike": (using("icu"), "rows that values of 'icu' have to themselves: 1"),
         "near and few": ((*using("u"), *asking(ROWS + 1)), f"fewer than 20: {'what was told'}"),
     }
     seen = []
@@ -180,7 +180,7 @@ def test_who_is_left_out_is_not_told_why_to_others(fedkern: Any, tmp_path: Path,
     assert "fewer than 20" in (Path("near") / "client-b" / "fault.txt").read_text()
     summaries = [json.loads((Path(name) / "summary.json").read_text()) for name in ("near", "few")]
     assert summaries[0]["notes"] == summaries[1]["notes"]
-    assert any("left out: client 'b' has fewer rows, or alike ones" in note for note in summaries[0]["notes"])
+    assert any("client 'b' is left out: refused by" in note for note in summaries[0]["notes"])
     assert summaries[0]["digest"] == summaries[1]["digest"]
 
 

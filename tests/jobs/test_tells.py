@@ -136,12 +136,12 @@ class TestTheLine:
         path = tmp_path / "job.toml"
         path.write_text('[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\n[disclosure]\nlevel = "strict"\n')
         for full in ("model.covariance=full", "model.covariance=auto"):
-            with pytest.raises(JobError, match="client 'a' has too few rows for its coefficients and a full covariance"):
+            with pytest.raises(JobError, match=r"client 'a': refused by disclosure\.rows_per_coefficient"):
                 computed(path, full)
             few = computed(path, full, *of_rows(19))
             assert "its rows and labels (SiteDelta)" in few
             assert "(Slope)" in few
-        with pytest.raises(JobError, match="client 'a' has too few rows for its coefficients and a diagonal covariance"):
+        with pytest.raises(JobError, match=r"client 'a': refused by disclosure\.rows_per_coefficient"):
             computed(path, "model.covariance=diagonal")
 
     def test_of_columns_that_are_not_standardised(self, tmp_path: Path) -> None:

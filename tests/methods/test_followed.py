@@ -21,6 +21,7 @@ import pytest
 
 import fedkern
 from fedkern.errors import FedkernError
+from fedkern.finding import catalogue, remedies
 from fedkern.transports import inprocess
 
 Frames = dict[str, pd.DataFrame]
@@ -337,11 +338,14 @@ FOLLOWED = {
     "data.weight": "methods/pvi/test_case_weights.py::test_rows_that_count_many_times_are_a_doubt_whose_remedy_ends_well",
     "data.weight_counts": "methods/pvi/test_case_weights.py::test_weights_that_are_counts_may_sum_to_more_than_the_rows",
     "disclosure.rare": "jobs/test_joining.py::test_a_refusal_proposes_the_key",
+    "disclosure.small": "jobs/test_few.py::test_the_others_messages_are_the_same_whatever_a_left_out_client_has",
     "job.rounds": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "model.covariance": "methods/pvi/test_arrival.py::test_a_diagonal_q_of_correlated_columns_says_so_and_names_the_remedy",
     "model.family": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "model.missing": f"{BESIDE}::test_a_code_for_a_missing_value_counts_as_one",
     "model.prior_sd": "methods/pvi/test_units.py::test_what_a_note_on_the_prior_advises_ends_in_the_answer_of_the_rows",
+    "model.site_intercepts": "methods/pvi/test_dispersion.py::test_counts_of_sites_that_differ_ask_for_their_intercepts_first",
+    "model.slab": "methods/sparse/test_told.py::test_separation_at_one_site",
     "model.random": "methods/likelihood/test_differently.py::test_sites_that_differ_are_said_and_the_advice_is_right",
     "model.scale": "methods/pvi/test_private_linear.py::"
     "test_the_cause_is_the_unit_and_not_the_columns_and_the_remedy_ends_in_a_right_result",
@@ -366,6 +370,8 @@ UNFOLLOWED = {  # with the reason
 def advised() -> set[str]:
     """The keys that texts of results, notes and refusals advise to change."""
     found = set[str]()
+    for text in (*remedies().values(), *(text for one in catalogue().values() for text in (one.public, one.holder))):
+        found |= {key.strip("[]") for key in KEY.findall(text)} if ADVISE.search(text) else set()
     for path in (path for part in OF_RESULTS for path in (PACKAGE / part).rglob("*.py") if "keys" not in path.name):
         tree = ast.parse(path.read_text())
         parts = {id(value) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for value in node.values}

@@ -97,7 +97,7 @@ class TestOneRowAmongMany:
     def tape(self, family: str) -> tuple[curious.Tape, Array, Array]:
         data = self.clients(family)
         job: dict[str, Any] = {"job": {"method": "pvi"}, "data": {"response": "y"}, "model": {"family": family}}
-        tape, centre, scale = self.lowered(job, data, "has a value that 1 row has and all others lack")
+        tape, centre, scale = self.lowered(job, data, "values of .* have to themselves: 1;")
         row = np.array([1, *((data["a"][0][137] - centre) / scale)])
         return tape, np.array([centre[2], 0, 0, scale[2]]), row
 
@@ -122,7 +122,7 @@ class TestOneRowAmongMany:
             X = np.column_stack([random.normal(60, 9, n).round(1), np.arange(n) % 2, planned, given])
             data[name] = (X, (random.random(n) < 0.4).astype(float))
         job: dict[str, Any] = {"job": {"method": "pvi"}, "data": {"response": "y"}}
-        tape, centre, scale = self.lowered(job, data, "have values together that 1 row has and all others lack")
+        tape, centre, scale = self.lowered(job, data, "values of '.*' and '.*' have to themselves: 1;")
         last = tape.of(0, Slope)[-1]
         unlike = np.array([centre[2] - centre[3], 0, 0, scale[2], -scale[3]])
         seen = unpack(last.curvature, 5) @ unlike  # type: ignore[attr-defined]
@@ -137,14 +137,14 @@ class TestOneRowAmongMany:
         X, row = data["a"][0], np.array([1.0, 0, 1])
         X[7] = [1500, *row]
         job: dict[str, Any] = {"job": {"method": "pvi"}, "data": {"response": "y"}, "model": {"family": "gaussian"}}
-        tape, centre, scale = self.lowered(job, data, "has a cell so far from all others that what is sent tells its row")
+        tape, centre, scale = self.lowered(job, data, "so far from all others that what is sent tells their row")
         last = tape.of(0, Slope)[-1]
         seen = unpack(last.curvature, 5)[1]  # type: ignore[attr-defined]
         others = seen[2:] / seen[1] * (1500 - centre[0]) / scale[0]
         np.testing.assert_array_equal(np.rint(others * scale[1:] + centre[1:]), row)
         counts = {name: (X[:, 1:], random.poisson(1.5, 100) * 1.0) for name, (X, _) in data.items()}
         counts["a"][1][7] = 60
-        with pytest.raises(JobError, match=r"client 'a'.* has a cell so far from all others that what is sent tells its row"):
+        with pytest.raises(JobError, match=r"client 'a'.* so far from all others that what is sent tells their row"):
             fedkern.run({**job, "model": {"family": "poisson"}, **curious_jobs.AT_STRICT}, data=counts)
 
 
@@ -168,7 +168,7 @@ class TestSomeRowsAmongMany:
     @pytest.mark.parametrize("n", [3, pytest.param(5, marks=pytest.mark.nightly)])
     def test_few_rows_come_back(self, n: int) -> None:
         data = {name: (X[:, :3], y) for name, (X, y) in self.data(500, n).items()}
-        with pytest.raises(JobError, match=f"has a value that {n} rows have and all others lack"):
+        with pytest.raises(JobError, match=f"values of .* have to themselves: {n};"):
             fedkern.run({**JOB, **curious_jobs.AT_STRICT}, data=data)
         with curious.Tape() as tape:
             fedkern.run(JOB, data=data)
@@ -195,7 +195,7 @@ class TestSomeRowsAmongMany:
         X[X[:, 0] == 1, 3] = 0
         row = int(np.flatnonzero(X[:, 0])[4])
         X[row, 3] = 17
-        with pytest.raises(JobError, match="have values together that 1 row has and all others lack"):
+        with pytest.raises(JobError, match=r"values of '.*' and '.*' have to themselves: 1;"):
             fedkern.run({**JOB, **curious_jobs.AT_STRICT}, data=data)
         with curious.Tape() as tape:
             fedkern.run(JOB, data=data)
@@ -479,7 +479,7 @@ def test_default_jobs_at_the_least_number_give_no_row_away(p: int, seconds: floa
 def test_rows_of_many_columns_come_back(n: int, p: int, covariance: str) -> None:
     """What counts is how many rows there are a coefficient: with two or three all come back, however many they are."""
     model = {"model": {"covariance": covariance}}
-    with pytest.raises(JobError, match=r"too few rows for|rows that count"):
+    with pytest.raises(JobError, match="rows that count"):
         curious_jobs.logistic(n, p, **model)
     tape, rows = curious_jobs.logistic(n, p, **model, **curious_jobs.FEW)
     seen = curious.logistic(tape, 0)

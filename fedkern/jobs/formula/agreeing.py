@@ -18,7 +18,7 @@ from ...data.faults import Marks
 from ...data.joined import as_agreed
 from ...data.reading import Reader
 from ...data.table import Table
-from ...errors import JobError, OwnFault, owned
+from ...errors import JobError, owned
 from ...labels import in_order
 from ...models.encoding import Column, Encoding, Spec
 from ...models.formula.expansion import Formula, Made
@@ -28,7 +28,6 @@ from ..stage import Stage
 AGAIN = "agreement-of-terms"  # the second exchange, in ledgers
 GUESSED = ("1", "2")  # labels of a column, where only rows could say which there are
 WIDE = 1e12  # a scale that only rows could say: within three of it lie all knots
-CURVES = "give knots, lower_bound and upper_bound of the spline, with ten rows beyond the outer knots, or fewer df"
 
 
 def opening(formula: Formula | None) -> list[Stage]:
@@ -192,6 +191,4 @@ def _look_again(run: Run[Any], tables: Mapping[int, Table], spec: Spec) -> None:
     """Refuses rows that a spline of the agreed knots singles out (OwnFault); a client's own knots were checked before."""
     for k, table in tables.items():
         with owned(k):
-            too_few = run.find_few(k, table, spec)
-            if too_few is not None:
-                raise OwnFault(f"{too_few.told}; {CURVES}", f"{too_few.own}; {CURVES}")
+            run.refuse_few(k, table, spec, ("wider-formula-knots",))

@@ -24,6 +24,7 @@
     differencing = "refuse"         # no job with the clients of an earlier one but for one or two, or with nearly the rows that
                                     # one asked for, or a column of one but in a few rows, and none that says which cells are
                                     # empty; "say": the holder is told
+    tell = "nothing"                # "rules": whoever runs a job reads the names of the rules that refuse these rows
     jobs = 20                       # with "refuse" at most so many on the same rows with other columns; told from half of them
 
     [data.survey]                   # the data set's id: data that are a file of this name, or one of the paths
@@ -102,6 +103,7 @@ class Policy:
     disclosure: Mapping[str, Any] = field(default_factory=dict)
     lower: bool = True
     differencing: Literal["say", "refuse"] = "say"
+    tell: Literal["nothing", "rules"] = "nothing"
     jobs: int | None = None
     sums: Literal["any", "secure", "signed"] = "any"
     sums_except: Literal["without"] | None = None
@@ -308,7 +310,7 @@ def read_policies(path: Path) -> PolicyFile:
 
     def policy(name: str, table: Data) -> Policy:
         told: dict[str, Any] = said.disclosure.model_dump(exclude_none=True) | table.disclosure.model_dump(exclude_none=True)
-        more: dict[str, Any] = {name: told.pop(name) for name in ("lower", "differencing", "jobs") if name in told}
+        more: dict[str, Any] = {name: told.pop(name) for name in ("lower", "differencing", "tell", "jobs") if name in told}
         old = of_old_keys({**told, **more}, holder=True)
         asked = {**old, **{name: value for name, value in told.items() if name not in OLD_KEYS}}
         client_level = said.client_level if table.client_level is None else table.client_level

@@ -48,6 +48,9 @@ class Disclosure(Section):
     differencing: Literal["say", "refuse"] | None = key(
         None, help="of an open job with clients, rows or a column of an earlier one but for a few: said to the holder, or refused"
     )
+    tell: Literal["nothing", "rules"] | None = key(
+        None, help="of refused rows: others read no more than that they are, or the names of the rules; not with secure sums"
+    )
     jobs: int | None = key(
         None, ge=1, help=f"open jobs on the same rows with other columns; {OPEN_JOBS} by default; or the job's, if fewer"
     )
@@ -97,12 +100,16 @@ class File(Section):
     data: dict[str, Data] = key({}, help="a table [data.NAME] for each data set")
 
     def lacks(self) -> Iterator[str]:
-        """Yields caps that a table must have: both, except where open jobs are allowed and none is given."""
+        """Yields caps that a table must have: both, except where open jobs are allowed and none is given; and keys at odds."""
         for name, table in self.data.items():
             allowed = self.open if table.open is None else table.open
             if not allowed or table.epsilon is not None or table.delta is not None:
                 for missing in (cap for cap in ("epsilon", "delta") if getattr(table, cap) is None):
                     yield f"data.{name}.{missing} is missing: {Data.model_fields[missing].description}"
+            both = self.disclosure.model_dump(exclude_none=True) | table.disclosure.model_dump(exclude_none=True)
+            if both.get("tell") == "rules" and both.get("differencing") == "refuse":
+                why = "by which others read the same of all refusals: remove one of them"
+                yield f'data.{name}: disclosure.tell = "rules" is not for differencing = "refuse", {why}'
 
 
 def policy_file(tables: dict[str, Any], name: str) -> File:

@@ -41,8 +41,5 @@ def describe_events(family: str, encoding: Encoding, names: Sequence[str], told:
     slopes = sum(1 if column.levels is None else max(len(column.levels) - 1, 1) for column in encoding.columns)
     if 0 < fewer < ENOUGH * slopes:
         which = "events" if fewer == events else "rows without the event"
-        if slopes > 1:
-            said.append(Finding.of("few-events", events=fewer, which=which, slopes=slopes, least=ENOUGH))
-        else:
-            said.append(Finding.of("few-events-for-a-slope", events=fewer, which=which, least=ENOUGH))
+        said.append(Finding.of("few-events", events=fewer, which=which, slopes=slopes, least=ENOUGH))
     return said

@@ -227,7 +227,7 @@ def _content(model: LifetimeModel, replies: Sequence[LifetimeSums]) -> tuple[dic
         log_shape, z = score / information, score / information**0.5
         content["shape_of_hazard"] = {"log_shape": log_shape, "z": z}
         if model.family == "exponential" and abs(z) > SURE and abs(log_shape) > OFF:
-            doubt = Finding.of("hazard-rises" if z > 0 else "hazard-falls", z=z)
+            doubt = Finding.of("hazard-not-constant", z=z)
     seen, begins = np.sum([one.pieces for one in replies], axis=0), [0.0, *model.cuts]
     if model.cuts and (empty := [_piece(begins, k) for k in np.flatnonzero(seen == 0).tolist()]):
         notes.append(Finding.of("piece-without-event", pieces=empty))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ...algorithms.importance import machine as importance
 from ...errors import owned, show_own_faults
 from ...jobs.check import Check, OwnFile, Said
+from ...jobs.said import Line
 from . import own_factory
 from .keys import Config
 from .own_model import OwnModel, Terms
@@ -27,7 +28,7 @@ def checked(at: Check[Config], terms: Terms) -> Said | None:
     if not at.place.is_server:
         return None
     model = OwnModel(at.config, at.names, names, None if server is None else server.prior)
-    return Said(model, [*_lines(model), *(f"note     {note}" for note in notes), "", *_privacy(model)])
+    return Said(model, [*_lines(model), *(Line("note", note) for note in notes), "", *_privacy(model)])
 
 
 def look_through(file: OwnFile[Config], terms: Terms) -> list[str]:

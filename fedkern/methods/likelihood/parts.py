@@ -13,39 +13,32 @@ from __future__ import annotations
 import numpy as np
 
 from ...data.table import Table
-from ...errors import OwnFault
+from ...finding import RuleRefusal, Value
 from ...models.encoding import Spec
 from .times import Times
 
 
-def check_parts(family: str, wanted: int, table: Table, spec: Spec, begin: str, times: Times | None = None) -> None:
+def check_parts(family: str, wanted: int, table: Table, spec: Spec, client: str, times: Times | None = None) -> None:
     """Refuses a client of whose rows few, and not none, have an interval (`times`) or are zeros of a zero-inflated response.
 
     Parameters
     ----------
     family : of the response
     wanted : the number of such rows that the job asks for, where there are some
-    begin : the beginning of the sentence, which names the client
 
     Raises
     ------
-    OwnFault
-        There are few; numbers are for the holder.
+    RuleRefusal
+        There are few.
     """
     if times is not None:
-        n, kind = int(times.between.sum()), "events in an interval (data.time_upper)"
-        remedy = "give their times, or leave out data.time_upper and these rows"
+        n, kind, remedy = int(times.between.sum()), "events-in-intervals", "no-intervals"
     elif family == "zero-inflated-poisson" and spec.response in table.columns:
-        n, kind = int((np.asarray(table.columns[str(spec.response)]) == 0).sum()), "zeros in the response"
+        n, kind = int((np.asarray(table.columns[str(spec.response)]) == 0).sum()), "zeros-of-response"
         # Whose zeros do not stand alone, and which no check sends on to another family: a Poisson job would lead here again.
-        remedy = 'take model.family = "zero-inflated-negative-binomial"'
+        remedy = "other-zeros"
     else:
         return
-    if not 0 < n < wanted:
-        return
-    advice = f"{remedy}, take fewer columns, or pool it with another site's rows"
-    why = "terms of the others cancel in messages, so that these few are told"
-    raise OwnFault(
-        f"{begin}: few rows with {kind}, and not none: {why}: {advice}",
-        f"{begin}: {n} rows with {kind}, and none or {wanted} are asked for: {why}: {advice}",
-    )
+    if 0 < n < wanted:
+        values: dict[str, Value] = {"rows": n, "wanted": wanted, "facts": (kind,), "remedies": (remedy, "fewer-columns", "pool")}
+        raise RuleRefusal("few-of-a-kind", client, "disclosure.rows_per_coefficient", where=table.source, **values)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import OwnFault
+from ...finding import RuleRefusal, Value
 from .times import Times
 
 LEAST = 10  # rows that share what a sum, or a difference of two sums, is about
@@ -26,13 +26,13 @@ Indices = NDArray[np.int64]
 
 
 class Few(NamedTuple):
-    """Says of which rows there are few: `told` to others, `own` with numbers to the holder."""
+    """Says of which rows there are few: the id of that fact, and the pieces, each with the number of its rows."""
 
-    told: str
-    own: str
+    fact: str
+    pieces: list[tuple[str, int]]
 
 
-def check_pieces(cuts: Sequence[float], rows: Times, begin: str) -> None:
+def check_pieces(cuts: Sequence[float], rows: Times, client: str, where: str) -> None:
     """Refuses a client of whose rows few, and not none, are those that a sum or a difference of two sums is about.
 
     Rows are counted that end in one piece; whose event is in an interval from one piece to another; that are seen late, from a
@@ -40,13 +40,17 @@ def check_pieces(cuts: Sequence[float], rows: Times, begin: str) -> None:
 
     Raises
     ------
-    OwnFault
-        It has few of one of these; numbers are for the holder.
+    RuleRefusal
+        It has few of one of these.
     """
     for few in _few(np.array(cuts), rows) if cuts else ():
-        remedy = "take fewer model.cuts, or others, between which none or many rows do; or pool its rows with another site's"
-        asked = f"none or {LEAST} are asked for in each piece"
-        raise OwnFault(f"{begin}: few rows {few.told}: {remedy}", f"{begin}: {few.own}, and {asked}: {remedy}")
+        values: dict[str, Value] = {
+            "pieces": few.pieces,
+            "least": LEAST,
+            "facts": (few.fact,),
+            "remedies": ("other-cuts", "pool"),
+        }
+        raise RuleRefusal("few-in-a-piece", client, "model.cuts", where=where, **values)
 
 
 def _few(cuts: Array, rows: Times) -> Iterator[Few]:
@@ -57,38 +61,33 @@ def _few(cuts: Array, rows: Times) -> Iterator[Few]:
     first = np.where(between, np.searchsorted(cuts, rows.time, side="right"), end)
     m = len(cuts) + 1
     counts = np.bincount(first * m + end, minlength=m * m).reshape(m, m)
-    neighbours = "two neighbours of model.cuts"
-    yield from _of_pieces(cuts, np.diag(counts), f"end, with their event or without, between {neighbours}", "rows end")
+    yield from _of_pieces(cuts, np.diag(counts), "piece-ends")
     few = np.argwhere((counts > 0) & (counts < LEAST) & ~np.eye(m, dtype=bool)).tolist()
     if few:
-        said = [f"{counts[i, j]} intervals of events begin {_piece(cuts, i)} and end {_piece(cuts, j)}" for i, j in few[:3]]
-        told = "have their event in an interval that begins between two neighbours of model.cuts and ends between two others"
-        yield Few(told, ", ".join(said))
+        yield Few("piece-interval", [(f"{_piece(cuts, i)} to {_piece(cuts, j)}", int(counts[i, j])) for i, j in few])
     if rows.entry is not None:
         late = np.searchsorted(cuts, rows.entry[rows.entry > 0], side="right")
-        yield from _of_pieces(cuts, np.bincount(late, minlength=m), f"begin between {neighbours}", "rows begin")
+        yield from _of_pieces(cuts, np.bincount(late, minlength=m), "piece-begins")
     seen, inside = _seen(cuts, rows, between)
     there = (seen > 0) | inside
-    yield from _of_pieces(cuts, there.sum(axis=0), f"are seen between {neighbours}", "rows are seen")
+    yield from _of_pieces(cuts, there.sum(axis=0), "piece-seen")
     for j in range(m):
         for k in range(j):
             apart = _apart(seen[:, [k, j]], inside[:, k] | inside[:, j])
             if 0 < apart < LEAST:
-                told = "are seen in one of two pieces between model.cuts, and not as long in the other as most rows are"
-                pieces = f"{_piece(cuts, k)} and {_piece(cuts, j)}"
-                yield Few(told, f"{apart} rows are seen {pieces} for other parts of them than most rows are")
+                yield Few("piece-parts", [(f"{_piece(cuts, k)} and {_piece(cuts, j)}", apart)])
     yield from _beside_one_time(cuts, np.where(np.isfinite(rows.upper), rows.upper, rows.time), end)
 
 
-def _of_pieces(cuts: Array, counts: Indices, told: str, do: str) -> Iterator[Few]:
-    """Yields what is said where a piece has few rows."""
+def _of_pieces(cuts: Array, counts: Indices, fact: str) -> Iterator[Few]:
+    """Yields the pieces that have few rows."""
     few = np.flatnonzero((counts > 0) & (counts < LEAST)).tolist()
     if few:
-        yield Few(told, f"{', '.join(f'{counts[k]} {_piece(cuts, k)}' for k in few[:3])} {do}")
+        yield Few(fact, [(_piece(cuts, k), int(counts[k])) for k in few])
 
 
 def _beside_one_time(cuts: Array, time: Array, piece: Indices) -> Iterator[Few]:
-    """Yields what is said where few rows of a piece end at another time than most of it, and an earlier piece has no end.
+    """Yields a piece of which few rows end at another time than most, where an earlier piece has no end.
 
     Sums of pieces, each taken some number of times, are a sum over rows of a function of when each ends: a line in each piece,
     from 0 at 0. It is not 0 in the first piece that is taken, and at one time of each later one at most. So it is about ten rows
@@ -98,10 +97,7 @@ def _beside_one_time(cuts: Array, time: Array, piece: Indices) -> Iterator[Few]:
     for j in range(int(np.argmin(counts > 0)) + 1, len(counts)) if (counts == 0).any() else ():
         times = np.unique(time[piece == j], return_counts=True)[1]
         if 0 < (others := int(counts[j]) - int(times.max(initial=0))) < LEAST:
-            told = (
-                "end at another time than most that end between the same two neighbours of model.cuts, behind two between which"
-            )
-            yield Few(f"{told} none ends", f"{others} rows end {_piece(cuts, j)} at other times than most there")
+            yield Few("piece-times", [(_piece(cuts, j), others)])
 
 
 def _seen(cuts: Array, rows: Times, between: NDArray[np.bool_]) -> tuple[Array, NDArray[np.bool_]]:

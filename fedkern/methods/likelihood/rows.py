@@ -21,6 +21,7 @@ from ...data.formula import looked_at
 from ...data.table import Table
 from ...disclosure import alike, counting, few
 from ...errors import JobError, OwnFault
+from ...finding import RuleRefusal, Value
 from ...jobs import incomplete
 from ...jobs import parties as jobs
 from ...jobs.parties import Parties
@@ -102,14 +103,13 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
     if (columns := times_of(config)) is not None:
         event = alike.events(table, spec)[0]
         times = read_times(columns, table, event, client, positive=config.lifetimes)
-        begin = who(client, table.source)
         if not config.lifetimes:
-            check_between(config.output.survival_at or (), times, event, counting.weights(table, spec), begin)
+            check_between(config.output.survival_at or (), times, event, counting.weights(table, spec), client, table.source)
         elif config.rules.of_coefficients:
-            check_pieces(config.model.cuts or (), times, begin)
-            check_parts(family, wanted, table, spec, begin, times)
+            check_pieces(config.model.cuts or (), times, client, table.source)
+            check_parts(family, wanted, table, spec, client, times)
     elif config.rules.of_coefficients:
-        check_parts(family, wanted, table, spec, who(client, table.source))
+        check_parts(family, wanted, table, spec, client)
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> 
     counts = np.bincount(cells.codes)
     counts = counts[counts > 0]
     if config.row.linear and config.rules.of_coefficients:
-        _small_groups(config, table, spec, cells.codes, begin)
+        _small_groups(config, table, spec, cells.codes, client)
     # Counts may vary more by an effect of each row; of most other responses nothing tells it from what they have already.
     if counts.max() == 1 and config.model.family not in OF_EACH_ROW:
         remedy = "name the column of what several rows share, such as a ward or a patient, or remove [model.random]"
@@ -215,7 +215,7 @@ def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> 
         raise OwnFault(f"{text}; {remedy}", f"{text} ({len(counts)} labels of {len(cells.codes)} rows); {remedy}")
 
 
-def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.int64], begin: str) -> None:
+def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.int64], client: str) -> None:
     """Refuses a client with few groups of one row, or of two.
 
     Messages are sums over all groups of a size, of the squares and products of the means of their rows, as if these were the
@@ -224,8 +224,8 @@ def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.in
 
     Raises
     ------
-    OwnFault
-        It has few of one kind; numbers are for the holder.
+    RuleRefusal
+        It has few of one kind.
     """
     table, spec = looked_at(table, spec)
     asked, numbers = config.requirement, np.bincount(codes)
@@ -233,18 +233,13 @@ def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.in
     wanted, pairs = max(LEAST_OF_LEVEL, int(config.rules.linear * few.coefficients(asked, table, spec)) + 1), LEAST_OF_LEVEL
     if config.random.slopes:  # then a group's message is of its own rows, and not of all of its size
         wanted, pairs = max(wanted, config.rules.sloped_groups), max(pairs, config.rules.sloped_groups)
-    remedy = "join these groups to others, leave their rows out, or name another column"
-    column = f"{begin}: model.random.group: column {config.random.group!r}"
-    text = f"{column} has a group so small, and so few like it, that what is sent tells it"
     if 0 < ones < wanted or 0 < twos < pairs:
-        those = f"none or {wanted} of one row are asked for, and none or {pairs} of two"
-        own = f"{text}: it has {ones} of one row and {twos} of two; {those}"
-        raise OwnFault(f"{text}; {remedy}", f"{own}; {remedy}")
+        values: dict[str, Value] = {"column": config.random.group, "ones": ones, "twos": twos, "wanted": wanted, "pairs": pairs}
+        where, remedies = table.source, ("join-groups",)
+        raise RuleRefusal("small-groups", client, "model.random.group", where=where, remedies=remedies, **values)
     alone = counting.weights(table, spec) * (numbers[codes] == 1)
-    found = next(alike.find_alike(asked, table, spec, alone), None) if ones else None
-    if found is not None:
-        among = f"{begin}: among groups of one row"
-        raise OwnFault(f"{among}, {found.told}: {found.remedy}", f"{among}, {found.own}: {found.remedy}")
+    for found in alike.find_alike(asked, table, spec, alone) if ones else ():
+        raise found.refusal(asked, client, f"{table.source}, among groups of one row")
 
 
 def check_slopes(held: Held, slopes: Mapping[str, int], client: str, source: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from ...algorithms.importance.machine import Found
 from ...algorithms.importance.summaries import CELLS, told
-from ...errors import OwnFault
+from ...finding import RuleRefusal, Value
 from ...results import verdict as verdict_of
 from ...results.plain import Record
 from ...results.verdict import Verdict
@@ -20,14 +20,13 @@ MOVED = 0.1  # posterior sds by which no mean moves where that is the posterior,
 
 
 def check_rows(rows: int, columns: int, unknowns: int, client: str, source: str) -> None:
-    """Refuses rows of which a summary would tell too much, as the client's own fault."""
+    """Refuses rows of which a summary would tell too much (RuleRefusal)."""
     most, wanted = int(CELLS * rows * columns), told(unknowns)
     if wanted <= most:
         return
-    remedy = "take fewer columns, leave it out of data.clients, or pool its rows with another site's"
-    text = f"client {client!r} has too few rows to take part by a summary: {remedy}"
-    own = f"client {client!r}, {source}: {rows} rows of {columns} columns may tell {most} numbers, and a summary is of {wanted}"
-    raise OwnFault(text, f"{own}: {remedy}")
+    remedies = ("fewer-columns", "pool", "leave-client-out")
+    values: dict[str, Value] = {"rows": rows, "columns": columns, "most": most, "wanted": wanted, "remedies": remedies}
+    raise RuleRefusal("few-rows-for-a-summary", client, "disclosure.rows_per_coefficient", where=source, **values)
 
 
 def describe(names: Sequence[str], summaries: Collection[int]) -> list[str]:

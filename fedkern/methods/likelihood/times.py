@@ -17,7 +17,7 @@ from ...data.faults import Marks
 from ...data.reading import NAMED
 from ...data.rounded import join_rounded
 from ...data.table import Table
-from ...errors import OwnFault
+from ...finding import RuleRefusal, Value
 from ...models.weighing import effective
 
 DAY_0 = (
@@ -117,7 +117,7 @@ def read_times(columns: Columns, table: Table, event: Array, client: str = "", *
     if columns.strata is not None:
         cells = [cell.strip() for cell in table.cells(columns.strata)]
         empty = np.array([not cell for cell in cells], bool)
-        marks.mark(empty, columns.strata, "is empty", NAMED)
+        marks.mark(empty, columns.strata, "is empty", *NAMED)
         labels = tuple(sorted(set(cells)))
         numbers = {label: number for number, label in enumerate(labels)}
         strata = np.array([numbers[cell] for cell in cells], np.int64)
@@ -146,7 +146,7 @@ def read_timed_rows(columns: Columns, design: Design, table: Table, client: str,
     return Timed(X, times.time, design.y > 0.5, *given)
 
 
-def check_between(times: Sequence[float], rows: Times, event: Array, weights: Array, begin: str) -> None:
+def check_between(times: Sequence[float], rows: Times, event: Array, weights: Array, client: str, where: str) -> None:
     """Refuses a client with few events between two times at which its cumulative hazard is asked for; one without events passes.
 
     Parameters
@@ -155,8 +155,8 @@ def check_between(times: Sequence[float], rows: Times, event: Array, weights: Ar
 
     Raises
     ------
-    OwnFault
-        It has few; numbers are for the holder.
+    RuleRefusal
+        It has few.
     """
     dying = weights * (event == 1)
     if not times or not (dying > 0).any():
@@ -166,16 +166,10 @@ def check_between(times: Sequence[float], rows: Times, event: Array, weights: Ar
     counts = [int(effective(dying[which == k]) + 1e-9) for k in range(1, len(ends))]
     if min(counts) < BETWEEN:
         k = int(np.argmin(counts))
-        first = (
-            "look first whether this file has times in the unit of output.survival_at and of the other clients (days, weeks, "
-            "months): nothing in the job mends another unit; where it has"
-        )
-        remedy = f"{first}, leave times out of output.survival_at, or take the curve of each client's own folder (baseline.csv)"
-        told = f"{begin}: too few events between two times of output.survival_at: {remedy}"
         half = float(np.median(rows.time[dying > 0]))
-        where = f"{counts[k]} events between {ends[k]:g} and {ends[k + 1]:g}, and {BETWEEN} are asked for"
-        own = f"{begin}: {where} (half of all are before {half:g}): {remedy}"
-        raise OwnFault(told, own)
+        values: dict[str, Value] = {"events": counts[k], "low": float(ends[k]), "high": float(ends[k + 1]), "least": BETWEEN}
+        values |= {"half": half, "remedies": ("other-times",)}
+        raise RuleRefusal("few-events-between-times", client, "output.survival_at", where=where, **values)
 
 
 def middle(rows: Timed) -> Array:

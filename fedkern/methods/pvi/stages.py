@@ -19,6 +19,7 @@ from ...finding import Finding
 from ...jobs import incomplete, joining, memory, secure, wire
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.formula import agreeing
+from ...jobs.said import Line
 from ...jobs.stage import Stage
 from ...privacy.certificate import describe_trust
 from ...privacy.plan import Plan
@@ -97,7 +98,7 @@ def check_job(at: Check[Config]) -> Said | None:
         check_header(test.names, encoding, test.source)
     model, unknown = Model.of(at.config, at.names, encoding), at.unknown(encoding)
     missing, bytes_needed = incomplete.describe_missing(at.config), memory.describe_memory(*_memory(model))
-    notes = [*notes, *(f"note     {note}" for note in (*linear.of_file(model), *linear.notes(model)))]
+    notes = [*notes, *(Line("note", note) for note in (*linear.of_file(model), *linear.notes(model)))]
     sums = [*secure.describe(at.place, at.names)] if model.secure else []
     lines = [*_lines(model, bool(unknown)), *sums, *missing, *bytes_needed, *notes, "", *_privacy(model)]
     plans = {} if model.privacy is None else {name: model.plan(name) for name in spenders(model)}
@@ -145,8 +146,8 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     yield f"columns  {d} coefficients{more}; response {model.encoding.response}{trials}"
     yield from described.curvature(config.requirement, d)
     if a.variant == "pvi" and (said := linear.of_clip(model)):
-        yield f"clip     {said}"
-    yield from (f"clip     {note}" for note in linearised.of_clip(model))
+        yield Line("clip", said)
+    yield from (Line("clip", note) for note in linearised.of_clip(model))
 
 
 def _rounds(model: Model) -> str:

@@ -28,6 +28,7 @@ from ...jobs import holders, memory, secure, tables
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.holding.binding import bind
 from ...jobs.parties import data_set
+from ...jobs.said import Line
 from ...jobs.stage import Stage
 from ...printing import printable
 from ...privacy.certificate import describe_trust
@@ -223,7 +224,7 @@ def _lines(model: SigmaModel) -> Iterator[str]:
         else:
             q += f"clients' latents {'given' if a.structured else 'independent of'} the global ones"
         yield f"fit      {model.inference}{_why(model)}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}"
-    yield from (f"warning  {words}" for words in model.warnings)
+    yield from (Line("warning", words) for words in model.warnings)
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     yield ""
     yield from _privacy(model)
@@ -234,7 +235,7 @@ def _of_map(prior: ServerFile | None) -> Iterator[str]:
     """Yields what is to be known of the list of neighbours that a prior was made of."""
     if prior is not None and prior.by_position:
         yield "map      its list of neighbours has positions, which count the lines of the table of areas (see neighbours.csv)"
-    yield from () if prior is None else (f"doubt    {doubt}" for doubt in prior.doubts)
+    yield from () if prior is None else (Line("doubt", doubt) for doubt in prior.doubts)
 
 
 def _why(model: SigmaModel) -> str:

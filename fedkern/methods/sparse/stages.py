@@ -24,6 +24,7 @@ from ...data.design import describe
 from ...disclosure import describe as described
 from ...jobs import joining, memory, secure
 from ...jobs.check import Check, OwnFile, Said
+from ...jobs.said import Line
 from ...jobs.stage import Stage
 from ...models.sparse import relative
 from ...privacy.plan import Plan
@@ -185,7 +186,7 @@ def _lines(model: SparseModel) -> Iterator[str]:
     yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
     yield f"disclosure  {disclosure(model)}"
     if (advice := model.advice) is not None:
-        yield f"advice   {advice}"
+        yield Line("advice", advice)
 
 
 def _centre(model: ModelSection) -> str:

@@ -30,6 +30,7 @@ from ...data.design import check_header
 from ...data.faults import who
 from ...jobs import incomplete, memory
 from ...jobs.check import Check, OwnFile, Said
+from ...jobs.said import Line
 from ...jobs.stage import Stage
 from ...privacy.certificate import describe_trust
 from ...privacy.plan import Plan
@@ -247,7 +248,7 @@ def _lines(model: VerticalModel) -> Iterator[str]:
     yield from _privacy(model)
     yield f"disclosure  {disclosure(model)}"
     if model.unpredicted is not None:
-        yield f"advice   {model.unpredicted}"
+        yield Line("advice", model.unpredicted)
 
 
 def _privacy(model: VerticalModel) -> Iterator[str]:

@@ -202,7 +202,7 @@ def test_a_constant_hazard_of_times_that_have_none_is_no_result(tmp_path: Path) 
         frames[name] = pd.DataFrame({"age": x[:, 0], "dose": x[:, 1], "months": np.minimum(months, seen), "died": died})
     wrong = fedkern.run(written(tmp_path / "wrong", frames, text("exponential", SMALL, model="")))
     assert wrong.converged is False
-    assert "the hazard rises with time" in wrong.summary["verdict"]
+    assert "the hazard changes with time" in wrong.summary["verdict"]
     assert wrong.summary["shape_of_hazard"]["log_shape"] > 0.3
     right = fedkern.run(written(tmp_path / "right", frames, text("weibull", SMALL, model="", data="")))
     assert right.converged is True
@@ -303,7 +303,7 @@ def test_a_common_curve_names_who_is_left_out_of_it_with_the_number_of_rows(tmp_
 
 def test_few_events_between_two_times_are_refused_before_anything_leaves(tmp_path: Path) -> None:
     asked = SMALL.replace("[output]", "[output]\nsurvival_at = [15, 16]")
-    with pytest.raises(FedkernError, match=r"too few events between two times of output\.survival_at"):
+    with pytest.raises(FedkernError, match=r"refused by output\.survival_at"):
         fedkern.run(written(tmp_path, federation("cox", 1), text("cox", asked)), out=tmp_path / "out")
     assert not [*(tmp_path / "out").glob("ledger/*")]
     faults = [*(tmp_path / "out").glob("client-*/fault.txt")]
@@ -410,10 +410,13 @@ def test_few_rows_that_end_in_a_piece_are_refused_before_anything_leaves(tmp_pat
     first = sorted(frames["ada"].months)
     cut = (first[2] + first[3]) / 2
     job = text("piecewise", SMALL, model=f"cuts = [{cut}, 12, 24]") + STRICT
-    with pytest.raises(FedkernError, match=r"client 'ada'.*few rows end, with their event or without, between two neighbours"):
+    with pytest.raises(FedkernError, match=r"client 'ada': refused by model\.cuts;"):
         fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
     assert not [*(tmp_path / "out").glob("ledger/*")]
-    assert f"3 from 0 to {cut:g} rows end, and none or 10" in (tmp_path / "out" / "client-ada" / "fault.txt").read_text()
+    assert (
+        f"end, with their event or without: 'from 0 to {cut:g}' (3 rows); none or 10"
+        in (tmp_path / "out" / "client-ada" / "fault.txt").read_text()
+    )
 
 
 def test_pieces_count_as_coefficients(tmp_path: Path) -> None:
@@ -426,7 +429,7 @@ def test_pieces_count_as_coefficients(tmp_path: Path) -> None:
         if taken:
             fedkern.run(path)
         else:
-            with pytest.raises(FedkernError, match="too few events"):
+            with pytest.raises(FedkernError, match=r"refused by disclosure\.rows_per_coefficient"):
                 fedkern.run(path)
 
 
@@ -435,7 +438,7 @@ def test_a_time_that_is_most_of_all_times_is_refused(tmp_path: Path) -> None:
     frames = many("exponential")
     frames["bo"].loc[3, ["months", "died"]] = 1e6, 0
     job = text("exponential", SMALL, data='ignore = ["ward"]', model="") + STRICT
-    with pytest.raises(FedkernError, match="'months' has a cell so far from all others"):
+    with pytest.raises(FedkernError, match=r"refused by disclosure\.rows_per_value"):
         fedkern.run(written(tmp_path, frames, job))
 
 
@@ -446,7 +449,7 @@ def test_an_end_of_an_interval_that_is_most_of_all_times_is_refused(begin: float
     one = frames["bo"].index[frames["bo"].died == 1][4]
     frames["bo"].loc[one, ["months", "until"]] = begin, 1e6
     job = text("weibull", SMALL, data='time_upper = "until"\nignore = ["ward"]', model="") + STRICT
-    with pytest.raises(FedkernError, match=r"'until' has a cell so far from all others.*leave the row out"):
+    with pytest.raises(FedkernError, match=r"refused by disclosure\.rows_per_value"):
         fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
     assert not [*(tmp_path / "out").glob("ledger/*")]
     assert f"line {one + 2}" in (tmp_path / "out" / "client-bo" / "fault.txt").read_text()
@@ -543,7 +546,7 @@ def test_an_event_before_the_first_visit_is_one_in_an_interval_from_0(tmp_path: 
     few["bo"].loc[gone, "months"] = np.maximum(few["bo"].months[gone], 0.01)
     first = few["bo"].index[few["bo"].died == 1][0]
     few["bo"].loc[first, "months"], few["bo"].loc[first, "until"] = 0.0, 6.0
-    with pytest.raises(FedkernError, match="client 'bo' has too few events"):
+    with pytest.raises(FedkernError, match=r"client 'bo': refused by disclosure\.rows_per_coefficient"):
         fedkern.run(
             written(
                 tmp_path / "few",

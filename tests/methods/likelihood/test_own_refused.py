@@ -262,7 +262,7 @@ def test_a_stan_program_with_another_constraint_is_refused(tmp_path: Path) -> No
 def test_few_rows_are_refused_as_in_every_open_job(tmp_path: Path) -> None:
     path = job(tmp_path, "plain")
     path.write_text(f'{path.read_text()}\n[disclosure]\nlevel = "strict"\n'.replace("least_rows = 1\n", ""))
-    with pytest.raises(JobError, match=r"client 'a' has fewer rows than this job, or its holder, asks for"):
+    with pytest.raises(JobError, match=r"client 'a': refused by disclosure\.rows;"):
         fedkern.run(path)
 
 

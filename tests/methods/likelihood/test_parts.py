@@ -51,7 +51,7 @@ def test_few_zeros_are_refused(zeros: int) -> None:
         "model": {"family": "zero-inflated-poisson"},
         "disclosure": {"level": "strict"},
     }
-    with pytest.raises(JobError, match=r"client 'b'.* (few|\d+) rows with zeros in the response, and no(t|ne)") as refused:
+    with pytest.raises(JobError, match=r"client 'b'.* \d+ rows with zeros in the response, and none") as refused:
         fedkern.run(job, data={"a": counts(90), "b": counts(zeros, 2)})
     # A Poisson job advises this family where there are more zeros, so that its own advice is another, which ends.
     job["model"] = {"family": str(refused.value).split('model.family = "')[1].split('"')[0]}
@@ -80,6 +80,6 @@ def test_few_intervals_are_refused(intervals: int) -> None:
         "model": {"family": "exponential"},
         "disclosure": {"level": "strict"},
     }
-    with pytest.raises(JobError, match=r"client 'b'.* (few|\d+) rows with events in an interval"):
+    with pytest.raises(JobError, match=r"client 'b'.* \d+ rows with events in an interval"):
         fedkern.run(job, data={"a": lived(90), "b": lived(intervals, 2)})
     assert fedkern.run(job, data={"a": lived(90), "b": lived(0, 2)}).converged is True

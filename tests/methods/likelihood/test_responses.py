@@ -216,7 +216,7 @@ def test_a_twentieth_of_wrong_cells_moves_a_gaussian_slope_and_no_student_one() 
 
 def test_one_cell_of_a_million_is_refused_and_moves_nothing_where_it_may_be_told() -> None:
     """Its square is told with the response's spread. The priors, in units of that spread, are then next to none."""
-    with pytest.raises(JobError, match="has a cell so far from all others that what is sent tells its row"):
+    with pytest.raises(JobError, match="so far from all others that what is sent tells their row"):
         measured("student", wrong(cell=1e6), disclosure={"level": "strict"})
     result = measured("student", wrong(cell=1e6))
     clean = measured("student", wrong()).parameters

@@ -192,7 +192,7 @@ def test_a_summary_tells_fewer_numbers_than_a_client_has_cells(by_a_summary: Cal
             JobError, match=r"9 rows of 5 columns may tell 36 numbers, and a summary is of 42: take fewer columns"
         ):
             fedkern.run(JOB, data=data)
-    with pytest.raises(OwnFault, match=r"^client 'a' has too few rows to take part by a summary: take fewer columns") as fault:
+    with pytest.raises(OwnFault, match=r"^client 'a': refused by a disclosure rule") as fault:
         summaries.check_rows(9, 5, 5, "a", "a.csv")
     assert "client 'a', a.csv: 9 rows" in fault.value.own
 

@@ -315,7 +315,7 @@ def test_one_row_needs_a_model_without_intercept(tmp_path: Path) -> None:
 
 
 def test_no_rows_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(JobError, match="client 'site-1' has fewer rows than this job, or its holder, asks for"):
+    with pytest.raises(JobError, match=r"client 'site-1': refused by disclosure\.rows;"):
         fedkern.run({**federation(tmp_path, rows(30), rows(0)), "disclosure": {"level": "standard"}})
 
 
