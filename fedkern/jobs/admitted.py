@@ -13,6 +13,7 @@ In a private job nothing is counted: whether one row more is there must not show
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -46,7 +47,7 @@ class Kept(NamedTuple):
     ----------
     parties : those that stay, with the tables that were read (each is given once, and read again after that)
     numbers : the number that each had before
-    notes : for the reader of the result, on clients that are left out
+    notes : for the reader of the result, on clients that are left out and on groups at several
     own : the texts for the left-out clients that live here, by the number that they had
     apart : name -> the rules that would refuse a client if parties were apart, with the numbers that its rows would do for, where
         all rows are in this process
@@ -150,8 +151,18 @@ def kept(
     summaries = _joined(place, summed) if config.requirement.summaries and not alone else []
     numbers = tuple(k for k in everybody if k not in left)
     notes = tuple(Finding.of("left-out", client=parties.names[k]) for k in left)
+    notes += _shared_groups(parties.spec.group, tables.values()) if alone else ()
     among = frozenset(now for now, k in enumerate(numbers) if k in summaries)
     return Kept(_renumbered(parties, numbers, tables), numbers, notes, own, apart, among)
+
+
+def _shared_groups(group: str | None, tables: Iterable[Table]) -> tuple[Finding, ...]:
+    """Returns a note on groups whose rows several clients have: each client takes those of its own for a group."""
+    if group is None:
+        return ()
+    found = Counter(label for table in tables for label in {*table.cells(group)} - {""})
+    n = sum(clients > 1 for clients in found.values())
+    return (Finding.of("groups-at-several-clients", column=group, groups=n),) if n else ()
 
 
 def refuse(place: Place, config: JobConfig, binding: Binding | None, errors: Sequence[JobError]) -> None:

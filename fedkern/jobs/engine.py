@@ -101,6 +101,8 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
             if not mine and not place.is_server:
                 place.hooks = hooks
                 place.stand_by()  # does not return: it ends with the job
+        else:
+            hooks.notes += kept.notes
         parties = kept.parties
         hooks.apart = kept.apart
         # Each warning comes with a word, which only `run_check` prints.

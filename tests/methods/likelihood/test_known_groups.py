@@ -204,3 +204,13 @@ def test_labels_of_two_columns_together_are_a_group(tmp_path: Path, capsys: pyte
         tmp_path / "out0" / "client-bo", held["bo"].drop(columns="both").assign(ward=[9] * EACH + [2] * 42), capsys
     )
     assert list(found.group_effect) == ["new"] * EACH + ["known"] * 42
+
+
+def test_a_group_at_several_clients_is_noted() -> None:
+    """As where a patient's visits are dealt by lot: where rows are in one process it is seen."""
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"ward": np.repeat([f"w{k}" for k in range(8)], 12), "y": rng.normal(size=96)})
+    by_lot = fedkern.run(job("gaussian"), data={"a": frame[::2], "b": frame[1::2]})
+    assert [one.values["groups"] for one in by_lot.findings if one.id == "groups-at-several-clients"] == [8]
+    by_ward = fedkern.run(job("gaussian"), data={"a": frame[:48], "b": frame[48:]})
+    assert not [one for one in by_ward.findings if one.id == "groups-at-several-clients"]
