@@ -210,7 +210,8 @@ def test_a_group_at_several_clients_is_noted() -> None:
     """As where a patient's visits are dealt by lot: where rows are in one process it is seen."""
     rng = np.random.default_rng(3)
     frame = pd.DataFrame({"ward": np.repeat([f"w{k}" for k in range(8)], 12), "y": rng.normal(size=96)})
-    by_lot = fedkern.run(job("gaussian"), data={"a": frame[::2], "b": frame[1::2]})
+    tables = {**job("gaussian"), "data": {"response": "y"}}
+    by_lot = fedkern.run(tables, data={"a": frame[::2], "b": frame[1::2]})
     assert [one.values["groups"] for one in by_lot.findings if one.id == "groups-at-several-clients"] == [8]
-    by_ward = fedkern.run(job("gaussian"), data={"a": frame[:48], "b": frame[48:]})
+    by_ward = fedkern.run(tables, data={"a": frame[:48], "b": frame[48:]})
     assert not [one for one in by_ward.findings if one.id == "groups-at-several-clients"]
