@@ -19,10 +19,19 @@ from .stage import Stage
 
 @dataclass(frozen=True)
 class Said:
-    """Holds the lines for a reader, and the reasons why no result of these files can stand; at the server."""
+    """Holds the lines for a reader, and the reasons why no result of these files can stand; at the server.
 
-    notes: list[str] = field(default_factory=list)
+    `follows`: columns that follow from others at all clients, with lines.
+    """
+
+    others: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
+    follows: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> list[str]:
+        """All lines for a reader, where nothing is known of the rows together."""
+        return [*self.follows.values(), *self.others]
 
 
 def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: bool = False, told: bool = True) -> Said:
@@ -67,7 +76,8 @@ def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: 
         else FAR.format(name, where, right if name == response else COLUMN)
         for name, where in far.items()
     ]
-    return Said([*server.notes, *(ZEROS.format(*one) for one in common.items() if one[0] not in far)], doubts)
+    others = [*server.notes, *(ZEROS.format(*one) for one in common.items() if one[0] not in far)]
+    return Said(others, doubts, server.follows)
 
 
 def _check_ignored(at: At[Any], misspelt: Mapping[str, Mapping[str, str]]) -> None:

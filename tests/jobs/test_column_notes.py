@@ -173,13 +173,27 @@ def test_a_column_with_one_value_ends_a_vertical_job_and_is_named(tmp_path: Path
     assert any("'flat1' has one value" in line for line in check_job(InProcess(), *load(path)) or ())
 
 
+@pytest.mark.parametrize("apart", [True, False])
+def test_columns_that_follow_at_each_client_by_a_rule_of_its_own_follow_from_nothing(apart: bool) -> None:
+    """Of two arms at a client each an interaction is the covariate at one and 0 at the other: all rows tell both slopes."""
+    rng, files = np.random.default_rng(8), {}
+    for k, name in enumerate("ab"):
+        a, b = rng.normal(size=(2, 80))
+        files[name] = pd.DataFrame({"a": a, "b": b, "c": (a if k else b) if apart else a + b, "y": a + rng.normal(size=80)})
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "model": {"family": "gaussian"}}
+    result = fedkern.run(job, data=files)
+    assert any("'c' at every client follows from" in note for note in result.notes) != apart
+    assert (result.parameters["theta[c]"]["sd"] < 0.3) == apart
+
+
 # ---- The machine.
 
 
 def agreed(*told: Degenerate) -> list[str]:
     clients = {k: column_notes.Client(one) for k, one in enumerate(told)}
     names = tuple("abcd"[: len(told)])
-    return run_protocol(column_notes.PROTOCOL, column_notes.start(names), clients, Codec(column_notes.DIMS, len(told)))[0].notes
+    server, _ = run_protocol(column_notes.PROTOCOL, column_notes.start(names), clients, Codec(column_notes.DIMS, len(told)))
+    return [*server.follows.values(), *server.notes]
 
 
 def test_what_is_true_of_one_client_alone_is_no_fault() -> None:

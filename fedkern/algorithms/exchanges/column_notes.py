@@ -1,9 +1,9 @@
 """Finds, in a job that is not private, the columns from which nothing can be learnt: each client names those of its rows.
 
-A column may have one value; it may follow from others, so that their separate effects are the prior's; or its values may differ
-in their last digits only (10^15 and some noise). A client sends the names of such columns, and no cell; the server says of which
-it is true at every client. One client alone may well have one value of a column: that is no fault, unless the column is the
-client's alone (of vertically split data).
+A column may have one value; it may follow from others, so that, if it does in all rows, their separate effects are the prior's;
+or its values may differ in their last digits only (10^15 and some noise). A client sends the names of such columns, and no cell;
+the server says of which it is true at every client. One client alone may well have one value of a column: that is no fault,
+unless the column is the client's alone (of vertically split data).
 
 A client also names the columns in which few cells stand so far from all others that they decide the result. Only its own notes
 say which rows these are, and which values they have.
@@ -87,7 +87,7 @@ class Degenerate:
 
 
 _OUT = "out (by data.ignore, or as a term of model.formula)"
-_FOLLOWS = "follows from {}: their separate effects are the prior's; leave one of them " + _OUT
+_FOLLOWS = "follows from {}: where it does in all rows, their separate effects are the prior's; leave one of them " + _OUT
 _OF_A_GRAPH = (
     "follows from {}, and edges among them say so and nothing else; where they are shares of a whole, which sum to 1 or 100, "
     "take logarithms of their ratios in all files, as log(a / b), in their place: each goes against all others still if one of "
@@ -125,19 +125,22 @@ def split_notes(clients: tuple[str, ...], answers: Sequence[Degenerate]) -> list
     return lines
 
 
-def notes(clients: tuple[str, ...], answers: Sequence[Degenerate], *, graph: bool = False) -> list[str]:
-    """Returns notes on columns that are degenerate at all clients; `graph`: each column is a node, and none a response."""
-    lines = []
-    for what, judged in (("constant", 0), ("collinear", 1)):
-        able = [one for one in answers if one.judged[judged]]
-        for name in getattr(able[0], what) if able else ():
-            if not all(name in getattr(one, what) for one in able):
-                continue
-            if what == "constant":
-                text = "has one value at every client: " + _SAME
-            else:
-                text = "at every client " + (_OF_A_GRAPH if graph else _FOLLOWS).format(_named(able[0].collinear[name]))
-            lines.append(f"column {name!r} {text}")
+def follows(answers: Sequence[Degenerate], *, graph: bool = False) -> dict[str, str]:
+    """Returns columns that follow from others at all clients, at each by a rule of its own, with notes.
+
+    `graph`: each column is a node, and none a response.
+    """
+    able = [one.collinear for one in answers if one.judged[1]]
+    text = f"column {{!r}} at every client {_OF_A_GRAPH if graph else _FOLLOWS}"
+    names = [name for name in able[0] if all(name in one for one in able)] if able else []
+    return {name: text.format(name, _named(able[0][name])) for name in names}
+
+
+def notes(clients: tuple[str, ...], answers: Sequence[Degenerate]) -> list[str]:
+    """Returns notes on other columns that are degenerate at all clients."""
+    able = [one.constant for one in answers if one.judged[0]]
+    names = [name for name in able[0] if all(name in one for one in able)] if able else []
+    lines = [f"column {name!r} has one value at every client: {_SAME}" for name in names]
     for name in dict.fromkeys(name for one in answers for name in one.coarse):
         where = [client for client, one in zip(clients, answers) if name in one.coarse]
         lines.append(f"column {name!r} {_COARSE} (at {'every client' if len(where) == len(clients) else _named(where)})")
@@ -169,7 +172,12 @@ class Server:
     def notes(self) -> list[str]:
         """The notes, once all have answered."""
         told = in_order(self.told)
-        return split_notes(self.clients, told) if self.split else notes(self.clients, told, graph=self.graph)
+        return split_notes(self.clients, told) if self.split else notes(self.clients, told)
+
+    @property
+    def follows(self) -> dict[str, str]:
+        """Columns that follow from others at all clients, with notes, once all have answered."""
+        return {} if self.split else follows(in_order(self.told), graph=self.graph)
 
     @property
     def far(self) -> dict[str, str]:

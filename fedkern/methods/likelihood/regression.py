@@ -81,7 +81,7 @@ class Columns:
             run.note_rows(k, notes, designs[k].faults, len(designs[k].X))
             noted[k] = notes
         said = column_notes.exchange_notes(run, degenerates)
-        run.hooks.notes += said.notes
+        run.hooks.notes += said.others
         run.hooks.doubts += said.doubts
         test = _read_test_rows(run, model)
         model = self.exchange_response(run, model, designs, rows)
@@ -89,7 +89,7 @@ class Columns:
             for k, notes in noted.items():
                 run.note_rows(k, notes, designs[k].faults, len(designs[k].X))
         likelihoods = {k: model.likelihood(own, run.threads) for k, own in rows.items()}
-        return Read(model, rows, likelihoods, test, {"incomplete": counted} if counted else {})
+        return Read(model, rows, likelihoods, test, {"incomplete": counted} if counted else {}, said.follows)
 
 
 def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from ...algorithms.hmc import machine as hmc
@@ -27,6 +28,7 @@ class Read(NamedTuple):
     rows, likelihoods : of each client: as `Steps.complete` takes them, and as its machine does
     test : the server's test rows; None elsewhere, and where the job has none
     content : entries of summary.json
+    follows : columns that follow from others at all clients, with notes
     """
 
     model: Any  # of the kind, as all that is Any here: only the steps of one kind look into it
@@ -34,6 +36,7 @@ class Read(NamedTuple):
     likelihoods: Mapping[int, Any]
     test: Design | None
     content: Mapping[str, Any]
+    follows: Mapping[str, str] = MappingProxyType({})
 
 
 class Opening(Protocol):
