@@ -90,8 +90,8 @@ class Server:
     quadratics : of the clients that take part by a summary
     summing : 1 while such clients are asked, else 0
     widened, decided : the number of the prior, and 1 once no other one is tried
-    default, spread : (P,) the mode with the job's prior, and (q,) sds of the numbers that people read with the prior before;
-        empty while no wider one is tried
+    default, expected : (P,) the mode with the job's prior, and (P, P) what minus the Hessian is compared with; empty while no
+        wider one is tried
     refused : 1 where a client has answered nothing about a point, for it was about few of its rows
     halted : why no more is asked; "" before
     waiting, answers : clients that have yet to answer; client -> its answers to the open questions
@@ -121,7 +121,7 @@ class Server:
     widened: int = 0
     decided: int = 0
     default: Array = field(default_factory=lambda: np.empty(0))
-    spread: Array = field(default_factory=lambda: np.empty(0))
+    expected: Array = field(default_factory=lambda: np.empty(0))
     refused: int = 0
     began: float = 0.0
     proposals: tuple[Proposal, ...] = ()
@@ -411,8 +411,9 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
 
 def _right(state: Server, z: Array) -> bool:
     """Whether the prior decides nothing that rows decide, where its mode is (1, P)."""
-    before = state.spread if state.widened else None
-    return state.priors.right(state.widened, _sent(state, z)[0], state.climb.hessian[0], before)
+    hessian = state.climb.hessian[0]
+    expected = state.expected if state.widened else hessian
+    return state.priors.right(state.widened, _sent(state, z)[0], hessian, expected)
 
 
 def _judged(state: Server) -> Server:
@@ -423,9 +424,10 @@ def _judged(state: Server) -> Server:
         return evolve(state, decided=1)
     if state.widened == state.priors.most or state.refused or state.newton >= state.settings.newton - BACK:
         return _returned(state)
-    default, climb = state.default if state.widened else state.climb.at[0], Climb.begin(state.climb.at)
-    tried = {"widened": state.widened + 1, "default": default, "spread": state.priors.spread(state.climb.hessian[0])}
-    return evolve(state, climb=climb, rule=np.zeros(2), **tried)
+    at, hessian, number = state.climb.at, state.climb.hessian[0], state.widened + 1
+    default, before = (state.default, state.expected) if state.widened else (at[0], hessian)
+    expected = state.priors.expected(number, _sent(state, at)[0], hessian, before)
+    return evolve(state, widened=number, default=default, expected=expected, climb=Climb.begin(at), rule=np.zeros(2))
 
 
 def _returned(state: Server) -> Server:

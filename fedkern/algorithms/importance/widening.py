@@ -1,9 +1,10 @@
 """Judges a default prior by what rows know: it must not decide a number that they can.
 
 At the mode a prior moves the numbers that people read by H^-1 g to first order, g its gradient and H minus the Hessian of the
-log-posterior. Where that is much, wider priors are tried, and the first is taken that moves none by much, and has none less sure
-than the prior before it. Where rows say little (a column that separates responses, a level with one event) there is none, for
-standard deviations go on growing with their prior. Source: docs/spec/likelihood.md, section 3.
+log-posterior. Where that is much, wider priors are tried, and the first is taken that moves none by much, and leaves none less
+sure than expected: than the prior before it, or, where the rows' curvature changes with coefficients, than this at the first mode.
+Where rows say little (a column that separates responses, a level with one event) there is none, for standard deviations go on
+growing with their prior. Source: docs/spec/likelihood.md, section 3.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .newton import Metric
 
 Array = NDArray[np.float64]
 
-PULL = 0.1  # posterior sds by which a prior may move a number; part by which a wider one may make its variance larger
+PULL = 0.1  # posterior sds by which a prior may move a number; part by which its variance may be larger than expected
 
 
 class Prior(Shape):
@@ -39,29 +40,37 @@ class Priors:
     ----------
     each : the priors; of several the last stands for none, and is not taken
     read : (q, P) the numbers by which they are judged, as a linear map of xi
+    bent : whether the rows' curvature changes with these
     """
 
     each: tuple[Prior, ...]
     read: Array = field(default_factory=lambda: np.empty((0, 0)))
+    bent: bool = False
 
     @property
     def most(self) -> int:
         """The number of the widest that is taken."""
         return max(0, len(self.each) - 2)
 
-    def right(self, number: int, xi: Array, hessian: Array, before: Array | None = None) -> bool:
-        """Tells whether a prior decides nothing that rows decide.
+    def right(self, number: int, xi: Array, hessian: Array, expected: Array) -> bool:
+        """Tells whether a prior decides nothing that rows decide, at its mode.
 
         Parameters
         ----------
-        xi, hessian : its mode, and minus the Hessian of the log-posterior there
-        before : (q,) what `spread` was with the prior before it; None: of the job's own
+        hessian, expected : (P, P) minus the Hessian of the log-posterior there, and what it is compared with
         """
         slope = self.each[number].curvature(xi)[1] - self.each[-1].curvature(xi)[1]
-        B, spread = Metric.of(hessian).factor, self.spread(hessian)
+        B, variance = Metric.of(hessian).factor, self._variance(hessian)
         moved = self.read @ B @ (B.T @ slope)
-        return bool((np.abs(moved) <= PULL * spread).all() and (before is None or (spread**2 <= (1 + PULL) * before**2).all()))
+        sure = variance <= (1 + PULL) * self._variance(expected)
+        return bool((moved**2 <= PULL**2 * variance).all() and sure.all())
 
-    def spread(self, hessian: Array) -> Array:
-        """Returns (q,) the posterior sds of the numbers."""
-        return np.asarray(np.sqrt(((self.read @ Metric.of(hessian).factor) ** 2).sum(axis=1)))
+    def expected(self, number: int, xi: Array, hessian: Array, before: Array) -> Array:
+        """Returns (P, P) what minus the Hessian with a prior is compared with; `hessian`, `before`: with the prior before it, and
+        what that was compared with."""
+        change = self.each[number].curvature(xi)[2] - self.each[number - 1].curvature(xi)[2]
+        return before + change if self.bent else hessian
+
+    def _variance(self, hessian: Array) -> Array:
+        """(q,) of the numbers."""
+        return np.asarray(((self.read @ Metric.of(hessian).factor) ** 2).sum(axis=1))

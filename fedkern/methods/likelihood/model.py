@@ -284,7 +284,9 @@ class Model(WeighedModel[OutputSection]):
         """The prior that all know, and the wider ones of which rows may decide."""
         read = np.zeros((len(self.coding.matrix), self.size))
         read[:, : self.layout.p] = self.coding.matrix @ self.affine if self.encoding.standardised else self.coding.matrix
-        return importance.Priors(tuple(replace(self, widened=k).prior for k in range(len(self.wider))), read)
+        return importance.Priors(
+            tuple(replace(self, widened=k).prior for k in range(len(self.wider))), read, bent=not self.measured
+        )
 
     def prior_of_a_client(self, layout: Layout) -> Density:
         """Returns the prior with which a client looks for the mode of its rows alone."""
