@@ -88,9 +88,12 @@ def job(kind: str, folder: Path) -> Path:
     random = '[model.random]\ngroup = "ward"\n' if "wards" in said else ""
     (folder / "job.toml").write_text(
         f'[job]\nmethod = "likelihood"\nseed = 3\n[data]\nclients = ["rows/*.csv"]\nresponse = "state"\nleast_rows = 1\n'
-        f'levels = {json.dumps(levels_of(kind))}\n[model]\nfamily = "{said["family"]}"\n{link}{random}'
+        f'levels = {json.dumps(levels_of(kind))}\n[model]\nfamily = "{said["family"]}"\n{PRIORS}{link}{random}'
     )
     return folder / "job.toml"
+
+
+PRIORS = "prior_sd = 2.5\nintercept_sd = 5.0\n"  # those of NUTS, which no rows widen
 
 
 def nuts(kind: str) -> dict[str, dict[str, float]]:

@@ -69,7 +69,7 @@ def job(family: str, number: int) -> dict[str, Any]:
     return {
         "job": {"method": "likelihood", "seed": number},
         "data": {"response": "y", "ignore": [] if of == "group" else ["ward"], "least_rows": 1},  # clients are small
-        "model": {"family": family, **random},
+        "model": {"family": family, "prior_sd": 2.5, "intercept_sd": 5.0, **random},  # as NUTS has them, whatever rows say
     }
 
 

@@ -181,7 +181,8 @@ def job(kind: str) -> dict[str, Any]:
     """Of `federation`."""
     about = KINDS[kind]
     data = {"time": "months", "event": "died", "least_rows": 10}
-    model: dict[str, Any] = {"family": kind} | ({"cuts": about["cuts"]} if "cuts" in about else {})
+    priors = {"prior_sd": 2.5, "intercept_sd": 5.0}  # as NUTS has them, whatever rows say
+    model: dict[str, Any] = {"family": kind, **priors} | ({"cuts": about["cuts"]} if "cuts" in about else {})
     if about.get("intervals"):
         data["time_upper"] = "until"
     if "wards" in about:

@@ -360,9 +360,10 @@ class JobConfig(Section):
     def requirement(self) -> Requirement:
         """What the job asks of its clients' rows; a method says what its messages tell."""
         model, noise = self.model, self.privacy
-        sd, r = getattr(model, "prior_sd", None), getattr(model, "scale", None)
+        sd = getattr(model, "prior_sd", None)
+        r = getattr(model, "scale", None)
         fit = Fit(
-            None if sd is None else sd**-2,
+            getattr(model, "prior_precision", None if sd is None else sd**-2),
             getattr(model, "intercept_centre", None),
             getattr(model, "intercept", True),
             float(r) if isinstance(r, (int, float)) else None,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..kernels.families import FAMILIES, HAZARDS, NOMINAL
+from ..models.mixed.prior import INTERCEPT_SD, PRIOR_SD
 from . import shown
 from .plain import Record, real
 from .verdict import HEADS
@@ -112,17 +113,32 @@ def _priors(summary: Record, model: Record, data: Record) -> str:
     if "s_lambda" in model:
         return "spike and slab" if model.get("kind") == "regression" else ""
     own: Mapping[str, Any] = model["prior"] if isinstance(model.get("prior"), Mapping) else {}
-    sd = model.get("prior_sd") or own.get("sd") or model.get("coefficient_sd")
+    used = used_priors(summary, model)
+    sd = used.get("prior_sd") or own.get("sd") or model.get("coefficient_sd")
     if sd is None or model.get("kind") == "own":
         return ""
     family = FAMILIES.get(str(model.get("family")))
     by = " x the response's" if family is not None and family.measured and summary["method"] in ("likelihood", "sigma") else ""
     said = f"coefficients N({own.get('mean', 0):g}, {sd:g}^2) per {UNITS.get(str(data.get('standardise')), 'sd')}{by}"
-    spread, centre = model.get("intercept_sd") or model.get("coefficient_sd"), model.get("intercept_centre")
+    said += _widened(summary, "prior_sd", PRIOR_SD)
+    spread, centre = used.get("intercept_sd") or model.get("coefficient_sd"), model.get("intercept_centre")
     if spread is None or not (model.get("intercept") or model.get("family") == "ordinal") or model.get("family") in NOMINAL:
         return said
     of = "intercept" if model["family"] != "ordinal" else "first threshold"
-    return f"{said}, {of} N({'pooled level' if centre is None else f'{centre:g}'}, {spread:g}^2)"
+    level = "pooled level" if centre is None else f"{centre:g}"
+    return f"{said}, {of} N({level}, {spread:g}^2){_widened(summary, 'intercept_sd', INTERCEPT_SD)}"
+
+
+def used_priors(summary: Record, model: Record) -> dict[str, Any]:
+    """Returns the standard deviations of the priors that a result has been made with, by their keys."""
+    given = {name: model[name] for name in ("prior_sd", "intercept_sd") if model.get(name) is not None}
+    usual = {"prior_sd": PRIOR_SD, "intercept_sd": INTERCEPT_SD} if summary["method"] == "likelihood" else {}
+    return {**usual, **given, **summary.get("priors", {})}
+
+
+def _widened(summary: Record, name: str, usual: float) -> str:
+    """Returns what is said of a default prior that would have decided what rows decide; "" where it was not widened."""
+    return f" (widened from {usual:g}, which rows contradict)" if name in summary.get("priors", {}) else ""
 
 
 def notes(every: Sequence[str], most: int, where: str) -> list[str]:

@@ -229,8 +229,9 @@ class Result:
         ------
         JobError
             One has no evidence, they are of other partial likelihoods, or they are not of the same response, clients and number
-            of rows, or all clients' responses have another mean, standard deviation or number of zeros. The same responses in
-            another order of rows are not seen, nor other covariates: whether rows are the same is for the caller to know.
+            of rows, or rows have widened the default priors of one, or all clients' responses have another mean, standard
+            deviation or number of zeros. The same responses in another order of rows are not seen, nor other covariates: whether
+            rows are the same is for the caller to know.
         """
         evidences, own = [], (self.summary, other.summary)
         for one in own:
@@ -248,6 +249,13 @@ class Result:
         }.items():
             if mine != theirs:
                 raise JobError(f"compare: the two results have other {what}, and evidence compares models of the same rows")
+        used = [head.used_priors(one.summary, one.job.get("model", {})) for one in (self, other)]
+        if used[0] != used[1] and any("priors" in one for one in own):
+            said = " and ".join(", ".join(f"{name} = {sd:g}" for name, sd in one.items()) for one in used)
+            raise JobError(
+                f"compare: evidence depends on the priors, and rows have widened those of one result ({said}): give both jobs "
+                "the same model.prior_sd and model.intercept_sd"
+            )
         # Evidence compares models of the same rows: refuse whatever shows that these are not.
         if unlike := _other_times(*own):
             raise JobError(f"compare: {unlike}")

@@ -173,6 +173,19 @@ def test_a_column_with_one_value_ends_a_vertical_job_and_is_named(tmp_path: Path
     assert any("'flat1' has one value" in line for line in check_job(InProcess(), *load(path)) or ())
 
 
+@pytest.mark.parametrize("apart", [True, False])
+def test_columns_that_follow_at_each_client_by_a_rule_of_its_own_follow_from_nothing(apart: bool) -> None:
+    """Of two arms at a client each an interaction is the covariate at one and 0 at the other: all rows tell both slopes."""
+    rng, files = np.random.default_rng(8), {}
+    for k, name in enumerate("ab"):
+        a, b = rng.normal(size=(2, 80))
+        files[name] = pd.DataFrame({"a": a, "b": b, "c": (a if k else b) if apart else a + b, "y": a + rng.normal(size=80)})
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "model": {"family": "gaussian"}}
+    result = fedkern.run(job, data=files)
+    assert any("'c' at every client follows from" in note for note in result.notes) != apart
+    assert (result.parameters["theta[c]"]["sd"] < 0.3) == apart
+
+
 # ---- The machine.
 
 

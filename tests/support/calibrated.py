@@ -34,7 +34,7 @@ class Kind:
     clients, rows : how many, and of each of them
     wards : groups of a client, each with an intercept; 0: none
     by_client : whether each client has an intercept of its own
-    prior : the model's `prior_sd` and `intercept_sd` where these are not the defaults: counts of exp(15) are nobody's
+    prior : the model's `prior_sd` and `intercept_sd`, which no rows widen; of counts narrow, for exp(15) is nobody's
     """
 
     family: str
@@ -42,7 +42,7 @@ class Kind:
     rows: int
     wards: int = 0
     by_client: bool = False
-    prior: dict[str, float] = field(default_factory=dict)
+    prior: dict[str, float] = field(default_factory=lambda: {"prior_sd": 2.5, "intercept_sd": 5.0})
 
     @property
     def model(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ KINDS = {
 
 def drawn(kind: Kind, rng: np.random.Generator) -> tuple[dict[str, float], dict[str, pd.DataFrame]]:
     """A truth, and the clients' rows."""
-    slope, intercept = (kind.prior.get(name, usual) * rng.normal() for name, usual in (("prior_sd", 2.5), ("intercept_sd", 5.0)))
+    slope, intercept = (kind.prior[name] * rng.normal() for name in ("prior_sd", "intercept_sd"))
     scale = float(np.abs(rng.normal()))  # of effects, or 1 / sqrt(r)
     truth = {"intercept_std": CENTRE + intercept, "theta_std[x]": slope}
     if kind.family == "negative-binomial":

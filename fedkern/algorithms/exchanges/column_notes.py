@@ -1,9 +1,9 @@
 """Finds, in a job that is not private, the columns from which nothing can be learnt: each client names those of its rows.
 
-A column may have one value; it may follow from others, so that their separate effects are the prior's; or its values may differ
-in their last digits only (10^15 and some noise). A client sends the names of such columns, and no cell; the server says of which
-it is true at every client. One client alone may well have one value of a column: that is no fault, unless the column is the
-client's alone (of vertically split data).
+A column may have one value; it may follow from others, so that, if it does in all rows, their separate effects are the prior's;
+or its values may differ in their last digits only (10^15 and some noise). A client sends the names of such columns, and no cell;
+the server says of which it is true at every client. One client alone may well have one value of a column: that is no fault,
+unless the column is the client's alone (of vertically split data).
 
 A client also names the columns in which few cells stand so far from all others that they decide the result. Only its own notes
 say which rows these are, and which values they have.

@@ -33,10 +33,10 @@ from .messages import (
     SummedValues,
     Values,
 )
-from .server import Prior
 from .settings import Settings
 from .summaries import QUESTIONS, average
 from .units import of_derivatives, of_draws, power, told
+from .widening import Prior, Priors
 
 Array = NDArray[np.float64]
 
@@ -69,10 +69,11 @@ class Client:
     ----------
     name, index : its name and number
     model : of its own rows
-    prior : beside which the answers' units are reckoned; None: it is the server's alone, and nothing is taken for it
+    priors : of which one stands beside the answers' units; None: the prior is the server's alone, and nothing is taken for it
     least : what is asked of its rows at each point of a question for derivatives; None: nothing
     round : questions answered
     refused : those of them that were about few of its rows
+    widened : the number of the prior, as the server has told it last
     told : (t, P) draws of the posterior, which the server tells at the end
     nodes, converged : of the quadrature when it was last asked; whether the server's checks are passed
     values : (drawn, s) what it has answered at draws, where it is to tell that once more; else None
@@ -82,22 +83,29 @@ class Client:
     index: int = field(metadata=GIVEN)
     settings: Settings = field(metadata=GIVEN)
     model: Model = field(metadata=GIVEN)
-    prior: Prior | None = field(metadata=GIVEN)
+    priors: Priors | None = field(metadata=GIVEN)
     least: Least | None = field(default=None, metadata=GIVEN)
     round: int = 0
     refused: int = 0
+    widened: int = 0
     told: Array | None = None
     nodes: int = 0
     converged: bool = False
     values: Array | None = None
 
+    @property
+    def prior(self) -> Prior | None:
+        """The prior beside which it answers."""
+        return None if self.priors is None else self.priors.each[self.widened]
+
 
 def client(
-    name: str, index: int, settings: Settings, model: Model, prior: Prior | None = None, least: Least | None = None
+    name: str, index: int, settings: Settings, model: Model, prior: Prior | Priors | None = None, least: Least | None = None
 ) -> Client:
     """Returns a client that has seen nothing yet; with `Settings.box` the model is a `Saturated` one, and nothing is asked of
     rows: what the server gets is of all clients' rows."""
-    return Client(name, index, settings, model, prior, least if settings.box is None else None)
+    priors = prior if prior is None or isinstance(prior, Priors) else Priors((prior,))
+    return Client(name, index, settings, model, priors, least if settings.box is None else None)
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -123,6 +131,10 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     if isinstance(event, Posterior):
         return evolve(state, told=np.array(event.draws), nodes=event.nodes, converged=event.converged == 1), []
     points = _points(event, state)
+    if isinstance(event, AskCurvature):
+        if not 0 <= event.prior <= (0 if state.priors is None else state.priors.most):
+            raise RemoteFault(f"server: AskCurvature.prior = {event.prior} is none of the job's priors")
+        state = evolve(state, widened=event.prior)
     state, refused = _looked_at(state, points) if isinstance(event, AskCurvature) else (state, np.zeros(0, bool))
     state = evolve(state, round=state.round + 1, nodes=event.nodes)
     with np.errstate(all="ignore"):

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .client import Model
-from .server import Prior
 from .units import told
+from .widening import Prior
 
 Array = NDArray[np.float64]
 

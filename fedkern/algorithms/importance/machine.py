@@ -11,6 +11,8 @@ walk.
 Each client compares its quadrature with one of more nodes, at the mode and at draws; while the sum of the differences is too
 large, the number of nodes is doubled for all. A value that is no number has weight 0.
 
+Where the job gives no prior, the one that is taken decides nothing that rows decide (`widening`).
+
 Clients of `Settings.summaries` are asked two questions and none about draws: quadratics stand in their place (`summaries`).
 
 Another sampler may go on from the mode: with `Settings.rounds` = 0 and `Coordinates` without scales the job ends there (with one
@@ -43,12 +45,13 @@ from .messages import (
     SummedValues,
     Values,
 )
-from .server import Found, Prior, Server, finished, go_on, offset, read_result, server_receive, start, unresolved
+from .server import Found, Server, finished, go_on, offset, read_result, server_receive, start, unresolved
 from .settings import Settings
+from .widening import Prior, Priors
 
 __all__ = [
     "SUMS", "WIDTH", "AskCurvature", "AskNormal", "AskValues", "Client", "Coordinates", "Curvature", "Found", "GradientOf",
-    "MaskedCurvature", "MaskedValues", "Model", "Posterior", "Prior", "Server", "Settings", "Values", "WithoutLocal",
+    "MaskedCurvature", "MaskedValues", "Model", "Posterior", "Prior", "Priors", "Server", "Settings", "Values", "WithoutLocal",
     "client", "client_receive", "finished", "go_on", "load", "offset", "protocol", "read_result", "save", "server_receive",
     "start", "unresolved",
 ]  # fmt: skip

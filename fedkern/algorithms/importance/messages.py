@@ -34,13 +34,14 @@ NO_VALUE = 2**32 - 1  # the drop of a point where the log-likelihood is not fini
 
 @dataclass(frozen=True)
 class AskCurvature(Message, kind=200):
-    """Server to client: the points at which the log-likelihood and its derivatives are wanted, and the quadrature nodes a
-    dimension.
+    """Server to client: the points at which the log-likelihood and its derivatives are wanted, the quadrature nodes a dimension,
+    and the number of the prior beside which answers are rounded and rows are counted (`widening`).
     """
 
     round: int
     nodes: int
     points: Places
+    prior: int = 0
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol as Shape
 from typing import TypeVar, final
 
 import numpy as np
@@ -43,21 +42,12 @@ from .newton import EXACT, ROUNDED, Climb, Limits, Metric, modes, moving, spelle
 from .proposals import LEAST_SHARE, Proposal, folded, mixture_log_density
 from .settings import AT_DRAWS, AT_MODE, NOT_FINITE, Settings
 from .summaries import QUESTIONS, Quadratics, merged
+from .widening import Prior, Priors
 
 Array = NDArray[np.float64]
 M = TypeVar("M", bound=Message)
 
 STREAM = "posterior"
-
-
-class Prior(Shape):
-    """Is the log-density log p(xi), Jacobians of logarithms included once."""
-
-    def values(self, points: Array) -> Array:
-        """Returns the log-density (n,) at points (n, P)."""
-
-    def curvature(self, xi: Array) -> tuple[float, Array, Array]:
-        """Returns the log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P)."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +74,7 @@ class Server:
 
     Attributes
     ----------
-    prior, names, coordinates : of xi; of the clients; the meaning of xi's numbers
+    priors, names, coordinates : of xi; of the clients; the meaning of xi's numbers
     units : (scales,) a large value for each of the scales among the coordinates
     climb : the steps to the mode, in z
     own_gradient, own_hessian : (c, J, P), (c, J, P(P+1)/2) of each client's log-likelihood in xi at the climbs' best points
@@ -99,12 +89,16 @@ class Server:
     first_gradient, first_hessian : (J, P), (J, P(P+1)/2) of each client's log-likelihood there, where they are kept; else empty
     quadratics : of the clients that take part by a summary
     summing : 1 while such clients are asked, else 0
+    widened, decided : the number of the prior, and 1 once no other one is tried
+    default, expected : (P,) the mode with the job's prior, and (P, P) what minus the Hessian is compared with; empty while no
+        wider one is tried
+    refused : 1 where a client has answered nothing about a point, for it was about few of its rows
     halted : why no more is asked; "" before
     waiting, answers : clients that have yet to answer; client -> its answers to the open questions
     """
 
     settings: Settings = field(metadata=GIVEN)
-    prior: Prior = field(metadata=GIVEN)
+    priors: Priors = field(metadata=GIVEN)
     names: tuple[str, ...] = field(metadata=GIVEN)
     coordinates: Coordinates = field(metadata=GIVEN)
     units: Array
@@ -124,6 +118,11 @@ class Server:
     newton: int = 0
     drawn: int = 0
     ahead: int = 0
+    widened: int = 0
+    decided: int = 0
+    default: Array = field(default_factory=lambda: np.empty(0))
+    expected: Array = field(default_factory=lambda: np.empty(0))
+    refused: int = 0
     began: float = 0.0
     proposals: tuple[Proposal, ...] = ()
     scaled: tuple[Scaled, ...] = ()
@@ -136,6 +135,16 @@ class Server:
     def stop(self) -> str | None:
         """The reason why no more is asked; None while the job runs."""
         return self.halted or None
+
+    @property
+    def prior(self) -> Prior:
+        """The prior of xi."""
+        return self.priors.each[self.widened]
+
+    @property
+    def tries(self) -> bool:
+        """Whether a prior is tried that is wider than the job's."""
+        return self.widened > 0 and not self.decided
 
     @property
     def n_clients(self) -> int:
@@ -176,6 +185,8 @@ class Server:
 
 
 SURELY = 0.5  # the k-hat up to which ratios have a variance, so that it is known how many draws lack
+ROOM = 4.0  # posterior sds from a mode to the border of the box
+BACK = 5  # questions that are left for the way back to the mode with the job's prior
 ENOUGH, ROUNDS, MODE = "enough", "rounds", "mode"  # why no more is asked
 
 
@@ -227,12 +238,13 @@ class Found:
 
 def start(
     settings: Settings,
-    prior: Prior,
+    prior: Prior | Priors,
     names: tuple[str, ...],
     coordinates: Coordinates,
     starts: Array,
     *,
     keeps_first: bool = False,
+    widened: int | None = None,
 ) -> tuple[Server, ServerEffects]:
     """Returns the server's first state and its first question.
 
@@ -240,6 +252,7 @@ def start(
     ----------
     starts : (settings.starts, P) xi from which the mode is looked for
     keeps_first : whether the clients' derivatives at the first of them are kept
+    widened : the number of the prior where that is known; None: the first that decides nothing which rows decide
     """
     starts = np.asarray(starts, np.float64)
     if starts.shape != (settings.starts, coordinates.size):
@@ -258,7 +271,9 @@ def start(
     asked = np.zeros(coordinates.size), empty, np.zeros((kept, P)), np.zeros((kept, P * (P + 1) // 2))
     quadratics = Quadratics.none(len(settings.summaries), P)
     begun = climb, *own, settings.nodes, np.zeros(2), none, *asked, quadratics
-    state = Server(settings, prior, names, coordinates, units, *begun)
+    priors = prior if isinstance(prior, Priors) else Priors((prior,))
+    decided = int(not priors.most or widened is not None)
+    state = Server(settings, priors, names, coordinates, units, *begun, widened=widened or 0, decided=decided)
     return _ask_curvature(state)
 
 
@@ -320,7 +335,7 @@ def _answers_of(state: Server, kind: type[M], several: int = 1) -> list[list[M]]
 def _ask_curvature(state: Server, *, ahead: bool = False) -> tuple[Server, ServerEffects]:
     """Asks for a step of each climb. With `ahead`, where the mode is expected there, the first draws are asked with it."""
     expected = state.climb.arriving if ahead else None
-    question = AskCurvature(state.round, state.nodes, _sent(state, state.climb.trial))
+    question = AskCurvature(state.round, state.nodes, _sent(state, state.climb.trial), state.widened)
     if expected is None:
         return _ask(state, [question])
     state = _with_draws(evolve(state, ahead=1), _first(evolve(state, climb=expected)))
@@ -335,6 +350,10 @@ def _sent(state: Server, trial: Array) -> Array:
 def _climbed(state: Server) -> tuple[Server, ServerEffects]:
     """Takes a step of each climb, or makes the first draws."""
     (answers,), s = _answers_of(state, Curvature), state.settings
+    if any((answer.value <= REFUSED).any() for answer in answers):
+        state = evolve(state, refused=1)
+        if state.tries:
+            return _ask_curvature(_without_draws(_returned(evolve(state, newton=state.newton + 1))))
     of_summaries = state.quadratics.curvatures(state.round, _sent(state, state.climb.trial))
     answers = merged(answers, of_summaries, s.summaries)
     first = not np.isfinite(state.climb.value).any()
@@ -363,6 +382,8 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
         newton=state.newton + 1,
         rule=np.array([at_mode, 0.0]),
     )
+    if state.tries and (climb.flat.any() or _stuck(state)):
+        return _ask_curvature(_without_draws(_returned(state)))
     if climb.ended and climb.done.any() and at_mode > AT_MODE and state.nodes < s.most_nodes:
         state = evolve(state, climb=climb.again(), nodes=s.doubled(state.nodes), rule=np.zeros(2))
         return _ask_curvature(_without_draws(state))
@@ -371,10 +392,14 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
     if not climb.ended and state.newton < s.newton * climbs:
         # Once in a job: values that are given up have been told. A source around a learnt scale is not made before its mode.
         once = s.rounds > 1 and not state.drawn and not state.ahead and state.coordinates.learnt is None
-        once = once and not state.quadratics.due
+        once = once and not state.quadratics.due and (bool(state.decided) or _right(state, climb.trial))
         return _ask_curvature(_without_draws(state), ahead=once and float(rule.max()) <= AT_MODE)
     if not climb.done.any():
         _no_mode(state)
+    if not state.decided:
+        state = _judged(state)
+        if not state.climb.ended:
+            return _ask_curvature(_without_draws(state))
     if s.rounded:
         state = evolve(state, climb=climb.arrived())
     if state.quadratics.due:
@@ -382,6 +407,50 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
     if s.rounds == 0:
         return _end(state, MODE)
     return _drawn(evolve(state, ahead=0)) if state.ahead else _ask_values(state, _first(state))
+
+
+def _right(state: Server, z: Array) -> bool:
+    """Whether the prior decides nothing that rows decide, where its mode is (1, P)."""
+    hessian = state.climb.hessian[0]
+    expected = state.expected if state.widened else hessian
+    return state.priors.right(state.widened, _sent(state, z)[0], hessian, expected)
+
+
+def _judged(state: Server) -> Server:
+    """Takes the prior of this mode if it decides nothing that rows decide, and else goes to the next wider one, or back."""
+    if state.widened and not _has_room(state):
+        return _returned(state)
+    if _right(state, state.climb.at):
+        return evolve(state, decided=1)
+    if state.widened == state.priors.most or state.refused or state.newton >= state.settings.newton - BACK:
+        return _returned(state)
+    at, hessian, number = state.climb.at, state.climb.hessian[0], state.widened + 1
+    default, before = (state.default, state.expected) if state.widened else (at[0], hessian)
+    expected = state.priors.expected(number, _sent(state, at)[0], hessian, before)
+    return evolve(state, widened=number, default=default, expected=expected, climb=Climb.begin(at), rule=np.zeros(2))
+
+
+def _returned(state: Server) -> Server:
+    """Goes back to the mode with the job's prior, as no wider one decides less."""
+    if not state.widened:
+        return evolve(state, decided=1)
+    climb = Climb.begin(state.default[np.newaxis])
+    return evolve(state, widened=0, decided=1, climb=climb, rule=np.zeros(2))
+
+
+def _has_room(state: Server) -> bool:
+    """Whether the posterior is within the box."""
+    if (ends := state.coordinates.ends) is None:
+        return True
+    at, sd = state.climb.at[0], np.sqrt((Metric.of(state.climb.hessian[0]).factor ** 2).sum(axis=1))
+    return bool(((at - ROOM * sd > ends[0]) & (at + ROOM * sd < ends[1])).all())
+
+
+def _stuck(state: Server) -> bool:
+    """Whether a wider prior's mode is not to be had: it is beyond the box, or farther than there are questions."""
+    if state.climb.ended:
+        return False
+    return bool(state.climb.length[0] < state.limits.near) or state.newton >= state.settings.newton - BACK
 
 
 def _ask_summaries(state: Server) -> tuple[Server, ServerEffects]:

@@ -2,7 +2,8 @@
 
 A unit is a power of two, so that numbers are sums of few bits and a sum over clients, masked or not, loses none of them. It
 follows from the question, from what all parties know and from the client's own likelihood, so that the same question has the
-same answer; no key, and no number that a server sends, sets it. Source: docs/spec/likelihood.md, section 6.
+same answer; no key sets it, and of what a server sends but the number of one of the job's priors. Source:
+docs/spec/likelihood.md, section 6.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ Source: docs/spec/likelihood.md, section 3.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -33,10 +34,11 @@ class Drawn(NamedTuple):
 
 
 def others(model: SampledModel) -> list[Model]:
-    """Returns the models that a job tries beside its own; none where it names its family."""
+    """Returns the models that a job tries beside its own, with its prior; none where it names its family."""
     if not isinstance(model, Model) or not model.by_evidence:
         return []
-    return [model.with_family(name) for name in COUNTS if name != model.family]
+    alike = replace(model, widened=model.widened or 0)  # evidence depends on priors
+    return [alike.with_family(name) for name in COUNTS if name != model.family]
 
 
 def of_model(run: Run[Config], read: Read, model: Model) -> Read:

@@ -26,7 +26,9 @@ Array = NDArray[np.float64]
 Row = dict[str, object]  # of a table
 
 CONFLICT = "prior and rows say different things"
+WIDEN = "a larger model.prior_sd leaves it to the rows"
 STRONG = "the prior says much, or the rows little"
+HALF = 0.5  # of the information
 OF_EVENTS = 2.0  # log odds by which shares of events are apart where that is noted: slopes cannot say it
 UNKNOWN = f"without it k-hat is above {weighted.WITHOUT_K:g}, or fewer than {weighted.WITHOUT_ESS:g} draws count"
 
@@ -155,13 +157,29 @@ def _reversed_events(at_mode: Found, model: Model, told: Mapping[int, Mapping[st
     return Reversed(note, Finding.of("event-reversed", **whose) if found else "")
 
 
+@guard.figure("columns that follow from others", [])
+def decided_by_prior(model: Model, at_mode: Found, columns: Sequence[str]) -> list[str]:
+    """Returns those of the columns of which the prior has more than half of the information, beside all others."""
+    p, R = model.layout.p, model.coding.matrix
+    RC = R @ np.linalg.inv(at_mode.precision)[:p]
+    prior = np.diag(model.prior.curvature(at_mode.mode)[2])[:p]
+    share = (RC[:, :p] ** 2 @ prior) / (RC[:, :p] * R).sum(axis=1)
+    decided = [name for name, own in zip(model.published, share) if own > HALF]
+    names = {column: [block + column for block in model.blocks] for column in columns}
+    return [c for c, own in names.items() if any(n in own or n.startswith(tuple(f"{one}=" for one in own)) for n in decided)]
+
+
 @guard.figure("notes on the sensitivity", [])
-def describe_sensitivity(sensitive: Mapping[str, Row], alone: Mapping[str, Row]) -> list[str]:
-    """Returns notes for the reader of the result: which parameters priors decide, and without which clients it is not known."""
+def describe_sensitivity(sensitive: Mapping[str, Row], alone: Mapping[str, Row], *, own: bool = False) -> list[str]:
+    """Returns notes for the reader of the result: which parameters priors decide, and without which clients it is not known.
+    `own`: of an own model, whose priors are its own."""
     said = list[str]()
     for why in (CONFLICT, STRONG):
         if names := [name for name, row in sensitive.items() if row["mark"] == why]:
-            said.append(Finding.of("sensitive-to-the-prior", why=why, names=names))
+            widen = (
+                why == CONFLICT and not own and any(name.startswith(("theta[", "intercept")) or " vs " in name for name in names)
+            )
+            said.append(Finding.of("sensitive-to-the-prior", why=f"{why}; {WIDEN}" if widen else why, names=names))
     if unknown := [name for name, one in alone.items() if not one["known"]]:
         said.append(Finding.of("unknown-without-a-client", clients=unknown))
     return said

@@ -31,6 +31,7 @@ from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
 from ...kernels.families import FAMILIES, LEVELED
 from ...models.formula.expansion import Formula
+from ...models.mixed.prior import INTERCEPT_SD, PRIOR_SD
 from ...models.mixed.shapes import SHAPES
 from . import level_keys, own_keys
 from .level_keys import Levels
@@ -122,14 +123,16 @@ class ModelSection(incomplete.ModelSection):
     )
     link: Literal["logit", "probit"] | None = key(None, help="ordinal: of its cumulative probabilities; default logit")
     intercept: bool = key(True, help="add a column of ones")
-    prior_sd: float = key(
-        2.5,
+    prior_sd: float | None = key(
+        None,
         ge=1e-5,
         le=1e5,
         help="standard deviation of each coefficient's normal prior, of a column in its standard deviations and, of a gaussian "
-        "or student response, in that of the response",
+        f"or student response, in that of the response; default {PRIOR_SD:g}, and wider where that would decide what rows decide",
     )
-    intercept_sd: float = key(5.0, ge=1e-5, le=1e5, help="of the intercept's prior, with the same units")
+    intercept_sd: float | None = key(
+        None, ge=1e-5, le=1e5, help=f"of the intercept's prior, with the same units; default {INTERCEPT_SD:g}, widened alike"
+    )
     intercept_centre: float | None = key(
         None, ge=-1e100, le=1e100, help="of the intercept's prior, in the data's units; default: the response's pooled level"
     )
@@ -137,6 +140,16 @@ class ModelSection(incomplete.ModelSection):
         None, ge=0.1, le=1e6, help="student: degrees of freedom of the errors; default: learnt, with prior Gamma(2, rate 0.1)"
     )
     random: RandomSection | None = key(None, help="effects of groups of rows, or of clients")
+
+    @property
+    def prior_precision(self) -> float:
+        """The precision of each coefficient's prior, before rows are seen."""
+        return float((self.prior_sd or PRIOR_SD) ** -2.0)
+
+    @property
+    def default_priors(self) -> tuple[bool, bool]:
+        """Whether the prior of coefficients, and that of the intercept, is not the job's."""
+        return self.prior_sd is None, self.intercept and self.intercept_sd is None and self.intercept_centre is None
 
 
 class AlgorithmSection(Section):
@@ -286,10 +299,11 @@ class Config(JobConfig):
         model = self.model
         if self.own:
             return None
-        held = [f"model.{name} = {value:g}" for name in ("prior_sd", "intercept_sd") if (value := getattr(model, name)) <= HELD]
+        given = {name: value for name in ("prior_sd", "intercept_sd") if (value := getattr(model, name)) is not None}
+        held = [f"model.{name} = {value:g}" for name, value in given.items() if value <= HELD]
         if self.row.linear:
             return None
-        if not held and (self.row.chances or self.leveled) and model.prior_sd > VAGUE:
+        if not held and (self.row.chances or self.leveled) and given.get("prior_sd", 0.0) > VAGUE:
             return of_a_vague_prior(f"model.prior_sd = {model.prior_sd:g}")
         return of_a_narrow_prior(" and ".join(held), "the posterior") if held else None
 

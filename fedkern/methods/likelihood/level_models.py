@@ -127,7 +127,7 @@ class OrderedModel(LevelModel):
 
     @property
     def _shapes(self) -> tuple[Shape, ...] | None:
-        given = (self.centre, self.config.model.intercept_sd)
+        given = (self.centre, self.prior_sds[1])
         return levels.prior_of_thresholds(self.levels, self.pooled_shares, self.link, *given)
 
     @property
@@ -187,7 +187,7 @@ class OrderedModel(LevelModel):
     def describe_priors(self) -> str:
         m = self.config.model
         centre = "its pooled level" if m.intercept_centre is None else f"{m.intercept_centre:g}"
-        thresholds = f"first threshold ~ N({centre}, {m.intercept_sd:g}^2), log gaps ~ N(0, {GAP_SD:g}^2)"
+        thresholds = f"first threshold ~ N({centre}, {self.prior_sds[1]:g}^2), log gaps ~ N(0, {GAP_SD:g}^2)"
         return f"{self._prior_of_coefficients}, {thresholds}"
 
 
@@ -201,9 +201,8 @@ class NominalModel(LevelModel):
         return Layout(levels.block_names(self.levels, self.encoding.names), self.family)
 
     def prior_of(self, layout: Layout) -> Prior:
-        m = self.config.model
-        sds = (m.prior_sd, m.intercept_sd)
-        return levels.prior_of_blocks(layout, self.encoding.names, self.pooled_shares, m.intercept_centre, *sds)
+        own = self.encoding.names, self.pooled_shares, self.config.model.intercept_centre
+        return levels.prior_of_blocks(layout, *own, *self.prior_sds)
 
     @property
     def takes_client(self) -> bool:
@@ -259,6 +258,6 @@ class NominalModel(LevelModel):
     def describe_priors(self) -> str:
         m = self.config.model
         if m.intercept and m.intercept_centre is None:
-            shares = f"intercepts ~ N(log of pooled shares over the first's, {m.intercept_sd:g}^2)"
+            shares = f"intercepts ~ N(log of pooled shares over the first's, {self.prior_sds[1]:g}^2)"
             return f"{self._prior_of_coefficients}, {shares}"
         return super().describe_priors()

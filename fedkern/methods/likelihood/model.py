@@ -37,6 +37,7 @@ from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed import Layout, Prior, Rows
 from ...models.mixed.layout import LEVELS
 from ...models.mixed.mode import Density
+from ...models.mixed.prior import INTERCEPT_SD, LESS_WIDE, PRIOR_SD, WIDER
 from ...models.mixed.shapes import Shape
 from ...models.reference import MOVED, Coding, coding_of
 from ...models.saturated import Saturated
@@ -66,6 +67,7 @@ class Model(WeighedModel[OutputSection]):
     units : of the response, once they are known
     coarse : whether the response is a score of few whole numbers, as the server alone knows
     summaries : the clients that take part by a summary
+    widened : which of `wider` the prior is, once that is known
     """
 
     config: Config
@@ -73,6 +75,7 @@ class Model(WeighedModel[OutputSection]):
     units: Units = field(default_factory=Units)
     coarse: bool = False
     summaries: frozenset[int] = frozenset()
+    widened: int | None = None
 
     def __post_init__(self) -> None:
         self.encoding.check_references(self.references)
@@ -253,8 +256,37 @@ class Model(WeighedModel[OutputSection]):
 
     def prior_of(self, layout: Layout) -> Prior | survival_parametric.Walk:
         """Returns the prior of a layout of these coefficients, which may have fewer effects."""
-        m = self.config.model
-        return Prior.usual(layout, prior_sd=m.prior_sd, intercept_sd=m.intercept_sd, intercept_centre=self.centre)
+        of_coefficients, of_intercept = self.prior_sds
+        return Prior.usual(layout, prior_sd=of_coefficients, intercept_sd=of_intercept, intercept_centre=self.centre)
+
+    @property
+    def prior_sds(self) -> tuple[float, float]:
+        """The standard deviations of the priors of coefficients and of the intercept."""
+        m, wider = self.config.model, self.wider[self.widened or 0]
+        times = [wider if free else 1 for free in m.default_priors]
+        return times[0] * (m.prior_sd or PRIOR_SD), times[1] * (m.intercept_sd or INTERCEPT_SD)
+
+    @property
+    def priors_in_summary(self) -> dict[str, object]:
+        """The entry of summary.json on default priors that rows have widened; none where they have not."""
+        named = zip(("prior_sd", "intercept_sd"), self.prior_sds, self.config.model.default_priors)
+        return {"priors": {name: sd for name, sd, free in named if free}} if self.widened else {}
+
+    @property
+    def wider(self) -> tuple[int, ...]:
+        """How many times as wide default priors may be: of clients by a summary each answers once, about one posterior."""
+        if self.summaries or not any(self.config.model.default_priors):
+            return WIDER[:1]
+        return WIDER if self.measured else LESS_WIDE
+
+    @property
+    def priors(self) -> importance.Priors:
+        """The prior that all know, and the wider ones of which rows may decide."""
+        read = np.zeros((len(self.coding.matrix), self.size))
+        read[:, : self.layout.p] = self.coding.matrix @ self.affine if self.encoding.standardised else self.coding.matrix
+        return importance.Priors(
+            tuple(replace(self, widened=k).prior for k in range(len(self.wider))), read, bent=not self.measured
+        )
 
     def prior_of_a_client(self, layout: Layout) -> Density:
         """Returns the prior with which a client looks for the mode of its rows alone."""
@@ -421,7 +453,9 @@ class Model(WeighedModel[OutputSection]):
         """Where clients answer, if the server gets sums alone: it follows from the job file and what all have agreed on."""
         if not self.secure:
             return None
-        layout, prior = self.layout, self.prior.base if isinstance(self.prior, survival_parametric.Walk) else self.prior
+        known = replace(self, widened=None)  # what all have agreed on
+        layout, prior = known.layout, known.prior
+        prior = prior.base if isinstance(prior, survival_parametric.Walk) else prior
         centre, far = layout.start, np.full(layout.size, LOG_SCALE)
         centre[: layout.p], far[: layout.p] = prior.mean, reach(prior.sd, self._standardised)
         if self.encoding.intercept and not self.blocks[1:]:
@@ -487,7 +521,9 @@ class Model(WeighedModel[OutputSection]):
     def start(self, settings: Settings | None = None) -> tuple[importance.Server, ServerEffects]:
         """Returns the server's machine with its first messages."""
         at, keeps = self.start_at[np.newaxis], self.may_be_reversed
-        return importance.start(settings or self.settings, self.prior, self.telling, self.coordinates, at, keeps_first=keeps)
+        return importance.start(
+            settings or self.settings, self.priors, self.telling, self.coordinates, at, keeps_first=keeps, widened=self.widened
+        )
 
     def client(self, index: int, likelihood: importance.Model, rules: Rules) -> importance.Client:
         """Returns a client's machine, before it has seen anything; `rules`: of the job and of the client's holder."""
@@ -497,7 +533,7 @@ class Model(WeighedModel[OutputSection]):
         leverage = rules.leverage if rules.leverage <= usual.leverage else 1.0
         if not self.row.linear and (rows or each or leverage < 1):  # rows of linear models weigh the same everywhere
             least = Least.of(cast(Weighed, likelihood).X, rows, each, leverage)
-        return importance.client(self.names[index], index, self.settings, self._asked(likelihood), self.prior, least)
+        return importance.client(self.names[index], index, self.settings, self._asked(likelihood), self.priors, least)
 
     def _asked(self, likelihood: importance.Model) -> importance.Model:
         """Returns a client's log-likelihood as the server asks for it."""
@@ -671,12 +707,14 @@ class Model(WeighedModel[OutputSection]):
         if not m.intercept:
             return f"{self._prior_of_coefficients}, no intercept"
         centre = "the response's pooled level" if m.intercept_centre is None else f"{m.intercept_centre:g}"
-        return f"{self._prior_of_coefficients}, intercept ~ N({centre}, {m.intercept_sd:g}^2)"
+        return f"{self._prior_of_coefficients}, intercept ~ N({centre}, {self.prior_sds[1]:g}^2)"
 
     @property
     def _prior_of_coefficients(self) -> str:
-        sd = f"{self.config.model.prior_sd:g}"
-        return f"coefficients ~ N(0, {sd}^2) in standard deviations of their columns{self.unit_in_words}"
+        sd = f"{self.prior_sds[0]:g}"
+        most = self.wider[-2:][0]
+        wider = f", up to {most:,} times as wide where that would decide what rows decide" if most > 1 else ""
+        return f"coefficients ~ N(0, {sd}^2) in standard deviations of their columns{self.unit_in_words}{wider}"
 
     @property
     def unit_in_words(self) -> str:

@@ -114,7 +114,11 @@ def bare(model: Model, ended: Ended, test: Design | None) -> Fit:
     """Returns the result of a job, without anything that is judged or said of it."""
     assert ended.mode is not None
     data = {} if ended.chains else model.data_in_summary(importance.read_result(ended.mode).began)
-    return replace(released(model, ended), encoding=model.encoding.to_dict(), more={**model.kind_in_summary, **data})
+    return replace(
+        released(model, ended),
+        encoding=model.encoding.to_dict(),
+        more={**model.kind_in_summary, **model.priors_in_summary, **data},
+    )
 
 
 @guard.check("the judging of the result", bare)

@@ -80,14 +80,16 @@ class Columns:
                     summaries.check_rows(n, p, model.size, run.names[k], table.source)
             run.note_rows(k, notes, designs[k].faults, len(designs[k].X))
             noted[k] = notes
-        run.hooks.find(column_notes.exchange_notes(run, degenerates))
+        found = column_notes.exchange_notes(run, degenerates)
+        follows = {str(one.values["column"]): one for one in found if one.id == "column-collinear"}
+        run.hooks.find([one for one in found if one.id != "column-collinear"])
         test = _read_test_rows(run, model)
         model = self.exchange_response(run, model, designs, rows)
         if model.secure:  # a client may have found that its response is not as the others'
             for k, notes in noted.items():
                 run.note_rows(k, notes, designs[k].faults, len(designs[k].X))
         likelihoods = {k: model.likelihood(own, run.threads) for k, own in rows.items()}
-        return Read(model, rows, likelihoods, test, {"incomplete": counted} if counted else {})
+        return Read(model, rows, likelihoods, test, {"incomplete": counted} if counted else {}, follows)
 
 
 def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate, list[str]]:

@@ -20,7 +20,7 @@ from ...algorithms.importance.single_values import AskSingleValues, SingleValues
 from ...errors import owned
 from ...jobs.publish import Fit
 from ...jobs.run import Run
-from . import by_evidence, dispersion, lines, publish
+from . import by_evidence, differently, dispersion, lines, publish
 from .keys import Config
 from .kinds import steps_of
 from .model import TOLD
@@ -42,12 +42,16 @@ def fit(run: Run[Config]) -> Fit | None:
     if read.model.secure:
         run.know_alike(read.model.told)
     mode, at_mode = _find_mode_and_draw(run, read) if read.model.has_mode else (None, {})
+    read = _at_prior(read, mode, at_mode)
     if others := by_evidence.others(read.model):
         tried = [by_evidence.Drawn(read, mode, at_mode)]
         for model in others:
             other = by_evidence.of_model(run, read, model)
             tried.append(by_evidence.Drawn(other, *_find_mode_and_draw(run, other, f"importance-{model.family}")))
         read, mode, at_mode = by_evidence.choose(run, tried)
+    if mode is not None and read.follows:
+        at = importance.read_result(mode)
+        run.hooks.find(read.follows[name] for name in differently.decided_by_prior(read.model, at, [*read.follows]))
     singly = _exchange_single_values(run, read, mode, at_mode) if read.model.settings.singly else None
     chains, machines = _walk(run, read, mode, at_mode) if read.model.chains else (None, at_mode)
     ended: dict[int, Any] = {}
@@ -78,6 +82,12 @@ def _find_mode_and_draw(
         if client.refused:
             LOG.warning("client %r: %d question was about few of its rows, and had no answer", run.names[k], client.refused)
     return server, ended
+
+
+def _at_prior(read: Read, mode: importance.Server | None, at_mode: Mapping[int, importance.Client]) -> Read:
+    """Returns the rows with the model whose prior the server has taken, as every client has heard."""
+    known = {machine.widened for machine in (mode, *at_mode.values()) if machine is not None}
+    return read._replace(model=replace(read.model, widened=max(known))) if any(known) else read
 
 
 def _exchange_single_values(

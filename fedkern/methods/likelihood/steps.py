@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...data.design import Design
 from ...data.table import Table
+from ...finding import Finding
 from ...jobs.publish import Fit
 from ...jobs.run import Run
 from .keys import Config
@@ -27,6 +29,7 @@ class Read(NamedTuple):
     rows, likelihoods : of each client: as `Steps.complete` takes them, and as its machine does
     test : the server's test rows; None elsewhere, and where the job has none
     content : entries of summary.json
+    follows : columns that follow from others at all clients, with findings
     """
 
     model: Any  # of the kind, as all that is Any here: only the steps of one kind look into it
@@ -34,6 +37,7 @@ class Read(NamedTuple):
     likelihoods: Mapping[int, Any]
     test: Design | None
     content: Mapping[str, Any]
+    follows: Mapping[str, Finding] = MappingProxyType({})
 
 
 class Opening(Protocol):

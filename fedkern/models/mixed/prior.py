@@ -16,6 +16,11 @@ from .shapes import LOG_HALF_NORMAL, Density, HalfNormal, LogHalfNormal
 
 Vector = NDArray[np.float64]
 
+PRIOR_SD, INTERCEPT_SD = 2.5, 5.0  # of coefficients, of columns in their standard deviations, and of an intercept
+# Times a default prior that would decide what rows decide, of a response with a unit and of others, where a wider one would let
+# a slope grow until few rows weigh; the last stands for none.
+WIDER, LESS_WIDE = (1, 10, 100, 1000, 10_000, 1_000_000), (1, 2, 4, 1000)
+
 
 @dataclass(frozen=True)
 class Prior:
@@ -44,8 +49,8 @@ class Prior:
         cls,
         layout: Layout,
         *,
-        prior_sd: float = 2.5,
-        intercept_sd: float = 5.0,
+        prior_sd: float = PRIOR_SD,
+        intercept_sd: float = INTERCEPT_SD,
         intercept_centre: float = 0.0,
         tau_sd: float = 1.0,
         pooled_sd: float = 1.0,

@@ -32,12 +32,19 @@ def verdict(clients: dict[str, Any], center: float, scale: float, family: str = 
     return fedkern.run(job, data=clients).summary
 
 
-@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
-def test_a_scale_that_is_far_too_large_is_said_with_the_numbers_that_fit(family: str) -> None:
-    said = verdict(sites(1, family=family), 0.0, 1000.0, family)
+def test_a_scale_that_is_far_too_large_is_said_with_the_numbers_that_fit() -> None:
+    said = verdict(sites(1, family="bernoulli"), 0.0, 1000.0, "bernoulli")
     assert said["converged"] is False
     assert WORDS + "'x'" in said["verdict"]
     assert "given are 0 and 1000" in said["verdict"]
+
+
+def test_a_scale_that_is_far_too_large_moves_no_response_with_a_unit() -> None:
+    """A default prior is wider there."""
+    said, right = (verdict(sites(1), center, scale) for center, scale in ((0.0, 1000.0), (50.0, 10.0)))
+    assert WORDS not in said["verdict"]
+    own, known = (one["parameters"]["theta[x]"] for one in (said, right))
+    assert abs(own["mean"] - known["mean"]) < 0.2 * known["sd"]
 
 
 @pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
