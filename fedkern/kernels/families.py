@@ -34,51 +34,16 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _responses as of
+from . import _rows as of
 from . import ordered
+from ._rows import expit, gammaln, softplus
 from ._special import special as _special
 
 Vector = NDArray[np.float64]
 Scale = float | Vector  # a number, or (m, 1) where eta is (m, n); of several numbers one a row, (k, ..)
 Trials = Vector | None
 MOST = 30.0  # of a logarithm of a rate
-HALF_LOG_TAU = 0.5 * np.log(2 * np.pi)
-
-
-def expit(x: object) -> Any:
-    """Returns 1 / (1 + exp(-x)).
-
-    Examples
-    --------
-    >>> from fedkern.kernels import families
-    >>> float(families.expit(0.0))
-    0.5
-    """
-    return _special("expit")(x)
-
-
-def gammaln(x: object) -> Any:
-    """Returns log |Gamma(x)|.
-
-    Examples
-    --------
-    >>> from fedkern.kernels import families
-    >>> float(families.gammaln(5.0).round(3))  # log 4!
-    3.178
-    """
-    return _special("gammaln")(x)
-
-
-def betaln(a: object, b: object) -> Any:
-    """Returns the logarithm of the beta function.
-
-    Examples
-    --------
-    >>> from fedkern.kernels import families
-    >>> float(families.betaln(2.0, 3.0).round(3))  # log(1 / 12)
-    -2.485
-    """
-    return _special("betaln")(a, b)
+HALF_LOG_TAU = of.HALF_LOG_TAU
 
 
 # What families have in common --------------------
@@ -214,7 +179,10 @@ class Family:
         least squares do. Messages of a family that does not say so are watched as those of one that tells more
     methods : the methods that take it
     level : the word of tables for E[y | eta] (of one trial, where y is binomial)
-    value, slope : (y, eta, scale, trials) -> l and l'; an eta that may be far off is first passed through `kept`
+    part, normaliser, base : (y, eta, scale, trials), (scale), (y, scale, trials) -> terms of l: the only one that depends on eta,
+        the one that depends on the scale alone, the rest
+    slope, observed : (y, eta, scale, trials) -> l' and -l''; an eta that may be far off is first passed through `kept`
+    expectation : (m, s, y, scale) -> E l, E l' and E l'' where eta ~ N(m, s^2); of every family with a code
     mean : eta -> E[y | eta]: for a binomial y of one trial, for a zero-inflated count without structural zeros
     draw : (source, mean, scale, trials) -> y of every row
     cdf : (y, mean, scale, trials) -> P(Y <= y)
@@ -253,13 +221,17 @@ class Family:
     domain: Domain
     methods: tuple[str, ...]
     level: str
-    value: Callable[[Vector, Vector, Scale, Trials], Vector]
-    slope: Callable[[Vector, Vector, Scale, Trials], Vector]
+    part: Callable[[Any, Any, Any, Any], Any]
+    slope: Callable[[Any, Any, Any, Any], Vector]
+    observed: Callable[[Any, Any, Any, Any], Vector]
     mean: Callable[[Vector], Vector]
     information: Callable[[Vector, Vector, Scale, Trials], Vector]
     draw: Callable[[Source, Vector, Scale, Trials], Vector]
     cdf: Callable[[Vector, Vector, Any, Any], Vector]
     spread: Callable[[Vector, Any, Any], Vector]
+    normaliser: Callable[[Any], Any] = lambda scale: 0.0
+    base: Callable[[Any, Any, Any], Any] = lambda y, scale, trials: 0.0 * y
+    expectation: Callable[[Any, Any, Any, Any], Any] | None = None
     linear: bool = False
     curvature: Callable[[Any, Any], Any] | None = None
     local_curvature: Callable[[Vector, Any], Vector] | None = None
@@ -321,6 +293,10 @@ class Family:
         """Whether y is a count with a rate."""
         return self.counted and not self.trials
 
+    def value(self, y: Any, eta: Any, scale: Any, trials: Any) -> Vector:
+        """Returns l of every row."""
+        return np.asarray(self.part(y, eta, scale, trials) + self.normaliser(scale) + self.base(y, scale, trials))
+
     def kept(self, eta: Vector) -> Vector:
         """Returns eta; of a logarithm of a rate, at most `MOST`."""
         return np.minimum(eta, MOST) if self.whole else eta
@@ -375,10 +351,6 @@ def half_normal_root(log_r: float) -> tuple[float, float]:
 
 def _rate(eta: Vector) -> Vector:
     return np.asarray(np.exp(np.minimum(eta, MOST)))
-
-
-def _of(trials: Trials) -> Any:
-    return 1.0 if trials is None else trials
 
 
 def _smallest(guess: Vector, u: Vector, cdf: Callable[[Vector], Vector]) -> Vector:
@@ -463,8 +435,11 @@ POISSON = Family(
     domain=COUNTS,
     methods=("pvi", "vertical", "sigma", "likelihood"),
     level="rate",
-    value=lambda y, eta, scale, trials: np.asarray(y * eta - np.exp(eta) - gammaln(y + 1)),
-    slope=lambda y, eta, scale, trials: np.asarray(y - np.exp(eta)),
+    part=lambda y, eta, scale, trials: y * eta - np.exp(eta),
+    base=lambda y, scale, trials: -gammaln(y + 1),
+    slope=lambda y, eta, scale, trials: y - np.exp(eta),
+    observed=lambda y, eta, scale, trials: np.exp(eta),
+    expectation=of.poisson_expected,
     mean=_rate,
     information=lambda y, eta, scale, trials: y + 0.5,  # the half keeps rows without any from having none
     draw=_poisson_draw,
@@ -482,19 +457,9 @@ POISSON = Family(
 # Binomial --------------------
 
 
-def _binomial_value(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vector:
-    assert trials is not None
-    ways = gammaln(trials + 1) - gammaln(y + 1) - gammaln(trials - y + 1)
-    return np.asarray(ways + y * eta - trials * np.logaddexp(0.0, eta))
-
-
-def _successes(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vector:
-    return np.asarray(y - _of(trials) * expit(eta))
-
-
-def _of_trials(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vector:
+def _of_trials(y: Any, eta: Any, scale: Any, trials: Any) -> Any:
     p = expit(eta)
-    return np.asarray(_of(trials) * p * (1 - p))
+    return (1.0 if trials is None else trials) * p * (1 - p)
 
 
 def _binomial_cdf(y: Vector, mean: Vector, scale: Scale, trials: Any) -> Vector:
@@ -514,8 +479,10 @@ BINOMIAL = Family(
     domain=COUNTS,
     methods=("sigma", "likelihood"),
     level="probability",
-    value=_binomial_value,
-    slope=_successes,
+    part=lambda y, eta, scale, trials: y * eta - trials * softplus(eta),
+    base=lambda y, scale, trials: gammaln(trials + 1) - gammaln(y + 1) - gammaln(trials - y + 1),
+    slope=lambda y, eta, scale, trials: y - trials * expit(eta),
+    observed=_of_trials,
     mean=lambda eta: np.asarray(expit(eta)),
     information=_of_trials,
     draw=_binomial_draw,
@@ -528,18 +495,6 @@ BINOMIAL = Family(
 # Negative binomial --------------------
 
 
-def _negative_value(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vector:
-    b = eta - np.log(scale)
-    return np.asarray(of.log_rising(y, scale) - gammaln(y + 1) + y * eta - (y + scale) * np.logaddexp(0.0, b))
-
-
-def _negative_by_r(y: Vector, eta: Vector, scale: Scale) -> Vector:
-    """Returns the derivative in log r, which is of the order of 1 / r where r is large, and each of its parts with it."""
-    x = np.exp(np.minimum(eta - np.log(scale), 700.0))
-    p = x / (1 + x)
-    return np.asarray(y * p - of.less(y, scale) - scale * of.bend(x, p))
-
-
 def _negative_cdf(y: Vector, mean: Vector, scale: Scale, trials: Trials) -> Vector:
     return np.asarray(_special("betaincc")(y + 1, scale, mean / (scale + mean)))
 
@@ -549,7 +504,7 @@ def _negative_draw(source: Source, mean: Vector, scale: Scale, trials: Trials) -
     return _smallest(_special("nbdtrik")(u, scale, scale / (scale + mean)), u, lambda y: _negative_cdf(y, mean, scale, trials))
 
 
-NEGATIVE_BINOMIAL = Family(
+NEGATIVE_BINOMIAL: Family = Family(
     name="negative-binomial",
     also=(
         "quasipoisson",
@@ -567,8 +522,11 @@ NEGATIVE_BINOMIAL = Family(
     domain=COUNTS,
     methods=("pvi", "vertical", "sigma", "likelihood"),
     level="rate",
-    value=_negative_value,
-    slope=lambda y, eta, scale, trials: np.asarray(y - (y + scale) * expit(eta - np.log(scale))),
+    part=lambda y, eta, scale, trials: y * eta - (y + scale) * softplus(eta - np.log(scale)),
+    base=lambda y, scale, trials: of.log_rising(y, scale) - gammaln(y + 1),
+    slope=lambda y, eta, scale, trials: y - (y + scale) * expit(eta - np.log(scale)),
+    observed=lambda y, eta, scale, trials: _of_trials(y, eta - np.log(scale), scale, y + scale),
+    expectation=of.negative_expected,
     mean=_rate,
     information=lambda y, eta, scale, trials: (y + 0.5) * scale / (y + 0.5 + scale),
     draw=_negative_draw,
@@ -578,9 +536,9 @@ NEGATIVE_BINOMIAL = Family(
     variance=lambda y, scale: 1 / max(float(np.mean(y)), 1e-12) + 1 / scale,
     variance_words="1 / the mean count + 1 / r",
     slope_words="r (y - rate) / (r + rate)",
-    predictive=lambda y, mean, variance, scale: _negative_value(y, np.minimum(np.log(mean), MOST), scale, None),
+    predictive=lambda y, mean, variance, scale: NEGATIVE_BINOMIAL.value(y, np.minimum(np.log(mean), MOST), scale, None),
     noise=lambda mean, scale: 2 + 6 / scale + 1 / (mean + mean**2 / scale),
-    dispersion=Dispersion("r", Unknown(slope=_negative_by_r, prior=half_normal_root), ("sigma",)),
+    dispersion=Dispersion("r", Unknown(slope=of.negative_by_r, prior=half_normal_root), ("sigma",)),
     exact=_negative_exact,
 )
 
@@ -599,8 +557,10 @@ BERNOULLI = Family(
     domain=BINARY,
     methods=("pvi", "sparse", "vertical", "sigma", "likelihood"),
     level="probability",
-    value=lambda y, eta, scale, trials: np.asarray(-np.logaddexp(0.0, np.where(y > 0.5, -eta, eta))),
-    slope=lambda y, eta, scale, trials: np.asarray(y - expit(eta)),
+    part=lambda y, eta, scale, trials: -softplus(of.where(y > 0.5, -eta, eta)),
+    slope=lambda y, eta, scale, trials: y - expit(eta),
+    observed=_of_trials,
+    expectation=of.bernoulli_expected,
     mean=lambda eta: np.asarray(expit(eta)),
     information=_of_trials,
     draw=lambda source, mean, scale, trials: (source.uniform(len(mean)) < mean).astype(np.float64),
@@ -618,10 +578,6 @@ BERNOULLI = Family(
 # Gaussian --------------------
 
 
-def _gaussian_value(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vector:
-    return np.asarray(-0.5 * ((y - eta) / scale) ** 2 - np.log(scale) - HALF_LOG_TAU)
-
-
 def _gaussian_predictive(y: Vector, mean: Vector, variance: Callable[[], Vector], scale: Scale) -> Vector:
     total = variance() + scale**2
     return np.asarray(-0.5 * np.log(2 * np.pi * total) - (y - mean) ** 2 / (2 * total))
@@ -636,8 +592,12 @@ GAUSSIAN = Family(
     linear=True,
     methods=("pvi", "sparse", "vertical", "sigma", "likelihood"),
     level="mean",
-    value=_gaussian_value,
-    slope=lambda y, eta, scale, trials: np.asarray((y - eta) / scale**2),
+    part=lambda y, eta, scale, trials: -0.5 * ((y - eta) / scale) ** 2,
+    normaliser=lambda scale: -np.log(scale),
+    base=lambda y, scale, trials: 0.0 * y - HALF_LOG_TAU,
+    slope=lambda y, eta, scale, trials: (y - eta) / scale**2,
+    observed=lambda y, eta, scale, trials: 0.0 * eta + scale**-2,
+    expectation=of.gaussian_expected,
     mean=lambda eta: eta,
     information=lambda y, eta, scale, trials: np.full(len(y), float(scale) ** -2),
     draw=lambda source, mean, scale, trials: np.asarray(mean + scale * source.normal(len(mean))),
@@ -662,7 +622,7 @@ GAUSSIAN = Family(
 
 # Student, gamma, beta --------------------
 
-STUDENT = Family(
+STUDENT: Family = Family(
     name="student",
     also=("robust", "t", "student-t", "studentt", "robust-linear", "rlm", "cauchy"),
     code=None,
@@ -670,19 +630,21 @@ STUDENT = Family(
     domain=REAL,
     methods=("likelihood",),
     level="location",
-    value=of.student_value,
+    part=of.student_part,
+    normaliser=of.student_normaliser,
     slope=of.student_slope,
+    observed=of.student_observed,
     mean=lambda eta: eta,
-    information=of.student_information,
+    information=lambda y, eta, scale, trials: of.student_observed(y, y, scale, None),
     draw=of.student_draw,
     cdf=of.student_cdf,
     spread=of.student_spread,
-    predictive=lambda y, mean, variance, scale: of.student_value(y, mean, scale, None),
+    predictive=lambda y, mean, variance, scale: STUDENT.value(y, mean, scale, None),
     dispersion=Dispersion("standard deviation and degrees of freedom", None, ("likelihood",)),
     concave=False,
 )
 
-GAMMA = Family(
+GAMMA: Family = Family(
     name="gamma",
     also=("positive", "gamma-log"),
     code=None,
@@ -690,18 +652,21 @@ GAMMA = Family(
     domain=POSITIVE,
     methods=("likelihood",),
     level="mean",
-    value=of.gamma_value,
+    part=of.gamma_part,
+    normaliser=lambda scale: 0.5 * np.log(scale) - HALF_LOG_TAU - of.rest(scale),
+    base=lambda y, scale, trials: -np.log(y),
     slope=of.gamma_slope,
+    observed=lambda y, eta, scale, trials: of.gamma_slope(y, eta, scale, trials) + scale,
     mean=lambda eta: np.asarray(np.exp(np.minimum(eta, of.MOST_ETA))),
     information=lambda y, eta, scale, trials: np.broadcast_to(scale, np.shape(y)),
     draw=of.gamma_draw,
     cdf=of.gamma_cdf,
     spread=lambda mean, scale, trials: np.asarray(mean**2 / scale),
-    predictive=lambda y, mean, variance, scale: of.gamma_value(y, np.log(mean), scale, None),
+    predictive=lambda y, mean, variance, scale: GAMMA.value(y, np.log(mean), scale, None),
     dispersion=Dispersion("the shape", None, ("likelihood",)),
 )
 
-BETA = Family(
+BETA: Family = Family(
     name="beta",
     also=("betareg", "proportion", "proportions", "beta-regression"),
     code=None,
@@ -709,14 +674,17 @@ BETA = Family(
     domain=SHARES,
     methods=("likelihood",),
     level="mean",
-    value=of.beta_value,
+    part=of.beta_part,
+    normaliser=lambda scale: 0.5 * np.log(scale) - HALF_LOG_TAU + of.rest(scale),
+    base=lambda y, scale, trials: -np.log(y) - np.log1p(-y),
     slope=of.beta_slope,
+    observed=of.beta_observed,
     mean=lambda eta: np.asarray(expit(eta)),
     information=of.beta_information,
     draw=of.beta_draw,
     cdf=of.beta_cdf,
     spread=lambda mean, scale, trials: np.asarray(mean * (1 - mean) / (1 + scale)),
-    predictive=lambda y, mean, variance, scale: of.beta_value(y, np.log(mean) - np.log1p(-mean), scale, None),
+    predictive=lambda y, mean, variance, scale: BETA.value(y, np.log(mean) - np.log1p(-mean), scale, None),
     dispersion=Dispersion("the precision", None, ("likelihood",)),
     concave=False,
 )
@@ -724,11 +692,46 @@ BETA = Family(
 # Counts with structural zeros --------------------
 
 
-def _zip_value(y: Vector, eta: Vector, scale: Scale, trials: Trials) -> Vector:
-    return of.inflated_value(y, POISSON.value(y, eta, 1.0, None), scale)
+def inflated(count: Family, scale_of: Callable[[Any], Any], logit: Callable[[Any], Any]) -> dict[str, Any]:
+    """Returns the functions of a row that may be a structural zero from those of a count; `logit` is that of its probability.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import families
+    >>> row = families.inflated(families.POISSON, lambda scale: 1.0, lambda scale: scale)
+    >>> row["slope"](np.array([0.0, 1.0]), np.zeros(2), 0.0, None).round(3)
+    array([-0.269,  0.   ])
+    """
+
+    def of_count(name: str, y: Any, eta: Any, scale: Any) -> Any:
+        return getattr(count, name)(y, eta, scale_of(scale), None)
+
+    def share(y: Any, eta: Any, scale: Any) -> Any:  # the probability that y is no structural zero
+        return np.where(y > 0, 1.0, expit(of_count("part", y, eta, scale) - logit(scale)))
+
+    def part(y: Any, eta: Any, scale: Any, trials: Any) -> Any:
+        value = of_count("part", y, eta, scale)
+        return np.where(y > 0, value, np.logaddexp(logit(scale), value))
+
+    def observed(y: Any, eta: Any, scale: Any, trials: Any) -> Any:
+        one, slope = share(y, eta, scale), of_count("slope", y, eta, scale)
+        return one * of_count("observed", y, eta, scale) - (one * slope) * ((1 - one) * slope)
+
+    return {
+        "part": part,
+        "normaliser": lambda scale: -softplus(logit(scale)),
+        "base": lambda y, scale, trials: count.base(y, scale_of(scale), None),
+        "slope": lambda y, eta, scale, trials: share(y, eta, scale) * of_count("slope", y, eta, scale),
+        "observed": observed,
+    }
 
 
-ZERO_INFLATED_POISSON = Family(
+def _logit(pi: Any) -> Any:
+    return np.log(pi) - np.log1p(-pi)
+
+
+ZERO_INFLATED_POISSON: Family = Family(
     name="zero-inflated-poisson",
     also=("zip", "zeroinfl", "zero-inflated"),
     code=None,
@@ -736,10 +739,7 @@ ZERO_INFLATED_POISSON = Family(
     domain=COUNTS,
     methods=("likelihood",),
     level="rate",
-    value=_zip_value,
-    slope=lambda y, eta, scale, trials: of.inflated_slope(
-        y, POISSON.value(y, eta, 1.0, None), POISSON.slope(y, eta, 1.0, None), scale
-    ),
+    **inflated(POISSON, lambda scale: 1.0, _logit),
     mean=_rate,
     information=POISSON.information,
     draw=lambda source, mean, scale, trials: of.inflated_draw(
@@ -747,7 +747,7 @@ ZERO_INFLATED_POISSON = Family(
     ),
     cdf=lambda y, mean, scale, trials: of.inflated_cdf(y, _poisson_cdf(y, mean, 1.0, None), scale),
     spread=lambda mean, scale, trials: of.inflated_spread(mean, mean, scale),
-    predictive=lambda y, mean, variance, scale: _zip_value(y, np.log(mean / (1 - scale)), scale, None),
+    predictive=lambda y, mean, variance, scale: ZERO_INFLATED_POISSON.value(y, np.log(mean / (1 - scale)), scale, None),
     share=lambda scale: 1 - scale,
     concave=False,
 )
@@ -759,11 +759,7 @@ def _two(scale: Scale) -> tuple[Any, Any]:
     return first, second
 
 
-def _zinb_value(y: Vector, eta: Vector, scale: Any, trials: Trials) -> Vector:
-    return of.inflated_value(y, _negative_value(y, eta, _two(scale)[0], None), _two(scale)[1])
-
-
-ZERO_INFLATED_NEGATIVE_BINOMIAL = Family(
+ZERO_INFLATED_NEGATIVE_BINOMIAL: Family = Family(
     name="zero-inflated-negative-binomial",
     also=("zinb", "zero-inflated-nb", "zinbinom"),
     code=None,
@@ -771,10 +767,7 @@ ZERO_INFLATED_NEGATIVE_BINOMIAL = Family(
     domain=COUNTS,
     methods=("likelihood",),
     level="rate",
-    value=_zinb_value,
-    slope=lambda y, eta, scale, trials: of.inflated_slope(
-        y, _negative_value(y, eta, _two(scale)[0], None), NEGATIVE_BINOMIAL.slope(y, eta, _two(scale)[0], None), _two(scale)[1]
-    ),
+    **inflated(NEGATIVE_BINOMIAL, lambda scale: _two(scale)[0], lambda scale: _logit(_two(scale)[1])),
     mean=_rate,
     information=lambda y, eta, scale, trials: NEGATIVE_BINOMIAL.information(y, eta, _two(scale)[0], None),
     draw=lambda source, mean, scale, trials: of.inflated_draw(
@@ -782,7 +775,9 @@ ZERO_INFLATED_NEGATIVE_BINOMIAL = Family(
     ),
     cdf=lambda y, mean, scale, trials: of.inflated_cdf(y, _negative_cdf(y, mean, _two(scale)[0], None), _two(scale)[1]),
     spread=lambda mean, scale, trials: of.inflated_spread(mean, mean + mean**2 / _two(scale)[0], _two(scale)[1]),
-    predictive=lambda y, mean, variance, scale: _zinb_value(y, np.log(mean / (1 - _two(scale)[1])), scale, None),
+    predictive=lambda y, mean, variance, scale: ZERO_INFLATED_NEGATIVE_BINOMIAL.value(
+        y, np.log(mean / (1 - _two(scale)[1])), scale, None
+    ),
     dispersion=Dispersion("r and the probability of a structural zero", None, ("likelihood",)),
     share=lambda scale: 1 - _two(scale)[1],
     concave=False,
@@ -798,8 +793,9 @@ ORDINAL = Family(
     domain=LEVELS,
     methods=("likelihood",),
     level="level",
-    value=lambda y, eta, scale, trials: ordered.log_between(*ordered.cuts(y, eta, scale)),
+    part=lambda y, eta, scale, trials: ordered.log_between(*ordered.cuts(y, eta, scale)),
     slope=lambda y, eta, scale, trials: ordered.slope(y, eta, scale),
+    observed=lambda y, eta, scale, trials: ordered.information(y, eta, scale),
     mean=lambda eta: eta,
     information=lambda y, eta, scale, trials: ordered.information(y, eta, scale),
     draw=lambda source, mean, scale, trials: ordered.level_of(mean + ordered.logistic(source.uniform(len(mean))), scale),
@@ -814,8 +810,9 @@ ORDINAL_PROBIT = Family(  # where a job has model.link = "probit"
     domain=LEVELS,
     methods=(),
     level="level",
-    value=lambda y, eta, scale, trials: ordered.log_normal_between(*ordered.cuts(y, eta, scale)),
+    part=lambda y, eta, scale, trials: ordered.log_normal_between(*ordered.cuts(y, eta, scale)),
     slope=lambda y, eta, scale, trials: ordered.normal_slope(y, eta, scale),
+    observed=lambda y, eta, scale, trials: ordered.normal_information(y, eta, scale),
     mean=lambda eta: eta,
     information=lambda y, eta, scale, trials: ordered.normal_information(y, eta, scale),
     draw=lambda source, mean, scale, trials: ordered.level_of(mean + source.normal(len(mean)), scale),

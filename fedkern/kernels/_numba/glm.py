@@ -6,14 +6,14 @@ its record says, in the record's order: numbers of families, estimators and meth
 takes their names.
 """
 
-from math import erfc, lgamma
-
 import numpy as np
 from numba import boolean, float32, float64, int64, types
 from numba.extending import overload
 
+from ..families import CODES, numbered
 from . import rng
-from ._jit import EXACT, copied, loop, prepares, scalar
+from ._jit import EXACT, copied, loop, prepares, scalar, scalar_ieee
+from ._rows import by_family, of
 
 __all__ = [
     "ACTIVATION_MC",
@@ -44,7 +44,6 @@ __all__ = [
     "predict",
     "predict_full",
     "predict_rows",
-    "sigmoid",
 ]
 
 BERNOULLI, POISSON, GAUSSIAN, NEGATIVE_BINOMIAL = range(4)
@@ -54,139 +53,32 @@ PROBIT, QUADRATURE = range(2)
 KEEP_ALL = -1.0  # instead of a clipping bound: no row is clipped or skipped
 NOISE_DRAW = 2**32 - 1  # the draw counter of a step's noise: no sample has it
 LARGEST_COEFFICIENT = 1e100  # of a row of a clipped sum: beyond it squares of small numbers, which are 0, would matter
-
-PAIRS, STEP, WIDEST = 32, 13 / 63, 5.0  # trapezoid rule for N(0, 1): nodes +-(j + 1/2) STEP
-T_WEIGHT = np.exp(-0.5 * ((np.arange(PAIRS) + 0.5) * STEP) ** 2)
-T_WEIGHT /= 2 * T_WEIGHT.sum()
-U = 0.8 * (np.arange(96) - 47.5)  # for wider s: the logistic distribution as a mixture of steps
-U_WEIGHT = 1 / ((1 + np.exp(U)) * (1 + np.exp(-U)))
-U_WEIGHT /= U_WEIGHT.sum()
+RECORDS = [numbered(code) for code in CODES.values()]
+FAMILIES = len(RECORDS)
+part, slope_of = (by_family(RECORDS, field, "y, a, scale, trials") for field in ("part", "slope"))
+normaliser, base = by_family(RECORDS, "normaliser", "scale"), by_family(RECORDS, "base", "y, scale, trials")
+expectation, is_response = by_family(RECORDS, "expectation", "m, s, y, scale"), by_family(RECORDS, "has", "y")
 
 
-@scalar
+@scalar_ieee
 def clean(y, family):
     """Returns the response, or NaN where the family has no such value. It raises an error where no family has the number."""
-    if family == BERNOULLI:
-        return y if y == 0.0 or y == 1.0 else np.nan
-    if family in (POISSON, NEGATIVE_BINOMIAL):
-        return y if y >= 0.0 and y == np.floor(y) and y < np.inf else np.nan
-    if family == GAUSSIAN:
-        return y if np.isfinite(y) else np.nan
-    raise ValueError("family: no likelihood of the Numba kernels has this number")
+    if not 0 <= family < FAMILIES:
+        raise ValueError("family: no likelihood of the Numba kernels has this number")
+    return y if is_response(family, y) else np.nan
 
 
-@scalar
-def sigmoid(a):
-    t = np.exp(-abs(a))
-    return (t if a < 0.0 else 1.0) / (1.0 + t)
-
-
-@scalar
-def log_ways(y, r):
-    """Returns log Gamma(y + r) - log Gamma(r) - log y!, without the digits that the first two would lose to each other."""
-    if np.isnan(y):
-        return np.nan
-    low, high = 1.0, 1.0  # both arguments are raised above 10, where the series holds to 1e-14
-    while r < 10.0:
-        low *= r
-        high *= y + r
-        r += 1.0
-    out = y * (np.log(y + r) - 1.0) + (r - 0.5) * np.log1p(y / r) + np.log(low / high) - lgamma(y + 1.0)
-    for sign, x in ((1.0, y + r), (-1.0, r)):
-        t = 1.0 / (x * x)
-        out += sign / x * (1 / 12 - t * (1 / 360 - t * (1 / 1260 - t * (1 / 1680 - t / 1188))))
-    return out
-
-
-@scalar
+@scalar_ieee
 def log_likelihood(a, y, family, scale):
     """Returns log p(y | a) and its derivative with respect to a."""
-    if family == BERNOULLI:
-        return y * a - (max(a, 0.0) + np.log1p(np.exp(-abs(a))) if a == a else np.nan), y - sigmoid(a)
-    if family == POISSON:
-        rate = np.exp(a)
-        return y * a - rate - (lgamma(y + 1.0) if y == y else np.nan), y - rate
-    if family == NEGATIVE_BINOMIAL:
-        b = a - np.log(scale)
-        softplus = max(b, 0.0) + np.log1p(np.exp(-abs(b))) if b == b else np.nan
-        return log_ways(y, scale) + y * b - (y + scale) * softplus, y - (y + scale) * sigmoid(b)
-    if family == GAUSSIAN:
-        z = (y - a) / scale
-        return -0.5 * z * z - np.log(scale) - 0.5 * np.log(2.0 * np.pi), z / scale
-    return np.nan, np.nan
+    value = part(family, y, a, scale, None) + normaliser(family, scale) + base(family, y, scale, None)
+    return value, slope_of(family, y, a, scale, None)
 
 
-@scalar
-def expected_log_sigmoid(b, s):
-    """Returns E log sigmoid(a), a ~ N(b, s^2), and the expectations of its first two derivatives."""
-    value, slope, curvature = 0.0, 0.0, 0.0
-    if s <= WIDEST:
-        # exp(-a) over equidistant nodes is a geometric series. Beyond |b| = 340 the sigmoid is 0 or 1 at every node.
-        inside = min(max(b, -340.0), 340.0) if b == b else b
-        down = np.exp(-0.5 * STEP * s)
-        e1, e2 = np.exp(-inside) * down, np.exp(-inside) / down
-        for j in range(PAIRS):
-            d1, d2 = 1.0 + e1, 1.0 + e2
-            inverse = 1.0 / (d1 * d2)
-            up1, up2 = d2 * inverse, d1 * inverse
-            slope += T_WEIGHT[j] * (e1 * up1 + e2 * up2)
-            curvature -= T_WEIGHT[j] * (e1 * up1 * up1 + e2 * up2 * up2)
-            value -= T_WEIGHT[j] * np.log(d1 * d2)
-            e1 *= down * down
-            e2 /= down * down
-        return value + min(b + 340.0, 0.0), slope, curvature
-    for j in range(U.size):
-        z = (U[j] - b) / s
-        below = 0.5 * erfc(-z * np.sqrt(0.5))
-        density = np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi)
-        value -= U_WEIGHT[j] * s * (z * below + density)
-        slope += U_WEIGHT[j] * below
-        curvature -= U_WEIGHT[j] * density / s
-    return value, slope, curvature
-
-
-@scalar
-def far_in_tail(b, s):
-    """Returns whether the series of log(1 + x), x = exp(-a), is short, and E log(1 + x) and minus the expectations of its first
-    two derivatives by it, as multiples of E x: of a sigmoid far in its tail a quadrature loses what 1 - p has."""
-    value, slope, curvature, before = 1.0, 1.0, 1.0, 1.0
-    if b > 3.0 + 1.5 * s * s:
-        for k in range(2, 13):
-            size = np.exp((1 - k) * b + 0.5 * (k * k - 1) * s * s)  # E x^k / E x, by which what is left out is bounded
-            term = size if k % 2 else -size
-            value += term / k
-            slope += term
-            curvature += k * term
-            if k * size < 1e-15:
-                return True, value, slope, curvature
-            if size > before:
-                break
-            before = size
-    return False, value, slope, curvature
-
-
-@scalar
+@scalar_ieee
 def expected_log_likelihood(m, s, y, family, scale):
     """Returns E log p(y | a), a ~ N(m, s^2), and the expectations of its first two derivatives."""
-    if family == BERNOULLI:
-        sign = 2.0 * y - 1.0
-        value, slope, curvature = expected_log_sigmoid(sign * m, s)
-        return value, sign * slope, curvature
-    if family == POISSON:
-        rate = np.exp(m + 0.5 * s * s)
-        return y * m - rate - (lgamma(y + 1.0) if y == y else np.nan), y - rate, -rate
-    if family == NEGATIVE_BINOMIAL:
-        far, value, slope, curvature = far_in_tail(np.log(scale) - m, s)
-        if far:
-            rate = np.exp(m + 0.5 * s * s) * (1.0 + y / scale)
-            return log_ways(y, scale) + y * (m - np.log(scale)) - rate * value, y - rate * slope, -rate * curvature
-        value, slope, curvature = expected_log_sigmoid(np.log(scale) - m, s)
-        value = log_ways(y, scale) + y * (m - np.log(scale)) + (y + scale) * value
-        return value, y - (y + scale) * slope, (y + scale) * curvature
-    if family == GAUSSIAN:
-        value, slope = log_likelihood(m, y, family, scale)
-        return value - 0.5 * (s / scale) ** 2, slope, -1.0 / (scale * scale) + 0.0 * slope
-    return np.nan, np.nan, np.nan
+    return expectation(family, m, s, y, scale)
 
 
 @scalar
@@ -250,9 +142,9 @@ def predict_rows(X, offset, mu, variance, factor, full, family, method, mean):
         elif family != BERNOULLI:
             raise ValueError("family: no likelihood of the Numba kernels has this number")
         elif method == PROBIT:
-            mean[i] = sigmoid(m / np.sqrt(1.0 + np.pi / 8.0 * s * s))
+            mean[i] = of.expit(m / np.sqrt(1.0 + np.pi / 8.0 * s * s))
         else:
-            mean[i] = expected_log_sigmoid(-m, s)[1]
+            mean[i] = of.log_sigmoid_expected(-m, s)[1]
 
 
 @scalar

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 
 from ._jit import loop_ieee, scalar_ieee
+from ._rows import of
 
 BINOMIAL, POISSON, GAUSSIAN, NEGATIVE_BINOMIAL = range(4)
 EFFECTS = 3
@@ -53,24 +54,7 @@ def dispersion(eta, y, w, family, square):
     if family == GAUSSIAN:
         r = y - eta
         return square * r * r - 1.0, -2.0 * square * r, -2.0 * square * r * r
-    mean = np.exp(min(eta, MOST_ETA))
-    x = square * mean
-    inverse = 1.0 / (1.0 + x)
-    m = mean * inverse
-    one, two = 0.0, 0.0  # derivatives in phi^2 of log(1 + phi^2 mean) / phi^2
-    if x < 0.1:
-        for j in range(17, 0, -1):
-            sign = -1.0 if j % 2 else 1.0
-            one = sign * j / (j + 1) + one * x
-            if j > 1:
-                two = sign * j * (j - 1) / (j + 1) + two * x
-        one *= mean * mean
-        two *= mean * mean * mean
-    else:
-        one = (m - np.log1p(x) / square) / square
-        two = (-m * m - 2.0 * one) / square
-    first = -y * m - one
-    return 2.0 * w * first, -2.0 * w * (y - mean) * inverse * m, 2.0 * first + 4.0 * square * (y * m * m - two)
+    return of.negative_by_phi(y, min(eta, MOST_ETA), w)
 
 
 @scalar_ieee

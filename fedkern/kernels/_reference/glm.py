@@ -1,25 +1,16 @@
 """Defines the glm kernels in plain NumPy: every example's vector is written down, clipped and summed. float64 and slow."""
 
 import numpy as np
-from scipy.special import expit, gammaln, ndtr
+from scipy.special import expit
 
-from .._responses import log_rising
 from ..families import numbered
 from . import rng
 
-BERNOULLI, POISSON, GAUSSIAN, NEGATIVE_BINOMIAL = range(4)
 STL, TOTAL, ANALYTIC_ELBO = range(3)
 ANALYTIC, WEIGHT_MC, ACTIVATION_MC = range(3)
 PROBIT, QUADRATURE = range(2)
 NOISE_DRAW = 2**32 - 1  # the draw counter of a step's noise: no sample has it
 LARGEST_COEFFICIENT = 1e100  # of a row of a clipped sum: beyond it squares of small numbers, which are 0, would matter
-
-T = np.linspace(-6.5, 6.5, 64)  # trapezoid rule for N(0, 1)
-T_WEIGHT = np.exp(-(T**2) / 2) / np.exp(-(T**2) / 2).sum()
-U = np.linspace(-38, 38, 96)  # the logistic distribution as a mixture of steps
-U_WEIGHT = expit(U) * expit(-U) / (expit(U) * expit(-U)).sum()
-MIXTURE_FROM = 5.0
-MOST = 700.0  # an exponent, of terms of a series that is not used where they are so large
 
 
 def in_domain(y, family):
@@ -36,50 +27,7 @@ def log_likelihood(a, y, family, scale):
 
 def expected_log_likelihood(m, s, y, family, scale):
     """Returns E log p(y | a) and the expectations of its first two derivatives, a ~ N(m, s^2)."""
-    if family == POISSON:
-        rate = np.exp(m + s**2 / 2)
-        return y * m - rate - gammaln(y + 1), y - rate, -rate
-    if family == GAUSSIAN:
-        value, slope = log_likelihood(m, y, family, scale)
-        return value - (s / scale) ** 2 / 2, slope, -(scale**-2) + 0 * slope
-    if family == NEGATIVE_BINOMIAL:
-        rising, count, b = log_rising(y, scale) - gammaln(y + 1), y + scale, np.log(scale) - m
-        value, slope, curvature = expected_log_likelihood(b, s, np.ones_like(m), BERNOULLI, 1.0)
-        far, *of_tail = far_in_tail(b, s)
-        rate = np.exp(m + s**2 / 2) * (1 + y / scale)
-        value = np.where(far, -rate * of_tail[0], count * value)
-        return (
-            rising + y * m + value,
-            y - np.where(far, rate * of_tail[1], count * slope),
-            np.where(far, -rate * of_tail[2], count * curvature),
-        )
-    if family != BERNOULLI:
-        raise ValueError(f"family: the reference has no expectation of the {numbered(family).name} family")
-    sign = 2 * y - 1
-    b = sign * m
-    a = b[:, None] + s[:, None] * T
-    narrow = (-np.logaddexp(0, -a) @ T_WEIGHT, sign * (expit(-a) @ T_WEIGHT), -(expit(a) * expit(-a)) @ T_WEIGHT)
-    wide_s = np.where(s > MIXTURE_FROM, s, 1.0)[:, None]
-    z = (U - b[:, None]) / wide_s
-    density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
-    wide = (
-        -(wide_s * (z * ndtr(z) + density)) @ U_WEIGHT,
-        sign * (ndtr(z) @ U_WEIGHT),
-        -(density / wide_s) @ U_WEIGHT,
-    )
-    return tuple(np.where(s > MIXTURE_FROM, w, n) for w, n in zip(wide, narrow))
-
-
-def far_in_tail(b, s):
-    """Returns where the series of log(1 + x), x = exp(-a), is short, and E log(1 + x) and minus the expectations of its first two
-    derivatives by it, as multiples of E x."""
-    k = np.arange(1, 13)[:, None]
-    size = np.exp(np.minimum((1 - k) * b + (k**2 - 1) * s**2 / 2, MOST))  # E x^k / E x, by which what is left out is bounded
-    small, rises = k * size < 1e-15, np.diff(size, axis=0, append=0.0) > 0
-    first = np.where(small.any(axis=0), small.argmax(axis=0), len(k))
-    far = (b > 3 + 1.5 * s**2) & small.any(axis=0) & ~(rises & (k - 1 < first - 1)).any(axis=0)
-    term = np.where(k - 1 <= first, (-1.0) ** (k + 1) * size, 0.0)
-    return far, (term / k).sum(axis=0), term.sum(axis=0), (k * term).sum(axis=0)
+    return numbered(family).expectation(m, s, y, scale)
 
 
 def spread(X, log_sigma):

@@ -8,8 +8,8 @@ from itertools import product
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss
 
+from .._rows import HALF_LOG_TAU
 from .mixed_families import (
-    HALF_LOG_2PI,
     Beta,
     Binomial,
     Gamma,
@@ -195,7 +195,7 @@ def of_panels(rows, fixed, T, w, nodes):
     count = np.bincount(s * G + g, minlength=S * G)
     at = np.arange(len(s)) - np.repeat(np.cumsum(count) - count, count)
     terms, places = np.full((S, G, count.max(initial=1)), -np.inf), np.zeros((S, G, count.max(initial=1), 1))
-    terms[s, g, at], places[s, g, at, 0] = logs - HALF_LOG_2PI, u
+    terms[s, g, at], places[s, g, at, 0] = logs - HALF_LOG_TAU, u
     terms[bad] = np.nan
     return terms, places
 

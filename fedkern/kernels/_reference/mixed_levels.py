@@ -3,7 +3,9 @@
 import numpy as np
 from scipy.special import expit, log_ndtr
 
-from .mixed_families import HALF_LOG_2PI, Family, log_1m_exp, whole
+from .._rows import HALF_LOG_TAU
+from ..families import LEVELS
+from .mixed_families import Family, log_1m_exp
 
 
 class Ordinal(Family):
@@ -14,7 +16,7 @@ class Ordinal(Family):
     """
 
     def good(self, m):
-        return whole(self.y) & (self.y <= m)
+        return LEVELS.has(self.y) & (self.y <= m)
 
     def parts(self, w):
         c = thresholds(w)
@@ -94,7 +96,7 @@ class OrdinalProbit(Ordinal):
     def of_high(a, b, gap):
         value, mean, _ = normal_interval(a, b, gap)
         end = np.where(np.isfinite(b), b, 0.0)
-        at = np.where(np.isfinite(b), np.exp(-0.5 * end**2 - HALF_LOG_2PI - value), 0.0)
+        at = np.where(np.isfinite(b), np.exp(-0.5 * end**2 - HALF_LOG_TAU - value), 0.0)
         return at, at * (end - mean), -at * (at + end)
 
 
@@ -110,7 +112,7 @@ def tail(x):
         fraction = far + j / fraction
     beyond = 1 / fraction  # phi(x) / Phi(-x) - x, by its continued fraction
     near = np.minimum(x, ONE_TAIL)
-    rate = np.exp(-0.5 * near**2 - HALF_LOG_2PI - log_ndtr(-near))
+    rate = np.exp(-0.5 * near**2 - HALF_LOG_TAU - log_ndtr(-near))
     mean = np.where(x < ONE_TAIL, rate, far + beyond)
     variance = np.where(x < ONE_TAIL, 1 - rate * (rate - near), 1 - (far + beyond) * beyond)
     return log_ndtr(-x), mean, variance
@@ -138,6 +140,6 @@ def normal_interval(a, b, gap):
     low_mean, low_variance = np.where(finite, low_mean, 0.0), np.where(finite, low_variance, 0.0)
     mean = (-high_mean + less * low_mean) / keep
     second = (high_variance + (high_mean + mean) ** 2 - less * (low_variance + (low_mean + mean) ** 2)) / keep
-    value = np.where(narrow, np.log(h * total) - 0.5 * m**2 - HALF_LOG_2PI, below + np.log1p(-less))
+    value = np.where(narrow, np.log(h * total) - 0.5 * m**2 - HALF_LOG_TAU, below + np.log1p(-less))
     mean, variance = np.where(narrow, m + shift, mean), np.where(narrow, spread, second)
     return value, np.where(turn, -mean, mean), np.clip(variance, 0, 1)

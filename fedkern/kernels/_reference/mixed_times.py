@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from .mixed_families import MOST_ETA, Family, log_1m_exp
+from .._rows import MOST_ETA
+from .mixed_families import Family, log_1m_exp
 
 
 class Weibull(Family):

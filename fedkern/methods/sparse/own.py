@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from ...algorithms.exchanges.error_shape import LAPLACE, ratio
 from ...algorithms.exchanges.sums import NO_ROWS, LooSums
 from ...algorithms.gibbs import machine as gibbs
 from ...jobs.run import Run
 from ...kernels import rng
-from ...kernels.families import FAMILIES, gammaln
+from ...kernels.families import FAMILIES
 from ...models.likelihood import cut_value
 from ...results import chains, guard, loo, selection
 from ...results.plain import Record

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
-from ...kernels.families import expit
 from ...models.mixed.quadrature import even
 from ...results.lines import AT, Lines, fit_lines
 from .model import VerticalModel
