@@ -450,7 +450,8 @@ def _stuck(state: Server) -> bool:
     """Whether a wider prior's mode is not to be had: it is beyond the box, or farther than there are questions."""
     if state.climb.ended:
         return False
-    return bool(state.climb.length[0] < state.limits.near) or state.newton >= state.settings.newton - BACK
+    climb = state.climb
+    return bool(climb.cut[0] and climb.length[0] < state.limits.near) or state.newton >= state.settings.newton - BACK
 
 
 def _ask_summaries(state: Server) -> tuple[Server, ServerEffects]:

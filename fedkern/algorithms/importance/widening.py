@@ -2,7 +2,7 @@
 
 At the mode a prior moves the numbers that people read by H^-1 g to first order, g its gradient and H minus the Hessian of the
 log-posterior. Where that is much, wider priors are tried, and the first is taken that moves none by much, and leaves none less
-sure than expected: than the prior before it, or, where the rows' curvature changes with coefficients, than it at the first mode.
+sure than expected: than the prior before it, or, where the rows' curvature changes with coefficients, than at the first mode.
 Where rows say little (a column that separates responses, a level with one event) there is none, for standard deviations go on
 growing with their prior. Source: docs/spec/likelihood.md, section 3.
 """
