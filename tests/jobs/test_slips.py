@@ -307,3 +307,20 @@ def test_of_few_rows_no_mean_stands_in_the_table() -> None:
     told = {row["client"]: row["mean"] for row in fedkern.run(PVI, data=clients).columns if row["column"] == "age"}
     assert told["c"] is None
     assert told["a"] is not None
+
+
+def test_a_column_that_all_clients_have_alike_makes_no_two_of_them_one_file() -> None:
+    """As R's geepack::ohio, dealt by child: four ages each, smoking or not, and two clients with as many smokers and events."""
+    pd = pytest.importorskip("pandas")
+    clients = {}
+    for name, smokers, events in (("a", 62, 110), ("b", 62, 110), ("c", 63, 106)):
+        smoke = np.repeat(np.arange(179) < smokers, 4).astype(float)
+        y = np.random.default_rng(ord(name)).permutation(np.arange(716) < events).astype(int)
+        clients[name] = pd.DataFrame({"age": np.tile([-2.0, -1.0, 0.0, 1.0], 179), "smoke": smoke, "y": y})
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "model": {"family": "bernoulli"}}
+    assert not [one for one in fedkern.run(job, data=clients).findings if one.id == "one-file-twice"]
+    clients["b"] = clients["a"].sample(frac=1, random_state=1)
+    for client in clients.values():
+        client["lab"] = np.random.default_rng(int(client["y"].to_numpy() @ np.arange(716))).normal(size=716)
+    clients["b"]["lab"] = clients["a"]["lab"]  # by row
+    assert [one.id for one in fedkern.run(job, data=clients).findings if one.id == "one-file-twice"]

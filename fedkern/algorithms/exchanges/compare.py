@@ -8,6 +8,7 @@ one file at two clients. A sure slip is a doubt, with which no result can stand;
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -356,10 +357,17 @@ def find_twins(told: Facts) -> list[tuple[int, ...]]:
     found = list[tuple[int, ...]]()
     for group in alike:
         k, pairs = group[0], len(told.sizes) ** 2 / 2
-        one = zip(steps, means[k].tolist(), variances[k].tolist())
+        tells = np.ones(len(steps), dtype=bool) if len(group) == there.sum() else ~_designed(means[there], variances[there])
+        one = zip(*(itertools.compress(part, tells) for part in (steps, means[k].tolist(), variances[k].tolist())))
         if pairs * math.prod(_chance(float(told.sizes[k]), *column) for column in one) <= BY_CHANCE:
             found.append(tuple(group))
     return found
+
+
+def _designed(means: Array, variances: Array) -> NDArray[np.bool_]:
+    """Tells of which columns all clients have the same, as of the age at four visits: these make no two of them alike."""
+    size = np.abs(means).max(axis=0) + np.sqrt(variances.max(axis=0))
+    return np.asarray((np.ptp(means, axis=0) <= SAME * size) & (np.ptp(variances, axis=0) <= SAME * size**2))
 
 
 def with_one_response(group: Sequence[int], answers: Sequence[tuple[float, float]]) -> Iterator[tuple[int, ...]]:
