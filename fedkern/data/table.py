@@ -49,6 +49,9 @@ class Uneven(str):
         said.cells, said.header = cells, header
         return said
 
+    def __reduce__(self) -> tuple[type[Uneven], tuple[int, int]]:
+        return Uneven, (self.cells, self.header)
+
 
 @dataclass(frozen=True)
 class Table:

@@ -28,3 +28,6 @@ class Line(str):
         line = super().__new__(cls, f"{word:<9}{text}")
         line.word, line.text, line.more = word, text, more
         return line
+
+    def __reduce__(self) -> tuple[type[Line], tuple[str, str, str]]:
+        return Line, (self.word, self.text, self.more)

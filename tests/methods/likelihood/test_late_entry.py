@@ -158,7 +158,7 @@ def test_few_rows_that_begin_in_a_piece_are_refused_before_anything_leaves(tmp_p
     ada = frames["ada"]
     ada.loc[ada.since >= 12, "since"] = 11.9
     ada.loc[ada.index[ada.months > 20][:4], "since"] = 15.0
-    assert "4 from 12 to 24 rows begin, and none or 10" in faulty(frames, tmp_path, one)
+    assert "few rows begin: 'from 12 to 24' (4 rows); none or 10" in faulty(frames, tmp_path, one)
     ada.loc[ada.since == 15.0, "since"] = 3.0
     fedkern.run(one, data=frames)
 
@@ -170,7 +170,7 @@ def test_an_exposure_that_is_most_of_all_is_refused(tmp_path: Path) -> None:
     ada["since"] = np.maximum(ada.months - np.linspace(0.9, 1.1, len(ada)), 0.0)
     ada.loc[3, "since"], ada.loc[3, "months"] = 0.0, ada.months.max()
     said = faulty(frames, tmp_path, {**job("wards"), "disclosure": {"level": "strict"}})
-    assert "'months' and 'since' have cells together so far from all others" in said
+    assert "cells of 'months' and 'since' so far from all others" in said
 
 
 def test_times_counted_from_another_day_are_compared_as_each_row_is_seen_as_long() -> None:
