@@ -12,6 +12,7 @@ import re
 import shutil
 import typing
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -504,7 +505,7 @@ def test_extreme_numbers_end_alike_over_mpi(place: Any, method: str, family: str
         said = launcher_removed(there.err)
         assert clear(Ended(there.code, "", said), first) is None
         # In one process all is said; others read that a rule refuses, and not which.
-        here = here._replace(err=re.sub(r"refused by disclosure\.\w+", "refused by a disclosure rule", here.err))
+        here = replace(here, err=re.sub(r"refused by disclosure\.\w+", "refused by a disclosure rule", here.err))
         assert said.removeprefix("fedkern: ").partition(": ")[2].endswith(here.err.removeprefix("fedkern: ")) or here.err == said
 
 
