@@ -143,7 +143,9 @@ def spatial(
     quarter = (row >= side // 2) * 2 + (column >= side // 2)
     owner = [str(int(k > 0)) for k in number] if lone else [str(k) for k in quarter]
     data = write_map(folder / "map", make_map(grid(side, side), owner))
-    build.perform(parse({"prior": {"kind": "car"}, "data": data, "within": {"latents": 6}}), folder, Output(folder / "prior", quiet=True))
+    build.perform(
+        parse({"prior": {"kind": "car"}, "data": data, "within": {"latents": 6}}), folder, Output(folder / "prior", quiet=True)
+    )
     random = np.random.default_rng(seed)
     names = tuple(f"client-{k + 1:02}" for k in range(len(set(owner))))
     (folder / "rows").mkdir()

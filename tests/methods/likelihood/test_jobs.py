@@ -324,8 +324,8 @@ def test_a_file_that_stands_in_two_places_is_no_second_client() -> None:
     first, *_ = CLIENTS
     twice = fedkern.run(job, data={**frames, "copy": frames[first]}).summary
     assert twice["converged"] is False
-    assert f"clients '{first}' and 'copy' have as many rows, and the same sums" in twice["verdict"] or (
-        f"clients 'copy' and '{first}' have as many rows, and the same sums" in twice["verdict"]
+    assert f"clients '{first}', 'copy' have as many rows, and the same sums" in twice["verdict"] or (
+        f"clients 'copy', '{first}' have as many rows, and the same sums" in twice["verdict"]
     )
     assert "the same sums" not in fedkern.run(job, data=frames).summary["verdict"]
 
