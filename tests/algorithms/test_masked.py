@@ -400,15 +400,15 @@ def test_no_key_is_told_before_all_are_committed() -> None:
 
 
 def test_a_client_with_another_graph_is_refused_by_name_where_keys_are_signed(monkeypatch: pytest.MonkeyPatch) -> None:
-    signed = sum_keys._signed
+    signed = sum_keys.signed
 
-    def another(state: sum_keys.Client, k: int) -> bytes:
+    def another(state: sum_keys.Client, k: int, *more: bytes) -> bytes:
         with monkeypatch.context() as patched:
             if state.index == 4:
                 patched.setattr(masks, "n_neighbours", lambda n: 12)
-            return signed(state, k)
+            return signed(state, k, *more)
 
-    monkeypatch.setattr(sum_keys, "_signed", another)
+    monkeypatch.setattr(sum_keys, "signed", another)
     with pytest.raises(JobError, match="client 'client-0': the key of client 'client-4' is not signed by it"):
         agreed(many(signs=True), names=MANY)
 
