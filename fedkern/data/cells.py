@@ -149,9 +149,19 @@ def too_far(offset: NDArray[np.float64], link: str) -> NDArray[np.bool_]:
     return np.asarray(np.isfinite(offset) & (np.abs(offset) > MOST_OFF) & (link != "identity"), np.bool_)
 
 
+def missing(value: object) -> bool:
+    """Tells whether a typed value is none: None, NaN, NaT, or pandas' NA, which is neither equal nor unequal to anything."""
+    if value is None:
+        return True
+    try:
+        return bool(value != value)
+    except TypeError:
+        return True
+
+
 def plain(value: object) -> str:
     """Returns a typed value as a person would write it as a category: 3 rather than 3.0; missing is empty."""
-    if value is None or value != value:
+    if missing(value):
         return ""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
@@ -183,7 +193,7 @@ def days(cells: Sequence[object]) -> NDArray[np.float64]:
 
 
 def _day(cell: object) -> float:
-    if not isinstance(cell, date) or cell != cell:
+    if not isinstance(cell, date) or missing(cell):
         return math.nan
     if not isinstance(cell, datetime):
         return float((cell - EPOCH.date()).days)

@@ -177,11 +177,11 @@ def _filled(cells: Cells, empty: Mask, value: float) -> Cells:
 
 
 def _compact(cells: Cells) -> Cells:
-    """Returns cells with only the levels that a row still has, by first appearance, as a file without the other rows has them."""
+    """Returns cells with only the levels that a row still has, in their type's order, or by first appearance as in a file."""
     if not isinstance(cells, Text):
         return cells
     used, first, codes = np.unique(cells.codes, return_index=True, return_inverse=True)
-    order = np.argsort(first)
+    order = np.arange(len(used)) if cells.ordered else np.argsort(first)
     place = np.empty(len(used), np.int64)
     place[order] = np.arange(len(used))
     return replace(cells, codes=place[codes], levels=tuple(cells.levels[used[k]] for k in order))

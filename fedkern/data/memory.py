@@ -17,7 +17,7 @@ import numpy as np
 
 from ..errors import JobError, OwnFault
 from . import mark as marks
-from .cells import Cells, Text, as_text, days, ordered, plain, truths, typed, worded
+from .cells import Cells, Text, as_text, days, missing, ordered, plain, truths, typed, worded
 from .plain_text import LOST, canonical
 from .table import Table
 
@@ -240,12 +240,12 @@ def _lost(columns: Mapping[str, Cells]) -> dict[int, str]:
 
 def _objects(cells: list[Any], name: str, source: str, keep: bool) -> Cells:
     """Returns a column of Python objects: all numbers or all texts, and missing ones."""
-    there = {type(cell) for cell in cells if cell is not None and cell == cell}
+    there = {type(cell) for cell in cells if not missing(cell)}
     if there and all(issubclass(one, bool | np.bool_) for one in there):
         return truths(cells)
     if all(issubclass(one, int | float | Decimal | np.number | np.bool_) for one in there):
         if not keep:
-            return np.array([np.nan if cell is None or cell != cell else float(cell) for cell in cells], dtype=np.float64)
+            return np.array([np.nan if missing(cell) else float(cell) for cell in cells], dtype=np.float64)
     elif not all(issubclass(one, str) for one in there):
         types = " and ".join(sorted(one.__name__ for one in there))
         remedy = "make it a column of numbers, or of texts"

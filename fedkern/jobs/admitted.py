@@ -151,7 +151,8 @@ def kept(
     summaries = _joined(place, summed) if config.requirement.summaries and not alone else []
     numbers = tuple(k for k in everybody if k not in left)
     notes = tuple(Finding.of("left-out", client=parties.names[k]) for k in left)
-    notes += _shared_groups(parties.spec.group, tables.values()) if alone else ()
+    group = getattr(getattr(config.model, "random", None), "group", None)  # no strata, which are each client's own by design
+    notes += _shared_groups(group, tables.values()) if alone else ()
     among = frozenset(now for now, k in enumerate(numbers) if k in summaries)
     return Kept(_renumbered(parties, numbers, tables), numbers, notes, own, apart, among)
 

@@ -15,7 +15,7 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.exchanges.columns import join_levels
-from fedkern.data import memory, table
+from fedkern.data import incomplete, memory, table
 from fedkern.data.cells import Text, floats, labels
 from fedkern.data.design import encode
 from fedkern.data.faults import Marks
@@ -270,3 +270,19 @@ def test_truth_values_are_numbers_where_a_job_wants_numbers(tmp_path: Path) -> N
     read = table.load(tmp_path / "a.csv")
     np.testing.assert_array_equal(read_numbers(read, "x", Marks(read), missing=True), [1, 0, np.nan])
     np.testing.assert_array_equal(read_numbers(read, "z", Marks(read), missing=True), [np.nan, 1, np.nan])
+
+
+def test_an_order_stays_where_rows_lack_another_cell() -> None:
+    kinds = ["low", "mid", "high"]
+    frame = pd.DataFrame({"dose": pd.Categorical(["high", "mid", "low"] * 4, kinds, ordered=True), "x": [1.0, None] + [2.0] * 10})
+    frame["y"] = 0.0
+    spec = Spec("y", "gaussian", standardise="none")
+    kept = incomplete.without(memory.table(frame, "rows"), spec)
+    assert labels(kept.columns["dose"]).levels == ("low", "mid", "high")
+
+
+@pytest.mark.parametrize("dtype", ["string", "Int64", object])
+def test_what_pandas_lacks_is_an_empty_cell(dtype: Any) -> None:
+    cells = pd.array([1, 2, pd.NA] if dtype == "Int64" else ["a", "b", pd.NA], dtype=dtype)
+    read = memory.table({"g": pd.Series(cells), "y": np.zeros(3)}, "rows", text=["g"])
+    assert read.cells("g") == (["1", "2", ""] if dtype == "Int64" else ["a", "b", ""])

@@ -100,7 +100,7 @@ class Agreed(Message, kind=3):
 
 TWO_LABELS = (
     "a response has the same two labels in all files, one of them positive: correct the cells of the file that differs, or "
-    "[data] positive; of three or more make a column of 0 and 1"
+    "[data] positive; of three or more make a column of two"
 )
 
 TIMES = {AskSchema: 3, SchemaReply: 3}  # at most: names, levels and sums, deviations

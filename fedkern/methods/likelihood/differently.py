@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 Row = dict[str, object]  # of a table
 
 CONFLICT = "prior and rows say different things"
-WIDEN = "a larger model.prior_sd leaves it to the rows"
+WIDEN = "larger model.prior_sd and intercept_sd leave it to the rows, and so does a column about its mean: I(x - 50)"
 STRONG = "the prior says much, or the rows little"
 HALF = 0.5  # of the information
 OF_EVENTS = 2.0  # log odds by which shares of events are apart where that is noted: slopes cannot say it
