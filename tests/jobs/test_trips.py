@@ -17,9 +17,9 @@ from support.relayed import Clocked, over_threads
 GOLDEN = golden_jobs()
 # job -> requests that wait for one another, in the run and as `check` bounds them; what it says of it besides
 JOBS = {
-    "pvi-sequential": (19, 23, "exactly"),
-    "pvi-synchronous-weighted": (16, 22, "exactly"),
-    "pvi-global-vi": (22, 23, "exactly"),
+    "pvi-sequential": (18, 22, "exactly"),
+    "pvi-synchronous-weighted": (15, 21, "exactly"),
+    "pvi-global-vi": (21, 22, "exactly"),
     "pvi-private-budget": (None, None, None),
     "pvi-private-truncated": (15, 21, None),
     "sparse-sums": (52, 56, "exactly"),

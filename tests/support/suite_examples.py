@@ -11,6 +11,7 @@ import pytest
 from fedkern.finding import Finding, catalogue
 
 NEAR = {  # whose example is about the same, and does not make them
+    "column-of-zeros",
     "few-hidden-in-sums",
     "levels-unlike",
     "levels-unseen",
