@@ -12,6 +12,8 @@ from fedkern.finding import Finding, catalogue
 
 NEAR = {  # whose example is about the same, and does not make them
     "column-of-zeros",
+    "response-varies-otherwise",
+    "times-odd-somewhere",
     "few-hidden-in-sums",
     "levels-unlike",
     "levels-unseen",
