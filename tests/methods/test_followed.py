@@ -342,10 +342,10 @@ FOLLOWED = {
     "job.rounds": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "model.covariance": "methods/pvi/test_arrival.py::test_a_diagonal_q_of_correlated_columns_says_so_and_names_the_remedy",
     "model.family": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
+    "model.formula": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "model.intercept_sd": "methods/likelihood/test_default_priors.py::test_evidence_is_compared_at_the_same_priors",
     "model.missing": f"{BESIDE}::test_a_code_for_a_missing_value_counts_as_one",
     "model.prior_sd": "methods/pvi/test_units.py::test_what_a_note_on_the_prior_advises_ends_in_the_answer_of_the_rows",
-    "model.site_intercepts": "methods/pvi/test_dispersion.py::test_counts_of_sites_that_differ_ask_for_their_intercepts_first",
     "model.slab": "methods/sparse/test_told.py::test_separation_at_one_site",
     "model.random": "methods/likelihood/test_differently.py::test_sites_that_differ_are_said_and_the_advice_is_right",
     "model.scale": "methods/pvi/test_private_linear.py::"

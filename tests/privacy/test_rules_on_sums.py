@@ -120,7 +120,7 @@ def test_small_clients_whose_sum_is_large_are_answered_as_their_pooled_rows(tmp_
     ("policy", "signs", "why"),
     [
         (REFUSES, False, "client 'ada'.*refused by the holder's policy"),
-        ('differencing = "say"', True, "client 'ada' has fewer rows than this job, or its holder, asks for"),
+        ('differencing = "say"', True, "client 'ada': refused by a disclosure rule"),
         (f'{REFUSES}\nlevel = "standard"', True, "client 'ada'.*refused by the holder's policy"),
     ],
     ids=["nobody signs", "a second job may be subtracted", "a holder's own rule"],

@@ -18,6 +18,7 @@ NEAR = {  # whose example is about the same, and does not make them
     "levels-unlike",
     "levels-unseen",
     "not-among-sites",
+    "not-in-sums",
     "one-level",
     "patient-at-0",
     "times-apart-here",

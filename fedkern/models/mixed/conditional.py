@@ -68,9 +68,22 @@ def _slopes(rows: Rows, eta: Vector, points: Vector) -> tuple[Vector, Vector]:
     """(S, n) the derivative of `density` in eta, and minus the second one."""
     if rows.layout.family in HAZARDS:
         return rows.slopes(eta, points)
-    record, scale = FAMILIES[rows.layout.family], rows.layout.scale(points)[..., np.newaxis]
-    given = rows.y, record.kept(eta), scale, rows.trials
-    return record.slope(*given), np.broadcast_to(record.observed(*given), eta.shape)
+    family, record = rows.layout.family, FAMILIES[rows.layout.family]
+    scale = rows.layout.scale(points)[..., np.newaxis]
+    eta = record.kept(eta)
+    slope = record.slope(rows.y, eta, scale, rows.trials)
+    mean = record.mean(eta)
+    if family == "gaussian":
+        return slope, np.broadcast_to(scale**-2, slope.shape)
+    if family == "poisson":
+        return slope, mean
+    if family == "gamma":
+        return slope, slope + scale
+    if family == "negative-binomial":
+        return slope, mean / (1 + mean / scale) * ((1 + rows.y / scale) / (1 + mean / scale))
+    if record.leveled:
+        return slope, record.information(rows.y, eta, scale, None)
+    return slope, record.spread(mean, scale, 1.0 if rows.trials is None else rows.trials)
 
 
 def by_group(rows: Rows, values: Vector) -> Vector:

@@ -140,7 +140,7 @@ def test_negative_control_a_q_that_is_beside_it_is_not_right(ran):
     block, q = found.server.q
     mean, cov = block.moments(q)
     at = publish.unknowns(found.model).index("intercept")
-    mean[at] += 0.4 * np.sqrt(cov[at, at])
+    mean[at] += 0.5 * np.sqrt(cov[at, at])
     said = found.again(block.at(mean, cov))
     assert not said.agrees
     assert said.mean[at] < -0.2
