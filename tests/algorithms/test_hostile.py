@@ -37,7 +37,7 @@ from fedkern.algorithms.exchanges.sums import (
     Replicated,
     SurvivalSums,
 )
-from fedkern.algorithms.exchanges.terms import LogTerms, LogTermsOf
+from fedkern.algorithms.exchanges.terms import LogTerms
 from fedkern.algorithms.exchanges.values import ColumnValues
 from fedkern.algorithms.exchanges.verdicts import VerdictHeard
 from fedkern.errors import LostPeer
@@ -70,7 +70,6 @@ HONEST: dict[type[Exchange], Exchange] = {
         ColumnValues(0, np.array([0.0, 3.0])),
         Settled(0, 1),
         LogTerms(0, np.array([-9.0, -7.5])),
-        LogTermsOf(0, np.array([-9.0, -7.5])),
         Slope(0, 1, np.ones(2), np.array([2.0, 0.5, 1.0])),
         OwnModel.of("package", "1.0", editable=False),
         Certificate.of(SPENT),
@@ -85,7 +84,7 @@ SIGNED = {
     (LooSums, "density"), (LooSums, "effective"), (FitSums, "density"), (FitSums, "effective"), (FitSums, "waic"),
     (FitSums, "waic_effective"), (Replicated, "replicated"), (Replicated, "tenths"), (Replicated, "misfits"),
     (MarginalSums, "sums"), (SurvivalSums, "score"), (LifetimeSums, "scores"), (SiteMode, "mode"), (SiteFit, "estimate"),
-    (LogTerms, "values"), (LogTermsOf, "values"), (Slope, "gradient"), (Slope, "told"),
+    (LogTerms, "values"), (Slope, "gradient"), (Slope, "told"),
 }  # fmt: skip
 NEVER = (np.nan, np.inf, -np.inf, 1e308, -1e308, 1e250)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fedkern
-from fedkern.algorithms.exchanges.slips import spellings
+from fedkern.algorithms.exchanges.compare import spellings
 from fedkern.data import mark, table
 from fedkern.data.cells import Text
 from fedkern.data.dialect import Dialect
