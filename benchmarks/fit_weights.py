@@ -28,7 +28,7 @@ from fedkern.kernels import rng
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import parse
 from fedkern.methods.vertical import run as vertical_run
-from fedkern.results.reweighed import Reweighed, reweighed
+from fedkern.results.reweighed import Reweighed, reweigh
 from papers import vertical
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -118,7 +118,7 @@ def weights(model: Any, server: Any, clients: Any, draws: int = DRAWS) -> Reweig
         b, w = shared.split(v)
         log = shared.likelihood.value(server.y, b + total[i] + spread, w)
         ratios[i] += logsumexp(log, b=(WEIGHT / WEIGHT.sum())[:, np.newaxis], axis=0).sum()
-    return reweighed(names, np.hstack(columns), ratios)
+    return reweigh(names, np.hstack(columns), ratios)
 
 
 PARTS = {"36-areas": areas_36, "counts": counts, "vertical": split}
