@@ -197,7 +197,7 @@ def _column(series: Any, name: str, source: str, keep: bool) -> Cells:
     """Returns a column of a data frame. `keep`: as texts."""
     dtype = str(series.dtype)
     if dtype == "Boolean":
-        return truths([None if gone else cell for cell, gone in zip(series.to_list(), series.is_null().to_list())])
+        return truths(series.to_list())
     if _numbers(series):
         import narwhals as nw
 

@@ -26,7 +26,9 @@ def read_numbers(table: Table, name: str, marks: Marks, missing: bool = False, i
     """
     no_value = ("correct or remove the row", NO_VALUE) if instead is None else (instead,)
     column = table.columns[name]
-    if isinstance(column, Text) and {level for level in labels(column).levels if level.lower() not in MISSING} <= TRUTH.keys():
+    if isinstance(column, Text) and all(
+        level in TRUTH or level.lower() in MISSING for level in (label(cell, column.decimal) for cell in column.levels)
+    ):  # ends at the first number: a column with an empty cell has as many levels as rows
         column = replace(labels(column), truths=True)  # TRUE and FALSE, where another client has 1 and 0
     values = floats(column)
     empty = np.zeros(len(values), dtype=bool)

@@ -177,8 +177,6 @@ def judge(own: Sequence[Count], total: Array, others: Array, client: str, source
     own : a client's counts
     total, others : `numbers` of all clients, and of all but this one
 
-    Raises
-    ------
     Returns
     -------
     whether some client's rows are too few by themselves

@@ -124,9 +124,8 @@ def kept(
                     near = holders.asked(config, parties, k, bindings[k], table, spec)
             asked = config.requirement if alone else holders.bound(config, policies, signed=k in signed)
             refusals, few = faults_of(config, asked, parties, table, spec, name), None
-            asked = usual.requirement if alone else asked
             with refusals.collecting():
-                few = find_few(asked, refusals.usable(table), spec, name)
+                few = find_few(usual.requirement if alone else asked, refusals.usable(table), spec, name)
             if few is not None and few.by_summary:
                 summed.add(k)
                 few = None
