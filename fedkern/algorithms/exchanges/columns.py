@@ -600,7 +600,7 @@ def _labels(state: Server, replies: list[Record]) -> tuple[str, ...]:
             f"{spec.response!r} has one label at all clients, {positive!r}, and a binary response has two: see whether it is the "
             "response, or name the label that counts as 1 in [data] positive"
         )
-    return tuple(sorted(counts)) if positive in counts else ()
+    return join_levels([reply["labels"] for reply in replies]) if positive in counts else ()
 
 
 def _positive(spec: Spec) -> str:

@@ -333,10 +333,11 @@ def find_twins(told: Facts) -> list[tuple[int, ...]]:
     """Finds clients that may have one file: as many rows, and the same sums of every numeric covariate but for rounding.
 
     Rows in another order give other last digits. Columns of a few whole numbers may have the same sums by chance: so many columns
-    are needed that chance makes no two clients alike. Clients that repeat one design are told apart by their responses, which are
-    not told here (`with_one_response`), or by center and scale in the job file: columns that have these are left out.
+    are needed that chance makes no two clients alike; products of columns add nothing to these. Clients that repeat one design
+    are told apart by their responses, which are not told here (`with_one_response`), or by center and scale in the job file:
+    columns that have these are left out.
     """
-    open_ones = [at for at, column in enumerate(told.columns) if column.center is None]
+    open_ones = [at for at, column in enumerate(told.columns) if column.center is None and ":" not in column.name]
     n, (means, variances) = told.sizes[:, np.newaxis], (part[:, open_ones] for part in told.moments)
     sums, squares = told.sums[:, open_ones], told.squares[:, open_ones]
     size = np.sqrt(n * squares)  # of the sum of absolute deviations, at most
