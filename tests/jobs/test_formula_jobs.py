@@ -178,6 +178,7 @@ def test_its_columns_are_standardised_as_all_rows_together(frames: dict[str, pd.
         assert (one["center"], one["scale"]) == pytest.approx(wanted, rel=1e-10, abs=1e-12), one["name"]
 
 
+@pytest.mark.filterwarnings("ignore:column .* more than 10 times")
 def test_new_rows_have_the_columns_of_the_run(
     frames: dict[str, pd.DataFrame], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -508,7 +508,8 @@ def _check_columns(state: Server) -> None:
                 what = f"{name_openly(name, names, state.spec)} is {kind}"
                 raise JobError(
                     f"client {client!r}: {what}, at client {example!r} it is {wanted[name]}; "
-                    'correct the cells, or say in [data.columns.NAME] which: kind = "categorical" (labels) or "numeric"'
+                    "write it alike in all files: numbers, or the same labels (numbers that are codes are labels: kind = "
+                    '"categorical" in [data.columns.NAME])'
                 )
 
 

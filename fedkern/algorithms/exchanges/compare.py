@@ -247,8 +247,10 @@ def of_levels(column: Column, told: Sequence[Sequence[str]], clients: Sequence[s
     orders = [list(own) for own in told if list(own) != sorted(own)]
     if any([level for level in levels if level in own] != own for own in orders):
         yield Finding.of("levels-in-other-orders", column=name)
-    # Clients that share no level with any other, though others have some.
+    # Clients that share no level with any other, though others have some. A column that names the clients has one at each.
     sets = [set(own) for own in told]
+    if all(len(own) <= 1 for own in sets):
+        return
     others = [set().union(*sets[:k], *sets[k + 1 :]) for k in range(len(sets))]
     if alone := [client for client, own, rest in zip(clients, sets, others) if own and rest and not own & rest]:
         yield Finding.of("levels-of-nobody-else", column=name, clients=alone)

@@ -101,7 +101,6 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         metrics=scores,
         notes=[
             *([turned.note] if turned else []),
-            *([Finding.of("likelihood-asks-more")] if model.privacy is None else []),
             *_remarks(model, server, q),
             *_of_dropped(model, server),
             *([TRIALS] if model.trials else []),

@@ -49,7 +49,8 @@ class Pulls:
             "sigma": f"model.scale_sd = {wider}",
             "the intercept": f"model.intercept_sd = {wider} and no model.intercept_centre",
         }
-        keys = [remedy.get(what, f"model.prior = {{sd = {wider}}} (or sd of the client's own prior)") for what in moved]
+        of_clients = f"model.prior = {{sd = {wider}}} (or sd of the client's own prior)"
+        keys = [remedy.get(what, of_clients) for what in (*moved, *self.moved)]  # with one of them wider the next is narrow
         found = Finding.of("moved-by-the-prior", moved=said, keys=list(dict.fromkeys(keys)))
         return [Check(found, False, next(iter(moved)))]
 
