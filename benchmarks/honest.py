@@ -13,9 +13,12 @@ formula does not name. Some are split by a column of theirs (hospital, country, 
 | advice | a job apart that was refused or has not converged, once more with the keys that its text names |
 | signed | `job.sums = "secure"` apart, of three clients or more that sign, as if each policy said `differencing = "refuse"` |
 
-A number of the result is off where its mean lies more than .1 sd, or its sd more than 10 %, from the pooled posterior of the same
-prior (`honest_reference.py`), beside twice the error of that one. Lines of DATA/honest.jsonl are not run again: delete them, or
-the file, to begin anew.
+A number of the result is off where its mean lies more than .1 sd, or its sd more than 10 %, from the pooled posterior
+(`honest_reference.py`), beside twice the error of that one. The reference has the priors of the result: rows may widen default
+ones (`priors` in summary.json), and `--reference` adds what the lines of DATA/honest.jsonl lack. Where levels have joined the
+model is another one, and nothing is compared: how many results these are is said. "Approximate" is said of a posterior that may be
+off: those that are stand apart from the ones that are said to be right. Lines of DATA/honest.jsonl are not run again: delete them,
+or the file, to begin anew.
 """
 
 from __future__ import annotations
@@ -253,14 +256,19 @@ def plain(name: str) -> str:
     return re.sub(r"\W", "_", re.sub(r"(\d)\.0\b", r"\1", name)).lower()
 
 
+def named(source: str, family: str, priors: dict[str, float]) -> str:
+    """Returns the name of a reference: of a data set, a family and the priors that are not the default ones."""
+    return " ".join([source, family, *(f"{name}={sd:g}" for name, sd in sorted(priors.items()))])
+
+
 def compared(told: dict[str, Any], one: DataSet, d: pd.DataFrame, stored: dict[str, Any]) -> dict[str, Any]:
     """Returns what of a result is off, with the shift in sds and the ratio of the sds; the furthest; what its table has not.
 
     Nothing, where there is no result, or no reference of its family.
     """
-    reference = stored.get("" if "random" in told["job"]["model"] else f"{one.source} {told['job']['model']['family']}")
-    joined = told["job"].get("disclosure", {}).get("rare") == "join"  # whose levels are others
-    if "numbers" not in told or reference is None or joined:
+    name = named(one.source, told["job"]["model"]["family"], told.get("priors", {}))
+    reference = stored.get("" if "random" in told["job"]["model"] else name)
+    if "numbers" not in told or reference is None or told["joined"]:
         return {}
     # Where the result counts the first label, and not the second, coefficients have other signs.
     turned = one.family == "bernoulli" and str(told["positive"]) == one.labels(d)[0]
@@ -287,14 +295,17 @@ def beside(result: fedkern.Result) -> int:
 
 ADVICE = re.compile(
     r'(?:\[(?P<table>[\w.]+)\] )?\b(?P<key>[a-z_]+(?:\.[a-z_]+)*) = (?P<value>"[^"]*"|\[[^\]]*\]|true|false|[\d.]*\d)'
-    r"|lower (?P<lower>[a-z_.]+\.[a-z_]+)(?: to (?P<least>[\d.]*\d))?"
+    r"|(?:lower|(?P<raised>raise)) (?P<lower>[a-z_.]+\.[a-z_]+)(?: to (?P<least>[\d.]*\d))?"
     r"|(?P<missing>data\.levels) is missing"
 )
 TABLES = {"family": "model", "missing": "model", "random": "model", "client": "model.random"}  # of keys that are named alone
 
 
 def advised(job: dict[str, dict[str, Any]], text: str, one: DataSet, d: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """Returns the job with the keys that a text advises: of each of its lines, which are a fault each, the first."""
+    """Returns the job with the keys that a text advises: of each of its lines, which are a fault each, the first.
+
+    Of a number that several lines have lowered, or raised, it is the one that does for all of them.
+    """
     new: dict[str, dict[str, Any]] = json.loads(json.dumps(job))
     for line in text.splitlines():
         found = ADVICE.search(line)
@@ -308,7 +319,10 @@ def advised(job: dict[str, dict[str, Any]], text: str, one: DataSet, d: pd.DataF
         at = new
         for table in tables or (found["table"] or TABLES.get(name, "data")).split("."):
             at = at.setdefault(table, {})
-        at[name] = one.labels(d)[None if name == "levels" else -1 :] if "..." in value else json.loads(value)
+        given = one.labels(d)[None if name == "levels" else -1 :] if "..." in value else json.loads(value)
+        if found["lower"] and name in at:
+            given = (max if found["raised"] else min)(given, at[name])
+        at[name] = given
         if name == "positive" and isinstance(at[name], list):
             at[name] = at[name][0]
     return new
@@ -340,6 +354,8 @@ def tried(job: dict[str, dict[str, Any]], d: pd.DataFrame, *, signs: bool = Fals
         "beside": beside(result),
         "check": len(checked),
         "positive": result.summary["encoding"].get("positive"),
+        "priors": result.summary.get("priors", {}),
+        "joined": bool(result.summary["encoding"].get("joined")),
         "numbers": numbers,
     }
 
@@ -355,16 +371,15 @@ def main() -> None:
     options = parser.parse_args()
     chosen = [one for one in sets() if not options.sets or one.source.split("::")[1] in options.sets]
     public_sets.write([one.source for one in chosen], options.data)
-    if options.reference:
-        from honest_reference import write_references
-
-        write_references(chosen, options.data, STORED)
-        return
-    stored = json.loads(STORED.read_text())["sets"]
     lines = options.data / "honest.jsonl"
     kept = [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
     done = {(told["set"], told["arm"]): told for told in kept}
-    wanted = []
+    if options.reference:
+        from honest_reference import write_references
+
+        write_references(references(chosen, kept), options.data, STORED)
+        return
+    wanted, stored = [], json.loads(STORED.read_text())["sets"]
     for one in chosen:
         d = one.rows(options.data)
         for arm in options.arms:
@@ -383,6 +398,17 @@ def main() -> None:
         options.out.write_text(text)
 
 
+def references(chosen: Sequence[DataSet], every: Sequence[dict[str, Any]]) -> Iterator[tuple[DataSet, str, dict[str, float]]]:
+    """Yields data set, family and priors of the references that results want; of counts both families, as a job of the first may
+    advise the second."""
+    for one in chosen:
+        for family in (one.family, "negative-binomial") if one.family == "poisson" else (one.family,):
+            yield one, family, {}
+        for told in every:
+            if told["set"] == one.source and told.get("priors") and "random" not in told["job"]["model"]:
+                yield one, told["job"]["model"]["family"], told["priors"]
+
+
 def tell(
     one: DataSet, arm: str, d: pd.DataFrame, apart: dict[str, Any], done: dict[tuple[str, str], dict[str, Any]]
 ) -> dict[str, Any]:
@@ -396,7 +422,7 @@ def tell(
         first = done[one.source, "apart"]
         if first["outcome"] in ("refused", "not converged"):
             job = advised(job, first["text"], one, d)
-        told = dict(first) if job == first["job"] else tried(job, d)
+        told = dict(first) if job == first["job"] else tried(job, d, signs=job["job"].get("sums") == "secure")
     else:
         told = tried(job, d, signs=arm == "signed")
     least = int(d.groupby("client").size().min())
@@ -442,8 +468,13 @@ def figures(own: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield share(outcome, own, outcome)
     rules = Counter(rule for told in own for rule in told.get("rules", ()))
     yield from (f"{count:4d}                {rule}" for rule, count in rules.most_common())
-    names = [f"{told['set']} {told['off']}" for told in said if told.get("off")]
-    yield f"{len(names):4d} of {sum('off' in told for told in said):3d}         said so, and off: {'; '.join(names)}".rstrip(": ")
+    for outcome in ("answered", "approximate"):
+        of = [told for told in said if told["outcome"] == outcome and "off" in told]
+        names = [f"{told['set']} {told['off']}" for told in of if told["off"]]
+        yield f"{len(names):4d} of {len(of):3d}         said {outcome}, and off: {'; '.join(names)}".rstrip(": ")
+    for words, joined in (("whose levels have joined, with no reference", True), ("with no other reference", False)):
+        names = [told["set"] for told in said if "off" not in told and told["joined"] is joined]
+        yield f"{len(names):4d}                {words}: {', '.join(names)}".rstrip(": ")
     lacking = [told["set"] for told in said if told.get("lacking")]
     yield f"{len(lacking):4d}                without a number that R's table has: {', '.join(lacking)}".rstrip(": ")
     for name, values in {

@@ -43,11 +43,27 @@ class Broken(NamedTuple):
     of_values: bool = False
     by_summary: bool = False
 
+    @property
+    def about(self) -> object:
+        """The rule, and the columns that it is about."""
+        return self.id, self.key, self.values.get("columns", self.values.get("column"))
+
+    @property
+    def joins(self) -> bool:
+        """Whether it is proposed that rare levels join."""
+        return "join-rare" in self.remedies
+
+    @property
+    def without_join(self) -> Broken:
+        """The same, without that proposal."""
+        return self._replace(remedies=tuple(way for way in self.remedies if way != "join-rare"))
+
     def refusal(self, asked: Requirement, client: str, where: str, more: Sequence[str] = ()) -> RuleRefusal:
         """Returns the error; `where`: the rows, as their holder calls them; `more`: other remedies."""
         rule = "linear" if self.key == "rows_per_coefficient" else self.key
         by_holder = asked.own is not None and getattr(asked.own, rule) != getattr(asked.rules, rule)
         number = "raise-rule" if self.key == "leverage" else "lower-rule"
+        first = ("by-summary",) if self.by_summary else ()
         ends = () if asked.secure else ("leave-out-client",)
         if asked.additive and not asked.summed and asked.level != "none":
             ends = (*ends, "sign-sums")
@@ -59,7 +75,7 @@ class Broken(NamedTuple):
             asks=f"{self.key} in [disclosure] of its policy" if by_holder else f"disclosure.{self.key}",
             enough=self.enough,
             facts=self.facts,
-            remedies=(*self.remedies, *more, number, *ends),
+            remedies=(*first, *self.remedies, *more, number, *ends),
             **self.values,
         )
 

@@ -84,7 +84,7 @@ def files(tmp_path: Path) -> Path:
 def test_the_holder_has_the_whole_list_and_others_no_cell(files: Path, fedkern: Any) -> None:
     ended = fedkern("run", files, "--out", files.parent / "out", "--quiet")
     assert ended.code == 2
-    own = (files.parent / "out" / "client-b" / "fault.txt").read_text()
+    own = (files.parent / "out" / "client-b" / "holder.txt").read_text()
     for said in SAID:
         assert re.sub(r"row (\d+)(?=[,)])", lambda row: f"line {int(row[1]) + 1}", said) in own
     for cell in ("5o.1", "liver", "line 5", "line 7"):
@@ -129,7 +129,7 @@ def test_all_clients_that_live_here_are_named_at_once_and_each_reads_its_own(fil
     assert ended.code == 2
     assert "client 'a'" in ended.err
     assert "client 'b'" in ended.err
-    faults = {name: (files.parent / "out" / f"client-{name}" / "fault.txt").read_text() for name in "ab"}
+    faults = {name: (files.parent / "out" / f"client-{name}" / "holder.txt").read_text() for name in "ab"}
     assert "line 13, column 'dose'" in faults["a"]
     assert "client 'b'" not in faults["a"]
     assert "'5o.1' is not a number" in faults["b"]
