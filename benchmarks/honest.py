@@ -16,9 +16,9 @@ formula does not name. Some are split by a column of theirs (hospital, country, 
 A number of the result is off where its mean lies more than .1 sd, or its sd more than 10 %, from the pooled posterior
 (`honest_reference.py`), beside twice the error of that one. The reference has the priors of the result: rows may widen default
 ones (`priors` in summary.json), and `--reference` adds what the lines of DATA/honest.jsonl lack. Where levels have joined the
-model is another one, and nothing is compared: how many results these are is said. "Approximate" is said of a posterior that may be
-off: those that are stand apart from the ones that are said to be right. Lines of DATA/honest.jsonl are not run again: delete them,
-or the file, to begin anew.
+model is another one, and nothing is compared: how many results these are is said. "Approximate" is said of a posterior that may
+be off: those that are stand apart from the ones that are said to be right. Lines of DATA/honest.jsonl are not run again: delete
+them, or the file, to begin anew.
 """
 
 from __future__ import annotations
