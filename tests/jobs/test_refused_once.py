@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,76 @@ def test_what_is_advised_is_all_that_is_needed() -> None:
     asked = {"level": "standard", "rows_per_value": 1, "leverage": 1.0}
     job = {**JOB, "model": {**JOB["model"], "missing": "drop"}, "disclosure": asked}
     assert fedkern.run(job, data={"a": rows(1), "b": frame}).summary["converged"] is True
+
+
+# Federations whose first refusal is not the whole of it: a response with a rare level, few of whose rows are of any other; events
+# that are few beside coefficients and by themselves; rows that an exposure weighs unequally; a level of one row, which is nearly
+# alone in all that is asked; a level that joins, beside a 0/1 column; and groups of two rows.
+
+
+def few_of_a_level(rng: np.random.Generator) -> tuple[pd.DataFrame, dict[str, Any]]:
+    x, word = rng.normal(size=40), np.repeat(["no", "yes", "undecided", "never"], [18, 14, 6, 2])
+    return pd.DataFrame({"x": x, "z": rng.choice(["a", "b", "c"], 40), "y": word}), {
+        "family": "multinomial",
+        "formula": "y ~ x + z",
+    }
+
+
+def few_events(rng: np.random.Generator) -> tuple[pd.DataFrame, dict[str, Any]]:
+    died = np.arange(30) < 6
+    frame = pd.DataFrame({"t": rng.exponential(size=30), "d": rng.permutation(died) * 1, "x": rng.normal(size=30)})
+    return frame.assign(u=rng.normal(size=30)), {"family": "cox", "formula": "Surv(t, d) ~ x + u"}
+
+
+def exposed(rng: np.random.Generator) -> tuple[pd.DataFrame, dict[str, Any]]:
+    years = np.exp(rng.normal(size=16))
+    frame = pd.DataFrame({"years": years, "x": rng.normal(size=16), "y": rng.poisson(40 * years)})
+    return frame, {"family": "poisson", "formula": "y ~ x + offset(log(years))"}
+
+
+def one_of_a_level(rng: np.random.Generator) -> tuple[pd.DataFrame, dict[str, Any]]:
+    frame = pd.DataFrame({"z": np.repeat(["a", "b", "c"], [70, 49, 1]), "x": rng.normal(size=120)})
+    return frame.assign(y=rng.gamma(9, np.exp(0.2 * frame["x"]))), {"family": "gamma", "formula": "y ~ x + z"}
+
+
+def both(rng: np.random.Generator) -> tuple[pd.DataFrame, dict[str, Any]]:
+    frame = pd.DataFrame({"z": np.repeat(list("abcde"), [50, 40, 35, 3, 2]), "one": rng.permutation(np.arange(130) < 4) * 1})
+    return frame.assign(x=rng.normal(size=130), y=rng.integers(0, 2, 130)), {"family": "bernoulli", "formula": "y ~ x + z + one"}
+
+
+def pairs(rng: np.random.Generator) -> tuple[pd.DataFrame, dict[str, Any]]:
+    frame = pd.DataFrame({"ward": np.repeat([f"w{k}" for k in range(20)], [2, *[6] * 19]), "x": rng.normal(size=116)})
+    return frame.assign(y=rng.normal(size=116)), {"family": "gaussian", "formula": "y ~ x + (1 | ward)"}
+
+
+LOWER = re.compile(r"(lower|raise) disclosure\.(\w+) to ([\d.]*\d)")
+
+
+def done(job: dict[str, dict[str, Any]], text: str) -> dict[str, dict[str, Any]]:
+    """The job with what each line of a refusal proposes: levels that join, a summary, or else a number."""
+    asked, more = dict(job["disclosure"]), {}
+    for line in text.splitlines():
+        if 'set disclosure.rare = "join"' in line:
+            asked["rare"] = "join"
+        elif "set algorithm.approximate = true" in line:
+            more["algorithm"] = {"approximate": True}
+        else:
+            (verb, key, number), *_ = LOWER.findall(line)
+            asked[key] = (min if verb == "lower" else max)(float(number), asked.get(key, float(number)))
+    whole = {key: int(value) if key in ("rows", "rows_per_value", "groups") else value for key, value in asked.items()}
+    return {**job, **more, "disclosure": whole}
+
+
+@pytest.mark.parametrize("made", [few_of_a_level, few_events, exposed, one_of_a_level, both, pairs])
+def test_what_all_lines_propose_done_at_once_ends_in_an_answer(
+    made: Callable[[np.random.Generator], tuple[pd.DataFrame, dict[str, Any]]],
+) -> None:
+    frames = [made(np.random.default_rng(seed)) for seed in range(3)]
+    data, model = {name: frame for name, (frame, _) in zip("abc", frames, strict=True)}, frames[0][1]
+    job = {"job": {"method": "likelihood"}, "model": model, "data": {}, "disclosure": {"level": "standard"}}
+    with pytest.raises(JobError) as fault:
+        fedkern.run(job, data=data)
+    assert fedkern.run(done(job, str(fault.value)), data=data).converged in (True, "approximate")
 
 
 @pytest.fixture
