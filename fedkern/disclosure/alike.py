@@ -38,7 +38,6 @@ LEAST_PRECISION = 1e-8  # of a prior there
 OF_INTERCEPT = 1e-4  # the precision of its prior there: next to none, for the middle of columns is not that of the job
 SMALL_R = 0.1  # of a negative binomial whose r is learnt: about as small as r is found to be
 BY_FIT = "by-the-fit"
-OF_FIT = ("leave-out-decider", "natural-scale", "pool")  # what can be done where the fit gives few rows their weight
 
 
 def of_a_value(asked: Requirement, family: str) -> int:
@@ -104,12 +103,12 @@ def find_alike(
             yield _by_weight("rows-by-offset", "rows_per_value", int(number), number, wanted, remedies, column=str(spec.offset))
             return
         fits = _weighed(asked, table, columns, spec, y, trials, weights, exposed)
+    # Questions, too, ask for rows by their effective number, unless fewer than usual are asked for.
+    rows = asked.rules.rows if asked.weighs is not None and asked.rules.rows >= LEVELS["standard"].rows else 0
     for own, why in fits:
-        if why == BY_FIT and not asked.summed and (number := effective(own)) < max(wanted, weighing[0]):
-            yield _of_fit(number, wanted, weighing)
+        if why == BY_FIT and not asked.summed and (number := effective(own)) < max(wanted, weighing[0], rows):
+            yield _of_fit(number, wanted, weighing, rows)
             alone = True
-        elif why == BY_FIT and asked.weighs is not None and not asked.summed and number < asked.rules.rows:
-            yield _by_weight("rows-by-fit", "rows", int(number), number, asked.rules.rows, OF_FIT)  # which questions ask for, too
         if search and not alone and (found := rare(table, columns, own, fewest, fewest, filled)):
             yield broken(found, why)
             alone = True
@@ -180,9 +179,8 @@ def _at_no_slopes(table: Table, spec: Spec, weights: Array) -> Array:
 
 def _of_leverage(asked: Requirement, table: Table, spec: Spec, columns: Sequence[Column], weights: Array) -> Broken | None:
     """Finds a row whose leverage in the posterior's curvature is above the rule's: it is nearly alone in some sum of the columns
-    of numbers. Of levels rows are counted; where fewer than usual are asked for they are looked at, as in questions."""
-    linear, lowered = FAMILIES[spec.family].linear, asked.rules.rows_per_value < LEVELS["standard"].rows_per_value
-    numbers = [column for column in columns if column.kind == "numeric" or (lowered and not linear)]
+    of numbers. (Of levels rows are counted.)"""
+    numbers = [column for column in columns if column.kind == "numeric"]
     if asked.rules.leverage >= 1 or not numbers:
         return None
     with np.errstate(all="ignore"):  # numbers whose squares are none are faults, or end the job later
@@ -190,21 +188,20 @@ def _of_leverage(asked: Requirement, table: Table, spec: Spec, columns: Sequence
     if design is None or not len(there) or not np.isfinite(design.X).all():
         return None
     X, precision = design.X * np.sqrt(weights[there])[:, None], np.zeros(1 + len(design.names))
-    if not linear:
+    if not FAMILIES[spec.family].linear:
         precision = np.concatenate([[OF_INTERCEPT], _precision(asked, columns, design)])
     leverage = leverages(X, np.diag(precision))
     row = int(leverage.argmax())
     if leverage[row] <= asked.rules.leverage:
         return None
     name = design.names[int(np.abs(design.X[row, 1:]).argmax())]
+    value = floats(table.columns[name])[there[row]]
     values: dict[str, Value] = {
         "row": table.place(int(there[row])),
         "leverage": float(leverage[row]),
         "most": asked.rules.leverage,
     }
-    cells = table.columns[name]
-    value = cells.levels[cells.codes[there[row]]] if isinstance(cells, Text) else float(floats(cells)[there[row]])
-    values |= {"column": name, "value": value}
+    values |= {"column": name, "value": float(value)}
     remedies = ("mend-cell", "cap", "fewer-columns", "pool")
     return Broken("row-of-leverage", "leverage", math.ceil(100 * leverage[row]) / 100, values, remedies)
 
@@ -506,11 +503,13 @@ def _farthest(one: Rare, table: Table) -> tuple[str, float] | None:
     return table.place(at), float(values[at])
 
 
-def _of_fit(few: float, wanted: int, weighing: tuple[int, int]) -> Broken:
+def _of_fit(few: float, wanted: int, weighing: tuple[int, int], rows: int) -> Broken:
     """Returns that the fit leaves few rows their weight."""
-    if weighing[0] > wanted:
-        return _by_weight("rows-by-fit", "rows_per_coefficient", int(10 * few / weighing[1]) / 10, few, weighing[0], OF_FIT)
-    return _by_weight("rows-by-fit", "rows_per_value", int(few), few, wanted, OF_FIT)
+    remedies = ("leave-out-decider", "natural-scale", "pool")
+    if weighing[0] > max(wanted, few):
+        return _by_weight("rows-by-fit", "rows_per_coefficient", int(10 * few / weighing[1]) / 10, few, weighing[0], remedies)
+    key, least = ("rows_per_value", wanted) if wanted > few else ("rows", rows)
+    return _by_weight("rows-by-fit", key, int(few), few, least, remedies)
 
 
 def _by_weight(id: str, key: str, enough: float, few: float, wanted: int, remedies: tuple[str, ...], **values: Value) -> Broken:

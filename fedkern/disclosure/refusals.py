@@ -100,7 +100,7 @@ class Few(Refused):
     @property
     def numbers(self) -> str:
         """The keys of the rules, with the numbers that the rows would do for."""
-        return ", ".join(f"{one.key} = {one.enough:g}" for one in self.broken)
+        return ", ".join(dict.fromkeys(f"{one.key} = {one.enough:g}" for one in self.broken))
 
 
 def name_rules(errors: Iterable[Exception]) -> None:
