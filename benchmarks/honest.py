@@ -14,11 +14,10 @@ formula does not name. Some are split by a column of theirs (hospital, country, 
 | signed | `job.sums = "secure"` apart, of three clients or more that sign, as if each policy said `differencing = "refuse"` |
 
 A number of the result is off where its mean lies more than .1 sd, or its sd more than 10 %, from the pooled posterior
-(`honest_reference.py`), beside twice the error of that one. The reference has the priors of the result: rows may widen default
-ones (`priors` in summary.json), and `--reference` adds what the lines of DATA/honest.jsonl lack. Where levels have joined the
-model is another one, and nothing is compared: how many results these are is said. "Approximate" is said of a posterior that may
-be off: those that are stand apart from the ones that are said to be right. Lines of DATA/honest.jsonl are not run again: delete
-them, or the file, to begin anew.
+(`honest_reference.py`), beside twice the error of that one. The reference is of the result's own model: rows may widen default
+priors (`priors` in summary.json), and rare levels join; `--reference` adds what lines of DATA/honest.jsonl lack. "Approximate"
+is said of a posterior that may be off: those that are stand apart from the ones that are said to be right. Lines of
+DATA/honest.jsonl are not run again: delete them, or the file, to begin anew.
 """
 
 from __future__ import annotations
@@ -31,8 +30,9 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -44,6 +44,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import fedkern
 from fedkern import _core
 from fedkern.errors import FedkernError
+from fedkern.models.encoding import Encoding
 from support.signing import Signing
 
 STORED = Path(__file__).parent / "results" / "honest_reference.json"
@@ -256,9 +257,26 @@ def plain(name: str) -> str:
     return re.sub(r"\W", "_", re.sub(r"(\d)\.0\b", r"\1", name)).lower()
 
 
-def named(source: str, family: str, priors: dict[str, float]) -> str:
-    """Returns the name of a reference: of a data set, a family and the priors that are not the default ones."""
-    return " ".join([source, family, *(f"{name}={sd:g}" for name, sd in sorted(priors.items()))])
+class Fitted(NamedTuple):
+    """What a reference is of: a family, priors that are not the default ones, and levels of columns whose rare ones joined."""
+
+    family: str
+    priors: Mapping[str, float] = MappingProxyType({})
+    joined: Mapping[str, Sequence[str]] = MappingProxyType({})
+
+    @classmethod
+    def of(cls, told: dict[str, Any]) -> Fitted:
+        """Returns that of a result."""
+        return cls(told["job"]["model"]["family"], told["priors"], told["joined"])
+
+    def named(self, source: str) -> str:
+        """Returns the name of a data set's reference."""
+        priors = [f"{name}={sd:g}" for name, sd in sorted(self.priors.items())]
+        return " ".join([source, self.family, *priors, *(f"{name}={'+'.join(own)}" for name, own in self.joined.items())])
+
+    def rows(self, d: pd.DataFrame) -> pd.DataFrame:
+        """Returns rows with "other" in the place of each level that has joined."""
+        return d.assign(**{name: d[name].where(d[name].isna() | d[name].isin(own), "other") for name, own in self.joined.items()})
 
 
 def compared(told: dict[str, Any], one: DataSet, d: pd.DataFrame, stored: dict[str, Any]) -> dict[str, Any]:
@@ -266,9 +284,9 @@ def compared(told: dict[str, Any], one: DataSet, d: pd.DataFrame, stored: dict[s
 
     Nothing, where there is no result, or no reference of its family.
     """
-    name = named(one.source, told["job"]["model"]["family"], told.get("priors", {}))
-    reference = stored.get("" if "random" in told["job"]["model"] else name)
-    if "numbers" not in told or reference is None or told["joined"]:
+    if "numbers" not in told or "random" in told["job"]["model"]:
+        return {}
+    if (reference := stored.get(Fitted.of(told).named(one.source))) is None:
         return {}
     # Where the result counts the first label, and not the second, coefficients have other signs.
     turned = one.family == "bernoulli" and str(told["positive"]) == one.labels(d)[0]
@@ -355,7 +373,7 @@ def tried(job: dict[str, dict[str, Any]], d: pd.DataFrame, *, signs: bool = Fals
         "check": len(checked),
         "positive": result.summary["encoding"].get("positive"),
         "priors": result.summary.get("priors", {}),
-        "joined": bool(result.summary["encoding"].get("joined")),
+        "joined": Encoding.from_dict(result.summary["encoding"]).levels_joined,
         "numbers": numbers,
     }
 
@@ -398,15 +416,13 @@ def main() -> None:
         options.out.write_text(text)
 
 
-def references(chosen: Sequence[DataSet], every: Sequence[dict[str, Any]]) -> Iterator[tuple[DataSet, str, dict[str, float]]]:
-    """Yields data set, family and priors of the references that results want; of counts both families, as a job of the first may
-    advise the second."""
+def references(chosen: Sequence[DataSet], every: Sequence[dict[str, Any]]) -> Iterator[tuple[DataSet, Fitted]]:
+    """Yields the references that results want; of counts both families, as a job of the first may advise the second."""
     for one in chosen:
         for family in (one.family, "negative-binomial") if one.family == "poisson" else (one.family,):
-            yield one, family, {}
-        for told in every:
-            if told["set"] == one.source and told.get("priors") and "random" not in told["job"]["model"]:
-                yield one, told["job"]["model"]["family"], told["priors"]
+            yield one, Fitted(family)
+        own = (told for told in every if told["set"] == one.source and "numbers" in told)
+        yield from ((one, Fitted.of(told)) for told in own if "random" not in told["job"]["model"])
 
 
 def tell(
@@ -472,9 +488,8 @@ def figures(own: Sequence[dict[str, Any]]) -> Iterator[str]:
         of = [told for told in said if told["outcome"] == outcome and "off" in told]
         names = [f"{told['set']} {told['off']}" for told in of if told["off"]]
         yield f"{len(names):4d} of {len(of):3d}         said {outcome}, and off: {'; '.join(names)}".rstrip(": ")
-    for words, joined in (("whose levels have joined, with no reference", True), ("with no other reference", False)):
-        names = [told["set"] for told in said if "off" not in told and told["joined"] is joined]
-        yield f"{len(names):4d}                {words}: {', '.join(names)}".rstrip(": ")
+    names = [told["set"] for told in said if "off" not in told]
+    yield f"{len(names):4d}                without a reference: {', '.join(names)}".rstrip(": ")
     lacking = [told["set"] for told in said if told.get("lacking")]
     yield f"{len(lacking):4d}                without a number that R's table has: {', '.join(lacking)}".rstrip(": ")
     for name, values in {

@@ -5,8 +5,7 @@ R fits each with the function that its users take (`lm`, `glm`, `glm.nb`, `polr`
 against the posterior, and the posterior against R: a column that is coded otherwise would show. The posterior is that of
 docs/spec/likelihood.md, sections 3, 4, 9 and 10, written in JAX (not a dependency) without fedkern, by weighted draws.
 
-Rows may have widened a job's default priors: `priors` of summary.json says how wide they are, and the posterior that such a
-result is held against has the same ones.
+Rows may have widened a job's default priors, and rare levels joined: the reference of such a result has the same ones.
 
 Columns are those that formulaic makes of the complete rows; without a formula there is one for each label of a column of texts.
 """
@@ -32,7 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import pandas as pd
-from honest import DataSet, named, plain
+from honest import DataSet, Fitted, plain
 from jax.scipy.special import gammaln
 from numpy.typing import NDArray
 from numpyro.diagnostics import effective_sample_size
@@ -537,16 +536,17 @@ MODELS: dict[str, Callable[[Rows, Priors], Model]] = {
 }
 
 
-def write_references(wanted: Iterable[tuple[DataSet, str, dict[str, float]]], folder: Path, path: Path) -> None:
-    """Adds those that the file has not, of a data set, a family and the priors that are not the default ones."""
+def write_references(wanted: Iterable[tuple[DataSet, Fitted]], folder: Path, path: Path) -> None:
+    """Adds those that the file has not."""
     stored = json.loads(path.read_text()) if path.exists() else {"versions": {}, "sets": {}}
-    for one, family, priors in wanted:
-        name, d = named(one.source, family, priors), one.rows(folder)
+    for one, fitted in wanted:
+        name = fitted.named(one.source)
         if name in stored["sets"]:
             continue
-        found, versions = estimates(one, family, d)
+        d = fitted.rows(one.rows(folder))
+        found, versions = estimates(one, fitted.family, d)
         rows = design(one, d)
-        told = posterior(MODELS[family](rows, Priors(**priors)))
+        told = posterior(MODELS[fitted.family](rows, Priors(**fitted.priors)))
         stored["sets"][name] = {"rows": len(rows.X), "R": found, "posterior": told}
         stored["versions"] = {"R": versions or stored["versions"].get("R", ""), "jax": jax.__version__}
         stored["versions"] |= {"formulaic": formulaic.__version__, "python": platform.python_version()}
