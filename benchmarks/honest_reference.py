@@ -537,11 +537,11 @@ MODELS: dict[str, Callable[[Rows, Priors], Model]] = {
 
 
 def write_references(wanted: Iterable[tuple[DataSet, Fitted]], folder: Path, path: Path) -> None:
-    """Adds those that the file has not."""
+    """Adds those that the file has not, of families that are written here."""
     stored = json.loads(path.read_text()) if path.exists() else {"versions": {}, "sets": {}}
     for one, fitted in wanted:
         name = fitted.named(one.source)
-        if name in stored["sets"]:
+        if name in stored["sets"] or fitted.family not in MODELS:
             continue
         d = fitted.rows(one.rows(folder))
         found, versions = estimates(one, fitted.family, d)

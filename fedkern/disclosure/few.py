@@ -32,6 +32,7 @@ from .rules import COARSE_ROWS, EQUATIONS, Rules, told_up_to, with_keys
 
 Array = NDArray[np.float64]
 
+JOIN = "join-rare"  # the remedy for rare levels
 WIDE = 0.25  # of the coefficients: a column that takes more is named where they are too many
 NEARLY = 1e-9  # what sums of weights lose
 OF_A_SUMMARY = 12  # rows, by their effective number, of a client that takes part by a summary
@@ -51,13 +52,12 @@ def find_few(asked: Requirement, table: Table, spec: Spec, client: str, more: Se
         return None
     every, lowered = dict[object, Broken](), dict[str, float]()
     now, mended, broken = asked, table, [*_broken(asked, table, spec, client)]
-    joins = [one for one in broken if one.joins]
-    if joins and _joinable(joined := join_rare(asked, table, spec)):
-        every |= {one.about: one for one in joins}
-        mended = joined
-        broken = [*_broken(asked, mended, spec, client)]
-    else:
-        joins, broken = [], [one.without_join for one in broken]
+    if joins := [one for one in broken if JOIN in one.remedies]:
+        joined = join_rare(asked, table, spec)
+        if _joinable(joined):
+            every, mended, broken = {one.about: one for one in joins}, joined, [*_broken(asked, joined, spec, client)]
+        else:
+            joins, broken = [], [one._replace(remedies=tuple(way for way in one.remedies if way != JOIN)) for one in broken]
     while lower := _lowered(broken, lowered):
         every |= {one.about: every.get(one.about, one) for one in broken}
         lowered |= lower
@@ -65,7 +65,7 @@ def find_few(asked: Requirement, table: Table, spec: Spec, client: str, more: Se
         mended = join_rare(now, table, spec) if joins else mended
         broken = [*_broken(now, mended, spec, client)]
     every |= {one.about: one for one in broken if one.by_summary}
-    found = [one._replace(enough=one.enough if one.by_summary else lowered.get(one.key, one.enough)) for one in every.values()]
+    found = [one if one.by_summary else one._replace(enough=lowered.get(one.key, one.enough)) for one in every.values()]
     return Few(found, [one.refusal(asked, client, table.source, more) for one in found]) if found else None
 
 

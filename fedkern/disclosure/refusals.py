@@ -48,16 +48,6 @@ class Broken(NamedTuple):
         """The rule, and the columns that it is about."""
         return self.id, self.key, self.values.get("columns", self.values.get("column"))
 
-    @property
-    def joins(self) -> bool:
-        """Whether it is proposed that rare levels join."""
-        return "join-rare" in self.remedies
-
-    @property
-    def without_join(self) -> Broken:
-        """The same, without that proposal."""
-        return self._replace(remedies=tuple(way for way in self.remedies if way != "join-rare"))
-
     def refusal(self, asked: Requirement, client: str, where: str, more: Sequence[str] = ()) -> RuleRefusal:
         """Returns the error; `where`: the rows, as their holder calls them; `more`: other remedies."""
         rule = "linear" if self.key == "rows_per_coefficient" else self.key
