@@ -185,7 +185,7 @@ def _numeric(column: pd.Series) -> bool:
 def _labels(column: pd.Series, name: str) -> pd.DataFrame:
     if _numeric(column):
         return column.to_frame(name).astype(float)
-    labels = sorted(column.astype(str).unique())
+    labels = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else sorted(column.astype(str).unique())
     return pd.DataFrame({f"{name}={label}": (column.astype(str) == label) * 1.0 for label in labels})
 
 
