@@ -241,8 +241,8 @@ def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.in
     if 0 < ones < wanted and not (sloped and broken):
         broken["disclosure.rows_per_coefficient"] = int(10 * (ones - 1) / p) / 10
     for rule, enough in broken.items():
-        more = {"where": table.source, "remedies": remedies, "asks": rule, "enough": enough}
-        errors.errors.append(RuleRefusal("small-groups", client, rule, **more, **values))
+        values |= {"asks": rule, "enough": enough, "where": table.source, "remedies": remedies}
+        errors.errors.append(RuleRefusal("small-groups", client, rule, **values))
     errors.refuse()
     alone = counting.weights(table, spec) * (numbers[codes] == 1)
     for found in alike.find_alike(asked, table, spec, alone) if ones else ():
