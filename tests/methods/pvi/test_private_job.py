@@ -121,7 +121,7 @@ def test_the_same_row_ends_an_open_job_and_only_its_holder_is_told_which(fedkern
     path = federation(tmp_path, OPEN, [*rows(50), FAULTS[fault]])
     ended = fedkern("run", path, "--out", "out")
     assert ended.code == 2
-    told = r"^fedkern: client 'a', a\.csv: rows cannot be used \(.*; fault\.txt in its own folder"
+    told = r"^fedkern: client 'a', a\.csv: rows cannot be used \(.*; holder\.txt in its own folder"
     assert re.search(told, ended.err, re.M), ended.err
     assert "52" not in ended.err
     own = (tmp_path / "out" / "client-a" / "holder.txt").read_text()
