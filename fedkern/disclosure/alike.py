@@ -28,6 +28,7 @@ from ..models.sparse import Spline
 from ..models.weighing import effective, leverages
 from .refusals import Broken
 from .requirement import Fit, Requirement
+from .rules import LEVELS
 
 Array = NDArray[np.float64]
 
@@ -102,9 +103,11 @@ def find_alike(
             yield _by_weight("rows-by-offset", "rows_per_value", int(number), number, wanted, remedies, column=str(spec.offset))
             return
         fits = _weighed(asked, table, columns, spec, y, trials, weights, exposed)
+    # Questions, too, ask for rows by their effective number, unless fewer than usual are asked for.
+    rows = asked.rules.rows if asked.weighs is not None and asked.rules.rows >= LEVELS["standard"].rows else 0
     for own, why in fits:
-        if why == BY_FIT and not asked.summed and (number := effective(own)) < max(wanted, weighing[0]):
-            yield _of_fit(number, wanted, weighing)
+        if why == BY_FIT and not asked.summed and (number := effective(own)) < max(wanted, weighing[0], rows):
+            yield _of_fit(number, wanted, weighing, rows)
             alone = True
         if search and not alone and (found := rare(table, columns, own, fewest, fewest, filled)):
             yield broken(found, why)
@@ -476,8 +479,8 @@ def _remedies(one: Rare, table: Table, spec: Spec, splines: Collection[str]) -> 
         return ("wider-knots", "mend-cells", "pool")
     if any(name.endswith(MARK) for name in columns):
         return ("drop", "fill-cells", "ignore-column")
-    # Of two levels the other would be all that is left.
-    if len(columns) == 1 and len(column_of(spec, table, one.columns[0]).levels or ()) > 2:
+    # Of two levels the other would be all that is left; a response keeps its levels.
+    if len(columns) == 1 and columns != {spec.response} and len(column_of(spec, table, one.columns[0]).levels or ()) > 2:
         cells = table.columns[one.columns[0]]  # that are numbers here may be of categories elsewhere
         known = isinstance(cells, Text) and cells.kind() == "categorical"
         return ("join-rare" if known else "join-rare-numbers", "mend-cells", "pool", "no-column")
@@ -500,12 +503,13 @@ def _farthest(one: Rare, table: Table) -> tuple[str, float] | None:
     return table.place(at), float(values[at])
 
 
-def _of_fit(few: float, wanted: int, weighing: tuple[int, int]) -> Broken:
+def _of_fit(few: float, wanted: int, weighing: tuple[int, int], rows: int) -> Broken:
     """Returns that the fit leaves few rows their weight."""
     remedies = ("leave-out-decider", "natural-scale", "pool")
-    if weighing[0] > wanted:
+    if weighing[0] > max(wanted, few):
         return _by_weight("rows-by-fit", "rows_per_coefficient", int(10 * few / weighing[1]) / 10, few, weighing[0], remedies)
-    return _by_weight("rows-by-fit", "rows_per_value", int(few), few, wanted, remedies)
+    key, least = ("rows_per_value", wanted) if wanted > few else ("rows", rows)
+    return _by_weight("rows-by-fit", key, int(few), few, least, remedies)
 
 
 def _by_weight(id: str, key: str, enough: float, few: float, wanted: int, remedies: tuple[str, ...], **values: Value) -> Broken:

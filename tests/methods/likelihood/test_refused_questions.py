@@ -49,7 +49,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Least | None]:
         ({"level": "none"}, None),
         ({"level": "standard"}, Least(10, 0.9)),
         ({"level": "strict"}, Least(10, 0.9)),
-        ({"level": "standard", "rows": 7, "rows_per_coefficient": 1}, Least(0, 0.9)),
+        ({"level": "standard", "rows": 7, "rows_per_coefficient": 1}, None),
+        ({"level": "standard", "rows": 7, "rows_per_coefficient": 1, "leverage": 0.5}, Least(0, 0.5)),
+        ({"level": "standard", "rows_per_value": 4}, Least(10, 1.0)),
         ({"level": "standard", "rows": 7, "rows_per_coefficient": 1, "leverage": 0.95}, None),
         ({"level": "standard", "rows_per_coefficient": 3, "leverage": 0.5}, Least(10, 0.5)),
     ],
@@ -93,7 +95,7 @@ def test_the_second_question_ends_the_job_with_client_and_rule(monkeypatch: pyte
     refusing(monkeypatch, 1, 2)
     with pytest.raises(JobError, match=r"client 'b' answers no more: 2 questions .*\(disclosure\.rows, .*leverage\)"):
         fedkern.run(STANDARD, data=DATA, out=tmp_path / "run")
-    (fault,) = (tmp_path / "run").rglob("fault.txt")
+    (fault,) = (tmp_path / "run").rglob("holder.txt")
     assert "the last in round 2" in fault.read_text()
 
 
