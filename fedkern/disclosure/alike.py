@@ -179,8 +179,11 @@ def _at_no_slopes(table: Table, spec: Spec, weights: Array) -> Array:
 
 def _of_leverage(asked: Requirement, table: Table, spec: Spec, columns: Sequence[Column], weights: Array) -> Broken | None:
     """Finds a row whose leverage in the posterior's curvature is above the rule's: it is nearly alone in some sum of the columns
-    of numbers. (Of levels rows are counted.)"""
-    numbers = [column for column in columns if column.kind == "numeric"]
+    of numbers. Of levels rows are counted; where fewer than usual are asked for they are looked at, as in questions, whose points
+    are others than the fit: a number that does for this row would not do there."""
+    linear, usual = FAMILIES[spec.family].linear, LEVELS["standard"]
+    lowered = not linear and (asked.rules.rows_per_value < usual.rows_per_value or asked.rules.linear < usual.linear)
+    numbers = [column for column in columns if column.kind == "numeric" or lowered]
     if asked.rules.leverage >= 1 or not numbers:
         return None
     with np.errstate(all="ignore"):  # numbers whose squares are none are faults, or end the job later
@@ -188,22 +191,23 @@ def _of_leverage(asked: Requirement, table: Table, spec: Spec, columns: Sequence
     if design is None or not len(there) or not np.isfinite(design.X).all():
         return None
     X, precision = design.X * np.sqrt(weights[there])[:, None], np.zeros(1 + len(design.names))
-    if not FAMILIES[spec.family].linear:
+    if not linear:
         precision = np.concatenate([[OF_INTERCEPT], _precision(asked, columns, design)])
     leverage = leverages(X, np.diag(precision))
     row = int(leverage.argmax())
     if leverage[row] <= asked.rules.leverage:
         return None
     name = design.names[int(np.abs(design.X[row, 1:]).argmax())]
-    value = floats(table.columns[name])[there[row]]
+    cells = table.columns[name]
+    value = cells.levels[cells.codes[there[row]]] if isinstance(cells, Text) else float(floats(cells)[there[row]])
     values: dict[str, Value] = {
         "row": table.place(int(there[row])),
         "leverage": float(leverage[row]),
         "most": asked.rules.leverage,
     }
-    values |= {"column": name, "value": float(value)}
+    values |= {"column": name, "value": value}
     remedies = ("mend-cell", "cap", "fewer-columns", "pool")
-    return Broken("row-of-leverage", "leverage", math.ceil(100 * leverage[row]) / 100, values, remedies)
+    return Broken("row-of-leverage", "leverage", 1.0 if lowered else math.ceil(100 * leverage[row]) / 100, values, remedies)
 
 
 def _seen(table: Table, spec: Spec, weights: Array) -> tuple[Rare, ...]:

@@ -530,9 +530,7 @@ class Model(WeighedModel[OutputSection]):
         usual, least = RULES["standard"], None
         # Where a number is lowered to that of a file, points at which fewer rows weigh are not asked for more.
         rows, each = (own if given >= own else 0 for given, own in ((rules.rows, usual.rows), (rules.linear, usual.linear)))
-        # Of so few rows a coefficient, or a value, some row is nearly alone: no leverage is asked there but one that is given.
-        asked = each > 0 and rules.rows_per_value >= usual.rows_per_value and rules.leverage <= usual.leverage
-        leverage = rules.leverage if asked or rules.leverage < usual.leverage else 1.0
+        leverage = rules.leverage if rules.leverage <= usual.leverage else 1.0
         if not self.row.linear and (rows or each or leverage < 1):  # rows of linear models weigh the same everywhere
             least = Least.of(cast(Weighed, likelihood).X, rows, each, leverage)
         return importance.client(self.names[index], index, self.settings, self._asked(likelihood), self.priors, least)
