@@ -33,6 +33,7 @@ from ...jobs.model import WeighedModel
 from ...jobs.stage import Stage, odd_response_stage
 from ...kernels.families import FAMILIES, Family
 from ...models import survival_parametric
+from ...models.effects import coefficients_of_effects
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed import Layout, Prior, Rows
 from ...models.mixed.layout import LEVELS
@@ -257,7 +258,19 @@ class Model(WeighedModel[OutputSection]):
     def prior_of(self, layout: Layout) -> Prior | survival_parametric.Walk:
         """Returns the prior of a layout of these coefficients, which may have fewer effects."""
         of_coefficients, of_intercept = self.prior_sds
-        return Prior.usual(layout, prior_sd=of_coefficients, intercept_sd=of_intercept, intercept_centre=self.centre)
+        usual = Prior.usual(layout, prior_sd=of_coefficients, intercept_sd=of_intercept, intercept_centre=self.centre)
+        return usual if self.effects is None else usual.of_effects(self.effects)
+
+    @cached_property
+    def effects(self) -> Array | None:
+        """(p, q) from the effects of which the default prior is to coefficients, where these are others.
+
+        A measured response has far wider priors instead (`wider`). Sums that are secure have a box of coefficients, in which there
+        may be no room for these.
+        """
+        if self.measured or self.secure or not self.config.model.default_priors[0]:
+            return None
+        return coefficients_of_effects(self.encoding, of_constant=self.encoding.intercept or not self.layout.shapes)
 
     @property
     def prior_sds(self) -> tuple[float, float]:
