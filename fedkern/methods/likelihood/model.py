@@ -56,6 +56,7 @@ LOOKED = 256  # draws at which the quadrature is looked at before chains begin
 STEP = 0.5  # of chains, at first, in posterior standard deviations
 # Of their lengths, about a quarter of a turn: after half a turn a draw is the last one's mirror image, and sds do not mix.
 JITTER = 0.4
+ROOM = 5.0  # coefficients per effect, with which the box has four prior standard deviations of room
 
 
 @dataclass(frozen=True)
@@ -263,14 +264,14 @@ class Model(WeighedModel[OutputSection]):
 
     @cached_property
     def effects(self) -> Array | None:
-        """(p, q) from the effects of which the default prior is to coefficients, where these are others.
+        """(p, q) from the effects that have the prior to coefficients; None where these have it.
 
-        A measured response has far wider priors instead (`wider`). Sums that are secure have a box of coefficients, in which there
-        may be no room for these.
+        Of a measured response far wider priors are tried instead (`wider`).
         """
-        if self.measured or self.secure or not self.config.model.default_priors[0]:
+        if self.measured:
             return None
-        return coefficients_of_effects(self.encoding, of_constant=self.encoding.intercept or not self.layout.shapes)
+        most = ROOM if self.secure else math.inf  # the box of secure sums is one of coefficients
+        return coefficients_of_effects(self.encoding, of_constant=self.encoding.intercept or not self.layout.shapes, most=most)
 
     @property
     def prior_sds(self) -> tuple[float, float]:

@@ -181,7 +181,9 @@ def judge_arrival(model: Model, arrived: Arrived | None, silent: Sequence[str] =
         off = narrow if width[narrow] < WIDTH else wide
         why = f"the sd of {names[off]} is {width[off]:.2f} times that of the posterior of all rows"
         return Verdict(False, f"{why} (wanted {WIDTH:g} to {1 / WIDTH:.2f}); {_remedy(model, silent)}", names[off])
-    return Verdict("settled", f"{at}, sds are {width[narrow]:.2f} to {width[wide]:.2f} times its own", names[worst])
+    # Of few events the posterior itself is wider than the normal that is nearest to it.
+    near = f"sds are {width[narrow]:.2f} to {width[wide]:.2f} times those of the normal nearest to it"
+    return Verdict("settled", f"{at}, {near}", names[worst])
 
 
 def _remedy_of_width(model: Model) -> str:
