@@ -71,7 +71,10 @@ def test_predictors_are_those_of_effects(terms: list[tuple[str, ...]], effects: 
     by_columns = {tuple(np.round(column, 6)) for column in wanted.T}
     assert {tuple(np.round(column, 6)) for column in (columns @ K).T} <= by_columns
     sd = np.array([5.0, *[2.5] * (K.shape[1] - 1)])
-    prior = Prior.usual(Layout(encoding.names, "bernoulli"), intercept_centre=0.7).of_effects(K)
+    usual = Prior.usual(Layout(encoding.names, "bernoulli"), intercept_centre=0.7)
+    prior = usual.of_effects(K)
+    assert (prior.mean == usual.mean).all()
+    assert (prior.sd == usual.sd).all()  # of which the box of secure sums is made
     _, gradient, precision = prior.curvature(np.zeros(encoding.size))
     assert np.linalg.inv(precision) == pytest.approx((K * sd**2) @ K.T, rel=1e-5, abs=1e-8)
     # At 0 the slope is that of N(m, S), whose mean is the intercept's.

@@ -37,7 +37,7 @@ class Prior:
     layout : of xi
     mean, sd : (p,) of the coefficients
     tau_sd, dispersion_sd : see above
-    effects : (p, p) the linear map of beta of which the first prior is; None: of beta itself
+    effects : (p, p) C, where the first prior is of effects: C (beta - mean) ~ N(0, 1)
     """
 
     layout: Layout
@@ -76,7 +76,7 @@ class Prior:
         sd[0] = self.sd[0]
         R = np.linalg.qr((K * sd).T, mode="r")  # coefficients have the covariance R'R
         effects = np.kron(np.eye(blocks), solve_triangular(R, np.eye(len(R)), trans="T"))
-        return replace(self, mean=effects @ self.mean, sd=np.ones(len(effects)), effects=effects)
+        return replace(self, effects=effects)
 
     @property
     def size(self) -> int:
@@ -109,11 +109,12 @@ class Prior:
 
         The sensitivity to the prior raises these to a power.
         """
-        beta = points[:, : self.layout.p]
-        value = -0.5 * (((self._effects(beta) - self.mean) / self.sd) ** 2).sum(axis=1)
-        value -= np.log(self.sd).sum() + self.layout.p * HALF_LOG_TAU
-        if self.effects is not None:
-            value += np.linalg.slogdet(self.effects)[1]
+        beta = points[:, : self.layout.p] - self.mean
+        if self.effects is None:
+            value = -0.5 * ((beta / self.sd) ** 2).sum(axis=1) - np.log(self.sd).sum()
+        else:
+            value = -0.5 * ((beta @ self.effects.T) ** 2).sum(axis=1) + np.linalg.slogdet(self.effects)[1]
+        value -= self.layout.p * HALF_LOG_TAU
         below = points[:, self.layout.off_diagonal] / self.tau_sd
         value -= 0.5 * (below**2).sum(axis=1) + below.shape[1] * (math.log(self.tau_sd) + HALF_LOG_TAU)
         at, scale = self._logs
@@ -139,9 +140,6 @@ class Prior:
             gradient[k], curvature[k] = prior.slope(xi[k : k + 1])[0], prior.curve(xi[k : k + 1])[0]
         hessian = np.diag(curvature)
         if (C := self.effects) is not None:
-            precision = C.T / self.sd**2
-            gradient[:p], hessian[:p, :p] = -precision @ (C @ xi[:p] - self.mean), precision @ C
+            hessian[:p, :p] = C.T @ C
+            gradient[:p] = -hessian[:p, :p] @ (xi[:p] - self.mean)
         return float(self.values(xi[np.newaxis])[0]), gradient, hessian
-
-    def _effects(self, beta: Vector) -> Vector:
-        return beta if self.effects is None else beta @ self.effects.T
