@@ -96,7 +96,7 @@ def test_a_product_with_levels_leaves_its_constant_to_nobody() -> None:
     K = coefficients_of_effects(encoding, of_constant=False)
     assert K is not None
     assert K[-2:, -2:] == pytest.approx(np.eye(2))
-    few = coefficients_of_effects(encoding, of_constant=True, most=5.0)  # 30 / 2 is more
+    few = coefficients_of_effects(encoding, of_constant=True, most=5.0)  # 30 / 2 is more than that
     assert few is not None
     assert few == pytest.approx(K)
 

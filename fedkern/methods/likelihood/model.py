@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.core.box import LOG_SCALE, Box, reach
+from ...algorithms.core.box import LOG_SCALE, REACH, Box, reach
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.exchanges import level, odd_response
 from ...algorithms.exchanges.sums import Replicated
@@ -56,7 +56,6 @@ LOOKED = 256  # draws at which the quadrature is looked at before chains begin
 STEP = 0.5  # of chains, at first, in posterior standard deviations
 # Of their lengths, about a quarter of a turn: after half a turn a draw is the last one's mirror image, and sds do not mix.
 JITTER = 0.4
-ROOM = 5.0  # coefficients per effect, with which the box has four prior standard deviations of room
 
 
 @dataclass(frozen=True)
@@ -270,7 +269,7 @@ class Model(WeighedModel[OutputSection]):
         """
         if self.measured:
             return None
-        most = ROOM if self.secure else math.inf  # the box of secure sums is one of coefficients
+        most = REACH if self.secure else math.inf  # the box is one of coefficients: an effect of a prior sd has room
         return coefficients_of_effects(self.encoding, of_constant=self.encoding.intercept or not self.layout.shapes, most=most)
 
     @property
