@@ -371,8 +371,8 @@ def test_effects_of_groups_are_for_another_method(frames: dict[str, pd.DataFrame
 
 
 def test_survival_as_r_has_it(frames: dict[str, pd.DataFrame]) -> None:
-    """Treatment contrasts, though a Cox model has no intercept; the same as by keys and columns of its own, but for the prior, which
-    each of two levels has, and a column of 0 and 1 once."""
+    """Treatment contrasts, though a Cox model has no intercept; the same as by keys and columns of its own, but for the prior:
+    each of two levels has one, and a column of 0 and 1 has one."""
     rng = np.random.default_rng(5)
     timed = {name: frame.assign(months=rng.exponential(10, len(frame)).round(2) + 0.01) for name, frame in frames.items()}
     found = run(timed, "Surv(months, died) ~ age + sex + strata(ward)", model={"family": "cox"})
