@@ -15,8 +15,8 @@ from scipy.linalg import lstsq, qr
 
 from ..algorithms.exchanges.column_notes import Degenerate
 from ..kernels.families import FAMILIES
-from ..models.effects import units_of_effects
 from ..models.encoding import Column, Encoding
+from ..models.formula_effects import units_of_effects
 from .isolated import decide, find_codes, judge
 
 __all__ = ["Degenerate", "degenerate", "with_far"]

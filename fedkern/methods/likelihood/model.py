@@ -33,8 +33,8 @@ from ...jobs.model import WeighedModel
 from ...jobs.stage import Stage, odd_response_stage
 from ...kernels.families import FAMILIES, Family
 from ...models import survival_parametric
-from ...models.effects import coefficients_of_effects
 from ...models.encoding import INTERCEPT, Encoding
+from ...models.formula_effects import coefficients_of_effects
 from ...models.mixed import Layout, Prior, Rows
 from ...models.mixed.layout import LEVELS
 from ...models.mixed.mode import Density

@@ -41,7 +41,7 @@ def coefficients_of_effects(encoding: Encoding, *, of_constant: bool, most: floa
 
     Examples
     --------
-    >>> from fedkern.models.effects import coefficients_of_effects
+    >>> from fedkern.models.formula_effects import coefficients_of_effects
     >>> from fedkern.models.encoding import Column, Encoding
     >>> from fedkern.models.formula.expansion import Formula, Known
     >>> formula = Formula((("g",),)).knowing({"g": Known(levels=("a", "b"))})

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkern.models.effects import coefficients_of_effects, units_of_effects
 from fedkern.models.encoding import Column, Encoding
 from fedkern.models.formula.expansion import Formula, Known
+from fedkern.models.formula_effects import coefficients_of_effects, units_of_effects
 from fedkern.models.mixed import Layout, Prior
 
 LEVELS = {"g": ("a", "b", "c"), "h": ("u", "v")}
