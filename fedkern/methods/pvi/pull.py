@@ -68,9 +68,7 @@ def notes(coding: Coding, q: Gaussian, prior: Gaussian, given: Given, intercept:
     if moved := _listed(coding.spoken, total, LIMIT):
         said.append(f"the prior moves these by so many of their posterior standard deviations: {moved}")
     if narrower := _listed(coding.spoken, each.left**-0.5, HALF**-0.5):
-        said.append(
-            f"the prior tells more than rows of these, whose standard deviations are so many times smaller by it: {narrower}"
-        )
+        said.append(f"the prior tells more of these than rows, and makes their sds so many times smaller: {narrower}")
     if not said:
         return []
     named, first = (total > LIMIT) | (each.left < HALF), int(intercept)
