@@ -128,7 +128,8 @@ class ModelSection(incomplete.ModelSection):
         ge=1e-5,
         le=1e5,
         help="standard deviation of each coefficient's normal prior, of a column in its standard deviations and, of a gaussian "
-        f"or student response, in that of the response; default {PRIOR_SD:g}, and wider where that would decide what rows decide",
+        "or student response, in that of the response, and else, of a formula, of effects at means and of each level; default "
+        f"{PRIOR_SD:g}, and wider where that would decide what rows decide",
     )
     intercept_sd: float | None = key(
         None, ge=1e-5, le=1e5, help=f"of the intercept's prior, with the same units; default {INTERCEPT_SD:g}, widened alike"
