@@ -249,7 +249,7 @@ def _check(table: Table, formula: Formula, client: str) -> None:
     """Refuses columns of texts with which a formula calculates."""
     for name in sorted(formula.numeric):
         cells = table.columns[name]
-        if isinstance(cells, Text) and cells.kind() == "categorical" and not cells.truths:
+        if isinstance(cells, Text) and cells.kind() == "categorical" and not (cells.truths or cells.coded):
             remedy = "correct the cells, or take the column as it stands, or in C(..)"
             text = f"{who(client, table.source)}: model.formula calculates with column {name!r}, which holds texts; {remedy}"
             raise OwnFault(text, text)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..errors import JobError, OwnFault
 from . import plain_text
-from .cells import Cells, Text, as_text, days, labels, ordered, plain, truths, typed, worded
+from .cells import PADDED, Cells, Text, as_text, days, labels, ordered, plain, truths, typed, worded
 from .dialect import Dialect, stem, suffix
 from .dialect import read as read_number
 
@@ -285,8 +285,9 @@ def _csv(path: Path, text: frozenset[str], response: str, dialect: Dialect) -> T
     text_body = plain_text.decoded(body)
     written = [(at, line) for at, line in enumerate(text_body.split("\n"), start=2) if line and not line.isspace()]
     lines, texts = [at for at, _ in written], [line for _, line in written]
-    # The fast way first: a file of numbers alone needs no cells.
-    numbers = None if text & set(names) or not dialect.plain else _all_numbers(texts, delimiter, width)
+    # The fast way first: a file of numbers alone needs no cells, unless some may be codes (01).
+    cells_needed = bool(text & set(names)) or not dialect.plain or PADDED.search(text_body) is not None
+    numbers = None if cells_needed else _all_numbers(texts, delimiter, width)
     if numbers is not None:
         return Table(str(path), names, dict(zip(names, numbers)), len(lines), lines=lines)
     # The careful way keeps broken rows, with their reason, so that all can be named at once.
@@ -342,9 +343,12 @@ def _column(cells: Sequence[str], keep: bool, careful: bool, decimal: str) -> ND
     if not keep and not (careful and any("_" in cell for cell in cells)):
         try:
             values = map(float, cells) if decimal == "." else (read_number(cell, decimal) for cell in cells)
-            return np.array([*values], dtype=np.float64)
+            numbers = np.array([*values], dtype=np.float64)
         except ValueError:
-            pass
+            return as_text(cells, decimal)
+        if not any(map(PADDED.search, cells)) or not (text := as_text(cells, decimal)).coded:
+            return numbers
+        return text
     return as_text(cells, decimal)
 
 
