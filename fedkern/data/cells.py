@@ -206,6 +206,23 @@ def days(cells: Sequence[object]) -> NDArray[np.float64]:
     return np.array([_day(cell) for cell in cells], dtype=np.float64)
 
 
+def as_days(cells: Cells) -> Cells:
+    """Returns a column of texts that are dates (1985-03-01) as days since 1970; any other as it is."""
+    if not isinstance(cells, Text):
+        return cells
+    there = {level: _date(level) for level in cells.levels if level.lower() not in MISSING}
+    if not there or None in there.values():
+        return cells
+    return days([there.get(level) for level in cells.levels])[cells.codes]
+
+
+def _date(level: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(level) if level[4:5] == "-" else None
+    except ValueError:
+        return None
+
+
 def _day(cell: object) -> float:
     if not isinstance(cell, date) or missing(cell):
         return math.nan

@@ -62,7 +62,8 @@ class Widths:
         if own.converged != "settled":
             return own
         least = min([self.intercept, *self.clients.values()])
-        said = f"as far as clients' parts tell, q's are {least:.2f} of the right ones where they are narrowest; widened by it"
+        said = f"as far as clients' parts tell, q's are {least:.2f} of the right ones, and published ones are wider by it"
+        said += "; one coefficient's may be smaller"
         return replace(own, why=f"{own.why}; {said}")
 
     @property
