@@ -17,6 +17,7 @@ from .dialect import has_decimal_comma, read
 from .plain_text import canonical
 
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?")
+UNIT = re.compile(r"[+-]?\d*[.,]?\d+ ?([^\d\s.,:;-]\S*)")  # a number, and a unit behind it
 EPOCH = datetime(1970, 1, 1)
 TRUTH = {"False": 0.0, "True": 1.0}
 PADDED = re.compile(r"0(?<![\d.eE+-]0)\d")  # a number with a zero before it, anywhere in a text; no decimals, and no exponent
@@ -107,12 +108,12 @@ class Text:
         return all(level.lstrip("-").isalnum() for level in self.levels if level.lower() not in MISSING)  # without decimals
 
     @property
-    def percents(self) -> bool:
-        """Whether each cell that is there is a number with a percent sign behind it."""
+    def unit(self) -> str:
+        """The unit behind the numbers that all cells hold, or "%"; "" without one, and where values are as few as categories'."""
         there = [level for level in self.levels if level.lower() not in MISSING]
-        if not all(level.endswith("%") for level in there):
-            return False
-        return bool(there) and not any(math.isnan(number(level[:-1].strip(), self.decimal)) for level in there)
+        units = {match.group(1) if (match := UNIT.fullmatch(level)) else "" for level in there}
+        unit = units.pop() if len(units) == 1 else ""
+        return unit if unit == "%" or len(there) > FEW else ""
 
     @property
     def mixed(self) -> bool:

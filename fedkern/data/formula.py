@@ -16,7 +16,7 @@ from ..errors import JobError, OwnFault
 from ..models.encoding import Column, Encoding, Spec
 from ..models.formula.expansion import Formula, Known
 from ..models.formula.factors import Node, ends, read
-from .cells import Cells, Text, as_days, as_text, floats, labels
+from .cells import MISSING, Cells, Text, as_days, as_text, floats, labels, plain
 from .design import column_of
 from .faults import Marks, who
 from .reading import Reader
@@ -104,17 +104,24 @@ def since(end: str, start: str) -> str:
 
 def _with_times(table: Table, spec: Spec) -> Table:
     """Returns the table with dates that are written as texts as days, and times from one column to another as their own."""
-    made, times = made_times(spec, table.names), {*spec.times, spec.upper} & {*table.names}
-    read = {one: as_days(table.columns[one]) for one in {part for name in made for part in name.split(" - ")} | times}
-    columns = {one: read[one] for one in sorted(times) if read[one] is not table.columns[one]}
-    dates = table.dates | columns.keys()
-    for name in made:
-        end, start = (floats(read[part]) for part in name.split(" - "))
-        columns[name] = end - start
-    if not columns:
+    times = {*spec.times, spec.upper} & {*table.names}
+    read = {name: days for name in sorted(times) if (days := as_days(table.columns[name])) is not table.columns[name]}
+    made = {name: _difference(table, *name.split(" - ")) for name in made_times(spec, table.names)}
+    if not (read or made):
         return table
-    names = (*table.names, *made)
-    return replace(table, names=names, columns={**table.columns, **columns}, dates=dates, matrix=None, matrix_names=())
+    columns = {**table.columns, **read, **made}
+    return replace(table, names=tuple(columns), columns=columns, dates=table.dates | {*read}, matrix=None, matrix_names=())
+
+
+def _difference(table: Table, end: str, start: str) -> Cells:
+    """Returns the time from one column to another; texts, which are faults of their rows, where cells are there and it is not."""
+    since = floats(as_days(table.columns[end])) - floats(as_days(table.columns[start]))
+    rows = np.flatnonzero(np.isnan(since))
+    both = [*zip(table.cells(end), table.cells(start))] if len(rows) else []
+    wrong = {row: " - ".join(both[row]) for row in rows if not MISSING & {cell.lower() for cell in both[row]}}
+    if not wrong:
+        return since
+    return as_text([wrong.get(row, plain(value)) for row, value in enumerate(since.tolist())])
 
 
 def made_times(spec: Spec, names: Collection[str]) -> list[str]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..algorithms.exchanges.compare import one_but_for, spellings
 from ..data import table
-from ..data.cells import MISSING, Text, floats, labels, number
+from ..data.cells import MISSING, UNIT, Text, floats, labels, number
 from ..data.design import LEAST_OF_LEVEL
 from ..data.dialect import SEPARATORS, Dialect, has_decimal_comma, stem, suffix
 from ..data.far import FAR, coded, distances
@@ -57,7 +57,6 @@ AREAS = ("area", "district", "county", "region", "municipality", "ward", "zip", 
 EXPOSURES = ("expected", "exposure", "population", "person_years", "pop", "offset")
 GRAPH_LEAST = 3  # columns
 THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:([,.' \u00a0\u202f\u2019])\d{3})(?:\1\d{3})*(?:[.,]\d+)?")
-UNIT = re.compile(r"[+-]?\d+(?:[.,]\d+)? ?([^\d\s.,:;-]\S*)")
 GAPS = "some rows lack a cell"
 GROUPS = re.compile(
     r"(.*_)?(ward|unit|clinic|hospital|department|dept|centre|center|site|doctor|physician|surgeon|room|district|county)s?"

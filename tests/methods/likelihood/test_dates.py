@@ -60,6 +60,15 @@ def test_from_one_date_to_another_is_a_time_in_days(files: dict[str, Any], tmp_p
     assert main(["check", str(tmp_path / "job.toml"), "--local", str(tmp_path / "p.csv")]) == 0
 
 
+def test_dates_that_are_written_otherwise_are_said_to_the_holder() -> None:
+    frames = {name: frame(k) for name, k in (("p", 0), ("q", 7))}
+    for one in frames.values():
+        for name in ("start", "end"):
+            one[name] = one[name].dt.strftime("%d.%m.%Y")
+    with pytest.raises(JobError, match=r"'end - start': '\d\d\.\d\d\.\d{4} - 03\.02\.1960' is not a number; .*as 2024-03-01"):
+        fit("Surv(end - start, died)", frames)
+
+
 def test_between_two_dates_a_cox_model_is_on_the_calendar(files: dict[str, Any]) -> None:
     found = fit("Surv(start, end, died)", {"p": frame(0), "q": frame(7)})
     mean, sd = CALENDAR
