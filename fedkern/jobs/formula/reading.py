@@ -276,7 +276,10 @@ def _of_surv(text: str, parts: Sequence[str]) -> dict[str, str]:
             left.append(part)
     others = [name for name in arguments if name not in given]
     given |= dict(zip(others, left))
-    return {key: _time(given[name]) for key, name in zip(keys, arguments)}
+    columns = {key: _time(given[name]) for key, name in zip(keys, arguments) if key != "event"}
+    if "event" in keys:
+        columns["event"] = _column(given["event"], _SURV)
+    return columns
 
 
 def _time(text: str) -> str:

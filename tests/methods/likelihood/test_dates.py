@@ -55,8 +55,9 @@ def test_from_one_date_to_another_is_a_time_in_days(files: dict[str, Any], tmp_p
     assert fit("Surv(end - start, died)", frames).parameters == found.parameters  # of numbers
     (tmp_path / "job.toml").write_text(
         '[job]\nmethod = "likelihood"\n[data]\nclients = ["*.csv"]\ntime = "end - start"\nevent = "died"\n'
-        'ignore = ["end", "start", "days"]\n[model]\nfamily = "cox"\n'
+        'ignore = ["days"]\n[model]\nfamily = "cox"\n'
     )
+    assert [*fedkern.run(tmp_path / "job.toml").parameters] == ["theta[x]", "theta_std[x]"]
     assert main(["check", str(tmp_path / "job.toml"), "--local", str(tmp_path / "p.csv")]) == 0
 
 
