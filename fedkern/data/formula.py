@@ -104,8 +104,8 @@ def since(end: str, start: str) -> str:
 
 def _with_times(table: Table, spec: Spec) -> Table:
     """Returns the table with dates that are written as texts as days, and times from one column to another as their own."""
-    times = {*spec.times, spec.upper} & {*table.names}
-    read = {name: days for name in sorted(times) if (days := as_days(table.columns[name])) is not table.columns[name]}
+    times = [name for name in (*spec.times, spec.upper) if name in table.names]
+    read = {name: days for name in times if (days := as_days(table.columns[name])) is not table.columns[name]}
     made = {name: _difference(table, *name.split(" - ")) for name in made_times(spec, table.names)}
     if not (read or made):
         return table
@@ -115,13 +115,13 @@ def _with_times(table: Table, spec: Spec) -> Table:
 
 def _difference(table: Table, end: str, start: str) -> Cells:
     """Returns the time from one column to another; texts, which are faults of their rows, where cells are there and it is not."""
-    since = floats(as_days(table.columns[end])) - floats(as_days(table.columns[start]))
-    rows = np.flatnonzero(np.isnan(since))
+    lived = floats(as_days(table.columns[end])) - floats(as_days(table.columns[start]))
+    rows = np.flatnonzero(np.isnan(lived))
     both = [*zip(table.cells(end), table.cells(start))] if len(rows) else []
     wrong = {row: " - ".join(both[row]) for row in rows if not MISSING & {cell.lower() for cell in both[row]}}
     if not wrong:
-        return since
-    return as_text([wrong.get(row, plain(value)) for row, value in enumerate(since.tolist())])
+        return lived
+    return as_text([wrong.get(row, plain(value)) for row, value in enumerate(lived.tolist())])
 
 
 def made_times(spec: Spec, names: Collection[str]) -> list[str]:

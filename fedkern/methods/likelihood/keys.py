@@ -450,7 +450,7 @@ def fill_defaults(raw: Raw) -> dict[str, Any]:
     """Returns the job file with the defaults of everything that it leaves out."""
     raw = laid.laid(raw)
     if (upper := table(raw, "data").get("time_upper")) is not None:
-        raw["data"] = {"event": of_end(upper), **raw["data"]}
+        raw["data"] = {"event": of_end(str(upper)), **raw["data"]}
     if table(raw, "model").get("family") == AUTO:
         raw["model"] = {**raw["model"], "family": COUNTS[0], "by_evidence": True}
     builtin = table(raw, "data").get("builtin")

@@ -137,7 +137,9 @@ def _check_dates(columns: Columns, table: Table, client: str, *, positive: bool)
     """Refuses dates as times, but the two between which a row of a Cox model was seen: of dates as of times only order counts."""
     dated = table.dates & {columns.time, columns.entry, columns.upper}
     if dated and (positive or dated != {columns.time, columns.entry}):
-        start = columns.entry if columns.entry in dated else "START"
+        start = "START"
+        if columns.entry in dated:
+            start = str(columns.entry)
         text = (
             f"{who(client, table.source)}: column {min(dated)!r} holds dates, and a time counts from a row's own beginning: take "
             f'Surv({columns.time} - {start}, ..), or data.time = "{columns.time} - {start}", with the dates on which rows begin'
