@@ -211,15 +211,18 @@ def as_days(cells: Cells) -> Cells:
     """Returns a column of texts that are dates (1985-03-01) as days since 1970; any other as it is."""
     if not isinstance(cells, Text):
         return cells
-    there = {level: _date(level) for level in cells.levels if level.lower() not in MISSING}
-    if not there or None in there.values():
+    written = [level for level in cells.levels if level.lower() not in MISSING]
+    if not written or not all(level[4:5] == "-" for level in written):
+        return cells
+    there = {level: _date(level) for level in written}
+    if None in there.values():
         return cells
     return days([there.get(level) for level in cells.levels])[cells.codes]
 
 
 def _date(level: str) -> datetime | None:
     try:
-        return datetime.fromisoformat(level) if level[4:5] == "-" else None
+        return datetime.fromisoformat(level)
     except ValueError:
         return None
 

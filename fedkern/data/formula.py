@@ -102,15 +102,26 @@ def since(end: str, start: str) -> str:
     return f"{end} - {start}"
 
 
-def _with_times(table: Table, spec: Spec) -> Table:
-    """Returns the table with dates that are written as texts as days, and times from one column to another as their own."""
-    times = [name for name in (*spec.times, spec.upper) if name in table.names]
-    read = {name: days for name in times if (days := as_days(table.columns[name])) is not table.columns[name]}
-    made = {name: _difference(table, *name.split(" - ")) for name in made_times(spec, table.names)}
-    if not (read or made):
+def _with_days(table: Table, known: Spec | Encoding) -> Table:
+    """Returns the table with dates that are written as texts as days, as columns whose type is of dates are.
+
+    In a private job they stay texts: a cell that is no date would make the whole column one of labels, and touch other rows.
+    """
+    if isinstance(known, Spec) and known.private:
         return table
-    columns = {**table.columns, **read, **made}
-    return replace(table, names=tuple(columns), columns=columns, dates=table.dates | {*read}, matrix=None, matrix_names=())
+    kept = {*known.texts, known.response}
+    columns = {name: cells if name in kept else as_days(cells) for name, cells in table.columns.items()}
+    read = {name for name, cells in columns.items() if cells is not table.columns[name]}
+    return replace(table, columns=columns, dates=table.dates | read, matrix=None, matrix_names=()) if read else table
+
+
+def _with_times(table: Table, spec: Spec) -> Table:
+    """Returns the table with times from one column to another as columns of their own."""
+    made = {name: _difference(table, *name.split(" - ")) for name in made_times(spec, table.names)}
+    if not made:
+        return table
+    columns = {**table.columns, **made}
+    return replace(table, names=tuple(columns), columns=columns, matrix=None, matrix_names=())
 
 
 def _difference(table: Table, end: str, start: str) -> Cells:
@@ -151,6 +162,7 @@ def with_calculated(table: Table, known: Spec | Encoding) -> Table:
     """Returns the table with an offset, trials and groups that are made from its columns as columns of their own, and with
     intervals of events as they are read.
     """
+    table = _with_days(table, known)
     if isinstance(known, Spec):
         table = _with_ends(_with_times(with_group(table, known.group), known), known)
     table, failures = with_offset(table, known.offset), failures_of(known, table.names)

@@ -85,3 +85,20 @@ def test_a_date_by_itself_is_no_time(family: str, files: dict[str, Any]) -> None
         for data in ({"p": frame(0), "q": frame(7)}, files):
             with pytest.raises(JobError, match=r"'end' holds dates.*take Surv\(end - (START|start), \.\.\)"):
                 fit(left, data, family)
+
+
+def test_a_covariate_of_dates_is_days_in_every_reader(tmp_path: Path) -> None:
+    frames = {"p": frame(0), "q": frame(7)}
+    texts = {name: one.assign(start=one["start"].dt.strftime("%Y-%m-%d")) for name, one in frames.items()}
+    for name, one in texts.items():
+        one.to_csv(tmp_path / f"{name}.csv", index=False)
+    job: dict[str, Any] = {"job": {"method": "likelihood", "seed": 3}, "model": {"family": "gaussian", "formula": "x ~ start"}}
+    of_type, of_text = (fedkern.run(job, data=data) for data in (frames, texts))
+    of_file = fedkern.run({**job, "data": {"clients": [str(tmp_path / "*.csv")]}})
+    assert "theta[start]" in of_type.parameters
+    assert of_type.digest == of_text.digest == of_file.digest
+    assert (of_text.predict(texts["p"][:3]) == of_type.predict(frames["p"][:3])).all(axis=None)
+    declared = {**job, "data": {"columns": {"start": {"kind": "categorical"}}}}
+    short = {name: one.assign(start=one["start"].str[:7] + "-01") for name, one in texts.items()}
+    few = {name: one[one["start"].isin(["1960-02-01", "1961-02-01"])] for name, one in short.items()}
+    assert "theta[start[T.1961-02-01]]" in fedkern.run(declared, data=few).parameters
