@@ -72,7 +72,7 @@ def _broken(asked: Requirement, table: Table, spec: Spec, client: str) -> Iterat
     per_coefficient = [one for one in found if one.key == "rows_per_coefficient"]
     enough = min((one.enough for one in per_coefficient), default=0)
     summed = (
-        asked.summaries
+        asked.small_by_summary
         and rules.summary > 0
         and enough >= rules.summary
         and enough * p >= (rules.rows_of_one_column if p <= 2 else OF_A_SUMMARY)
