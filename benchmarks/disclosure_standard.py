@@ -22,6 +22,10 @@ import scipy
 from numpy.typing import NDArray
 
 import fedkern
+from fedkern.algorithms.core.messages import RemoteFault
+from fedkern.algorithms.importance.summaries import ASKED_OF_ALL, CELLS, CELLS_OF_ALL
+from fedkern.algorithms.importance.summaries import told as told_by
+from fedkern.kernels.families import FAMILIES as FAMILIES_OF
 from fedkern.models.mixed import Layout, Rows
 from support import curious, curious_rounded
 from support.rounded_jobs import Played, drawn, played
@@ -155,6 +159,53 @@ def summaries(jobs: int) -> Iterator[str]:
             yield f"  {kind}, p = {p}: " + "; ".join(line)
 
 
+def of_sums(random: np.random.Generator, family: str, p: int, kind: str, share: float, rare: int = 0) -> Array:
+    """(n,) Whether each row is determined by masked summaries, whose numbers are that share of the cells of effective rows."""
+    d = p + bool(rare) + 1 + len(Layout(("intercept",), family).shapes)
+    wanted = told_by(d, ASKED_OF_ALL) / (share * (p + bool(rare)))
+    n = int(np.ceil(wanted))
+    for _ in range(100):
+        _, (rows,) = federation(random, family, [n], p, kind, 1.0 if family == "bernoulli" else 0.5, rare=rare)
+        try:
+            asked = curious_rounded.Averaged.of(rows, ASKED_OF_ALL)
+        except (np.linalg.LinAlgError, RemoteFault):  # of a step too far: a job ends there
+            continue
+        mean = FAMILIES_OF[family].mean(rows.X @ asked.at[-1][: rows.X.shape[1]])
+        w = mean * (1 - mean) if family == "bernoulli" else mean
+        X = rows.X
+        leverage = w * np.einsum("ni,ij,nj->n", X, np.linalg.pinv((X * w[:, np.newaxis]).T @ X), X)
+        if w.sum() ** 2 / (w @ w) >= wanted and leverage.max() <= LEVERAGE:
+            break
+        n += int(w.sum() ** 2 / (w @ w) < wanted)
+    return np.asarray(curious_rounded.known(asked, rows, [*range(1 + bool(rare), rows.X.shape[1])]) < curious.WITHIN)
+
+
+def summed(jobs: int) -> Iterator[str]:
+    """All clients' derivatives, masked: at one point and averaged over normals, of the rows of all but one."""
+    yield "\nlikelihood, masked summaries: share of all but one's rows that is determined, by numbers over effective rows' cells"
+    for family in ("bernoulli", "poisson"):
+        for kind in KINDS[:3]:
+            for p in (1, 2, 3):
+                line = []
+                for share in (CELLS, CELLS_OF_ALL):
+                    shares = [of_sums(np.random.default_rng([p, job]), family, p, kind, share) for job in range(jobs)]
+                    line.append(f"{share}: {np.mean([one.mean() for one in shares]):.3f} of {shares[0].size} rows")
+                yield f"  {family}, {kind}, p = {p}: " + "; ".join(line)
+
+
+def summed_levels(jobs: int) -> Iterator[str]:
+    """The same of rows that have a value of a column of two to themselves."""
+    yield "\nlikelihood, masked summaries: share determined of the rows of a level, and of all rows"
+    for p in (1, 2, 4):
+        line = []
+        for rare in (2, 3, 4, 5):
+            made = [of_sums(np.random.default_rng([p, job]), "bernoulli", p, "normal", CELLS_OF_ALL, rare) for job in range(jobs)]
+            line.append(
+                "{} rows {:.2f}, {:.3f}".format(rare, *np.mean([(one[:rare].mean(), one.mean()) for one in made], axis=0))
+            )
+        yield f"  {p} measurements: " + "; ".join(line)
+
+
 def single(jobs: int) -> Iterator[str]:
     """One column: more rows, until what is determined is a hundredth."""
     yield "\nlikelihood, logistic, one column: values by effective rows a coefficient (alike; others ten times); summaries"
@@ -284,7 +335,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=4, help="federations of a case")
     parser.add_argument("--seconds", type=float, default=180.0, help="of the solver, for each case")
     asked = parser.parse_args()
-    parts = {one.__name__: one for one in (values, single, families, summaries, levels, groups, sites)}
+    parts = {one.__name__: one for one in (values, single, families, summaries, summed, summed_levels, levels, groups, sites)}
     for name, part in parts.items():
         if not asked.only or name in asked.only:
             for line in part(asked.jobs):

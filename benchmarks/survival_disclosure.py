@@ -1,6 +1,6 @@
 """What the answers of a client of a Cox job determine of its rows, by derivatives at the draws of real posteriors.
 
-    python survival_disclosure.py [--summaries]
+    python survival_disclosure.py [--summaries | --sums]
 
 Of each client: its partial log-likelihood at 4,096 draws, rounded to a thousandth of a nat; value, gradient and Hessian with
 nine digits at five points of the way to the mode; sums and sums of squares of its columns. The derivatives of all of these in the
@@ -11,6 +11,9 @@ them is another question: this is the most that it can.
 
 With `--summaries` the client takes part by a summary (`algorithms.importance.summaries`), in the units in which it tells it:
 value, gradient and curvature at the mode that the other clients have, and averaged over their normal.
+
+With `--sums` sums are masked: whoever works with one client reads them of all others' rows, each client's with risk sets of its
+own. Events count at whose time five rows of their client are at risk.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from fedkern.algorithms.importance.summaries import AVERAGED
+from fedkern.algorithms.importance.summaries import ASKED_OF_ALL, AVERAGED, CELLS_OF_ALL
+from fedkern.algorithms.importance.summaries import told as told_by
 from fedkern.algorithms.importance.units import OF_VALUES, of_derivatives, power
 from fedkern.kernels import survival
 
@@ -98,16 +102,7 @@ def told(rng: np.random.Generator, n: int, events: int, p: int, slope: float, to
     # The exchange of columns: their sums and sums of squares. A likelihood of differences of rows does not know where these are.
     sums = np.repeat(np.eye(p), n, axis=0).reshape(p, n, p).transpose(1, 2, 0).reshape(n * p, p)
     J.append(np.concatenate([sums, 2 * X.reshape(-1, 1) * sums], axis=1).T / DIGITS)
-    _, s, V = np.linalg.svd(np.concatenate(J), full_matrices=False)
-    known = (V.T * (s**2 / (1 + s**2))) @ V
-    covariance = np.eye(n * p) - known
-    if together:  # rows of a stratum follow each other, those without an event at its end too
-        stratum = np.arange(n) // together
-        within = (stratum[:, np.newaxis] == stratum) / (stratum[:, np.newaxis] == stratum).sum(axis=1)
-        centred = np.kron(np.eye(n) - within, np.eye(p))
-        covariance = centred @ covariance @ centred.T
-    sd = np.sqrt(np.maximum(np.diagonal(covariance), 0.0)).reshape(n, p)
-    return float((sd < TOLD).all(axis=1).mean())
+    return within_strata(np.concatenate(J), n, p, together)
 
 
 def summed(rng: np.random.Generator, n: int, events: int, p: int, slope: float, others: int) -> float:
@@ -143,6 +138,83 @@ def summed(rng: np.random.Generator, n: int, events: int, p: int, slope: float, 
     return float((sd < TOLD).all(axis=1).mean())
 
 
+def others(rng: np.random.Generator, covered: int, p: int, slope: float, together: int) -> tuple[int, int]:
+    """Rows and events of clients of `together` rows of whose events so many are covered; a half of all rows have one."""
+    n = covered + 2
+    while True:
+        n += 2
+        _, first, ends, deaths = client(rng, n, n // 2, p, slope, together)
+        if deaths[ends - first >= 5].sum() >= covered:
+            return n, n // 2
+
+
+def of_sums(jobs: int) -> None:
+    print("shares of the rows of all clients but one that are determined by sums, mean and most of jobs")
+    print("columns, slope, rows of a client, rows, events; by values; by summaries: events, mean, most")
+    for p, a_column in ((1, 25), (2, 18), (3, 12)):
+        for slope in (0.5, 2.0):
+            for together in (7, 15, 40):
+                line = []
+                wanted = a_column * p + 1, int(np.ceil(told_by(p, ASKED_OF_ALL) / (CELLS_OF_ALL * p)))
+                for covered, one in zip(wanted, (told, averaged)):
+                    shares = []
+                    for job in range(jobs):
+                        rng = np.random.default_rng([17, p, job, together])
+                        n, events = others(rng, covered, p, slope, together)
+                        shares.append(one(rng, n, events, p, slope, together))
+                    line.append(f"{n:4d}  {events:3d}  {np.mean(shares):.3f} {max(shares):.3f}")
+                print(f"{p}  {slope:g}  {together:2d}  {'   '.join(line)}", flush=True)
+
+
+def averaged(rng: np.random.Generator, n: int, events: int, p: int, slope: float, together: int) -> float:
+    """The share of rows that are determined by questions about one point, and about normals, in their units."""
+    X, *sets = client(rng, n, events, p, slope, together)
+    at, packed = np.tril_indices(p), tuple(sets)
+    half = rng.standard_normal((AVERAGED // 8, p))
+    mode, V, asked = np.zeros(p), np.eye(p) * PRIOR_SD**2, []
+
+    def full(lower: Any) -> Any:
+        H = np.zeros((p, p))
+        H[at] = lower
+        return H + np.tril(H, -1).T
+
+    for k in range(ASKED_OF_ALL):
+        root = np.linalg.cholesky(V)
+        points = mode + np.concatenate([half, -half]) @ root.T if k else mode[np.newaxis]
+        units = of_derivatives(np.linalg.inv(V), np.zeros((p, p)), 1)
+        asked.append((points, np.concatenate([[power(OF_VALUES)], units[0], units[1][at]])))
+        _, g, lower = (own.mean(axis=0) for own in curvature(X, packed, points))
+        H = full(lower) + np.eye(p) / PRIOR_SD**2
+        mode, V = mode + np.linalg.solve(H, g - mode / PRIOR_SD**2), np.linalg.inv(H)
+
+    def told_of(X: Any) -> Any:
+        every = [np.concatenate([np.ravel(own.mean(axis=0)) for own in curvature(X, packed, one)]) / unit for one, unit in asked]
+        return np.concatenate(every) * 12**0.5
+
+    J = np.empty((n * p, len(told_of(X)) + 2 * p))
+    for cell in range(n * p):
+        both = []
+        for sign in (1, -1):
+            moved = X.copy()
+            moved.flat[cell] += sign * STEP
+            both.append(np.concatenate([told_of(moved), moved.sum(axis=0) / DIGITS, (moved**2).sum(axis=0) / DIGITS]))
+        J[cell] = (both[0] - both[1]) / (2 * STEP)
+    return within_strata(J.T, n, p, together)
+
+
+def within_strata(J: Any, n: int, p: int, together: int) -> float:
+    """The share of rows that equations determine, of strata less their mean, which no likelihood tells."""
+    _, s, V = np.linalg.svd(J, full_matrices=False)
+    covariance = np.eye(n * p) - (V.T * (s**2 / (1 + s**2))) @ V
+    if together:  # rows of a stratum follow each other, those without an event at its end too
+        stratum = np.arange(n) // together
+        within = (stratum[:, np.newaxis] == stratum) / (stratum[:, np.newaxis] == stratum).sum(axis=1)
+        centred = np.kron(np.eye(n) - within, np.eye(p))
+        covariance = centred @ covariance @ centred.T
+    sd = np.sqrt(np.maximum(np.diagonal(covariance), 0.0)).reshape(n, p)
+    return float((sd < TOLD).all(axis=1).mean())
+
+
 def of_summaries(jobs: int) -> None:
     print("shares of a client's rows that are determined by its summary, mean and most of jobs")
     print("columns, slope, other clients' size, rows, events, events a column; mean, most")
@@ -161,8 +233,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=3, help="of each kind")
     parser.add_argument("--summaries", action="store_true", help="of clients that take part by a summary")
+    parser.add_argument("--sums", action="store_true", help="of sums of all clients but one")
     options = parser.parse_args()
     jobs = options.jobs
+    if options.sums:
+        of_sums(jobs)
+        return
     if options.summaries:
         of_summaries(jobs)
         return

@@ -285,7 +285,7 @@ def rows_per_coefficient(rules: Rules) -> str:
     return (
         f"`likelihood` {rules.values:g} ({rules.values_of_two_columns:g} where there are two columns, "
         f"{rules.values_of_one_column:g} where there is one), and {rules.weighed:g} by their effective number as the fit of the "
-        f"rows weighs them; sites of `pvi` {rules.full:g}, diagonal {rules.diagonal:g}; cross-products of a linear model "
+        f"rows weighs them; sites of `pvi` {rules.sites:g}; cross-products of a linear model "
         f"{rules.linear:g}"
     )
 

@@ -8,7 +8,7 @@ of their own.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -83,7 +83,8 @@ def find_alike(
         return
     family = FAMILIES[spec.family]
     if family.leveled:
-        few, least_of = _fewest_of_levels(levels_of(table, spec), weights, len(spec.levels)), of_a_level(asked, wanted)
+        codes, least_of = levels_of(table, spec), of_a_level(asked, wanted)
+        few = _fewest(np.where(codes == k, weights, 0.0) for k in range(len(spec.levels)))
         if 0 < few < least_of and not asked.summed:
             yield broken((Rare((str(spec.response),), few, wanted=least_of),))
             return
@@ -93,7 +94,7 @@ def find_alike(
     else:
         y, trials = events(table, spec)
         exposed = _exposed(table, spec, y, trials, weights, asked.fit)
-        if 0 < (few := _fewest_events(y, trials, spec, weights)) < fewest and not asked.summed:
+        if 0 < (few := _fewest(events_and_others(y, trials, spec, weights))) < fewest and not asked.summed:
             yield broken((Rare((str(spec.response),), few, wanted=fewest),))
         elif wanted > 1 and not family.chances and trials is None and heavy(y, weights):
             yield broken((Rare((str(spec.response),), 1, far=True),))
@@ -303,17 +304,16 @@ def events(table: Table, spec: Spec) -> tuple[Array, Array | None]:
     return y, None if spec.trials is None else floats(table.columns[spec.trials])
 
 
-def _fewest_events(y: Array, trials: Array | None, spec: Spec, weights: Array) -> int:
-    """Returns the effective number of rows, rounded up, with all events, or with all non-events; 0 where no row has any.
-
-    With the mean of the others' predictors, which curvatures tell, X'y is the sum of x over them.
-    """
-    numbers = [effective(own) for own in events_and_others(y, trials, spec, weights)]
-    return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
+def _fewest(several: Iterable[Array]) -> int:
+    """Returns the least effective number of rows with some of these weights, rounded up; 0 where no row has any."""
+    return int(np.ceil(min((n for n in map(effective, several) if n > 0), default=0) - 1e-9))
 
 
 def events_and_others(y: Array, trials: Array | None, spec: Spec, weights: Array) -> list[Array]:
-    """Returns (n,) the weight of each row in the sum of events, and in that of non-events where rows have terms of these."""
+    """Returns (n,) the weight of each row in the sum of events, and in that of non-events where rows have terms of these.
+
+    With the mean of the others' predictors, which curvatures tell, X'y is the sum of x over few.
+    """
     if trials is not None:
         groups = [y, np.maximum(trials - y, 0)]
     else:
@@ -342,12 +342,6 @@ def codes_of(cells: Cells, levels: Sequence[str]) -> NDArray[np.int64]:
     values = floats(cells)
     numbers = [number(level) for level in levels]
     return np.array([numbers.index(value) if value in numbers else -1 for value in values.tolist()], np.int64)
-
-
-def _fewest_of_levels(codes: NDArray[np.int64], weights: Array, levels: int) -> int:
-    """Returns the effective number of rows, rounded up, of the level that fewest have; 0 where no level has any."""
-    numbers = [effective(np.where(codes == k, weights, 0.0)) for k in range(levels)]
-    return int(np.ceil(min((n for n in numbers if n > 0), default=0) - 1e-9))
 
 
 def _level_weights(asked: Requirement, table: Table, columns: Sequence[Column], spec: Spec, weights: Array) -> Iterator[Array]:

@@ -130,7 +130,7 @@ def _broken(asked: Requirement, table: Table, spec: Spec, client: str) -> Iterat
     enough = min((one.enough for one in per_coefficient), default=0)
     columns = sum(_levels(table, spec).values())
     summed = (
-        asked.summaries
+        asked.small_by_summary
         and rules.summary > 0
         and enough >= rules.summary
         and enough * p >= (rules.rows_of_one_column if p <= 2 else OF_A_SUMMARY)

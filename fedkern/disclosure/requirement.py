@@ -55,8 +55,8 @@ class Requirement:
     slopes, intercept : slopes that differ between groups; whether one coefficient is no column's
     weighs : coefficients beside those of columns where rows are counted as the fit weighs them; None: not counted so
     rows : whether choices have every client's messages tell its rows, however many they are
-    summaries, groups : whether a client that is too small for values takes part by a summary; whether the model has effects of
-        groups
+    summaries, groups : whether clients that are too small for values may take part by a summary; whether the model has effects
+        of groups
     batch : the share of its rows from which a message is made, on average
     counted_too, fewer_too : words for unknowns beside coefficients of columns, and for what a job may have fewer of
     family, nominal, covariance, times, drops, names_groups : of the model: the family, whether each of its levels has
@@ -120,6 +120,11 @@ class Requirement:
     def tells_combinations(self) -> bool:
         """Whether messages tell how often each combination of covariates occurs, where few can."""
         return self.tells in ("values", "sites")
+
+    @property
+    def small_by_summary(self) -> bool:
+        """Whether a client that is too small for values takes part by a summary; where sums are masked all do, or none."""
+        return self.summaries and not self.secure
 
     @property
     def least_of_group(self) -> int:

@@ -27,10 +27,10 @@ class Rules(NamedTuple):
         are sent: of few columns more
     weighed : the same of their effective number, as the fit of a client's rows weighs them
     summary : rows a coefficient, by both numbers, of a client that is too small for values and takes part by a summary; 0: none
-    full, diagonal : rows a coefficient where sites of such a covariance are sent
-    sites_of_two_columns, sites_of_one_column : the same of few columns, of either covariance
+    sites, sites_of_few_columns : rows a coefficient where sites are sent, and of one or two columns
     linear : rows a coefficient where cross-products alone are sent
     rows_per_value : rows that have a level, or a value of a column of two, if any has it
+    summed_per_value : the same of all clients together, where they take part by a summary of masked sums
     groups : of a client, where the model has effects of groups
     combinations : rows that have each combination of the covariates' values, where few can occur
     leverage : of a row at the fit of its client's rows, at most
@@ -54,12 +54,11 @@ class Rules(NamedTuple):
     values_of_one_column: float = 0
     weighed: float = 0
     summary: float = 0
-    full: float = 0
-    diagonal: float = 0
-    sites_of_two_columns: float = 0
-    sites_of_one_column: float = 0
+    sites: float = 0
+    sites_of_few_columns: float = 0
     linear: float = 0
     rows_per_value: int = 0
+    summed_per_value: int = 0
     groups: int = 0
     combinations: int = 0
     leverage: float = 1.0
@@ -97,12 +96,11 @@ LEVELS: Mapping[Level, Rules] = {
         values_of_one_column=25,
         weighed=12,
         summary=3,
-        full=8,
-        diagonal=8,
-        sites_of_two_columns=6,
-        sites_of_one_column=6,
+        sites=8,
+        sites_of_few_columns=6,
         linear=2,
         rows_per_value=5,
+        summed_per_value=4,
         groups=5,
         leverage=0.9,
     ),
@@ -113,10 +111,8 @@ LEVELS: Mapping[Level, Rules] = {
         values_of_two_columns=18,
         values_of_one_column=25,
         weighed=13,
-        full=8,
-        diagonal=8,
-        sites_of_two_columns=6,
-        sites_of_one_column=6,
+        sites=8,
+        sites_of_few_columns=6,
         linear=2,
         rows_per_value=10,
         groups=10,
@@ -145,10 +141,8 @@ PER_COEFFICIENT = (
     "values_of_two_columns",
     "values_of_one_column",
     "weighed",
-    "full",
-    "diagonal",
-    "sites_of_two_columns",
-    "sites_of_one_column",
+    "sites",
+    "sites_of_few_columns",
     "linear",
 )  # one key of [disclosure] for all of them
 
@@ -165,6 +159,8 @@ def with_keys(rules: Rules, keys: Mapping[str, Any]) -> Rules:
     given = {name: keys[name] for name in Rules._fields if name in keys}
     if "rows" in given:
         given["rows_of_one_column"] = given["rows"]
+    if "rows_per_value" in given:
+        given["summed_per_value"] = given["rows_per_value"]
     if "rows_per_coefficient" in keys:
         given |= dict.fromkeys(PER_COEFFICIENT, keys["rows_per_coefficient"])
     made = rules._replace(**given)
@@ -213,8 +209,7 @@ def told_up_to(coefficients: int, rules: Rules, *, diagonal: bool) -> int:
     whole = d * (d + 1) // 2 + d
     numbers = ((QS - 2) * 2 * d + 2 * whole if diagonal else QS * whole) + min(VALUES, LEAST_ROWS * d - 1)
     # Of few columns a row that is far out is told by itself, however many more cells than numbers there are.
-    most = min((rules.diagonal if diagonal else rules.full) * d, int(OF_THE_NUMBERS * numbers / p))
-    most = {2: rules.sites_of_one_column * d, 3: rules.sites_of_two_columns * d}.get(d, most)
+    most = rules.sites_of_few_columns * d if d in (2, 3) else min(rules.sites * d, int(OF_THE_NUMBERS * numbers / p))
     return int(max(rules.linear * d, most))
 
 

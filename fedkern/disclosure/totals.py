@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algorithms.exchanges.columns import Summary
+from ..algorithms.importance.summaries import ASKED_OF_ALL, CELLS_OF_ALL, told
 from ..data.cells import Text, floats, labels
 from ..data.design import LEAST_OF_LEVEL
 from ..data.faults import who
@@ -52,6 +53,7 @@ class Count(NamedTuple):
     of : the kind, as all clients know it
     key, least, remedy : the rule's key of [disclosure], its number, and what to do where there are fewer
     none : whether no row of this kind is enough, too
+    summary : the number where all clients together take part by a summary
     sum, squares : of the rows' weights, and of their squares
     """
 
@@ -62,11 +64,19 @@ class Count(NamedTuple):
     none: bool
     sum: float
     squares: float
+    summary: float = math.inf
 
     @property
     def effective(self) -> float:
         """The number of rows that weigh as much."""
         return self.sum**2 / self.squares if self.squares > 0 else 0.0
+
+
+class Judged(NamedTuple):
+    """Says of sums that are over enough rows whether some client's are too few by themselves, and all for values at draws."""
+
+    small: bool
+    summary: bool
 
 
 def agreed(spec: Spec, encoding: Encoding) -> Spec:
@@ -110,51 +120,57 @@ def counts(asked: Requirement, table: Table, spec: Spec, n_clients: int) -> tupl
     p = coefficients(asked, table, spec)
     found = [_count("rows", "rows", getattr(asked.rules, least_rows(asked, spec, p)), POOL, rows)]
     if wanted := asked.told_up_to(p):
-        told = max(wanted, int(asked.rules.linear * p)) + 1
-        found.append(_count(f"rows for {p} coefficients", "rows_per_coefficient", told, POOL, rows))
+        least = max(wanted, int(asked.rules.linear * p)) + 1
+        found.append(_per_coefficient(asked, p, f"rows for {p} coefficients", least, rows))
         if spec.times:
-            found.append(_count_events(table, spec, rows, max(asked.rules.rows, wanted + 1)))
+            events = covered_events(table, spec, rows, alike.events(table, spec)[0])  # of their own client
+            covered = np.ones(0 if events is None else events.covered)
+            found.append(_per_coefficient(asked, p, "events", max(asked.rules.rows, wanted + 1), covered))
     if asked.least_of_group and spec.group:
         found.append(_count(f"groups in column {spec.group!r}", "groups", asked.least_of_group, POOL, np.ones(len(groups))))
     return found, [*_values(asked, table, spec, rows, p)]
 
 
-def _count(of: str, key: str, least: float, remedy: str, rows: Array, *, none: bool = False) -> Count:
-    return Count(of, key, least, remedy, none, float(rows.sum()), float((rows**2).sum()))
+def _count(of: str, key: str, least: float, remedy: str, rows: Array, *, none: bool = False, summary: float = math.inf) -> Count:
+    return Count(of, key, least, remedy, none, float(rows.sum()), float((rows**2).sum()), summary)
 
 
-def _count_events(table: Table, spec: Spec, rows: Array, least: int) -> Count:
-    """Counts events while enough rows are at risk, at their own client."""
-    found = covered_events(table, spec, rows, alike.events(table, spec)[0])
-    return _count("events", "rows_per_coefficient", least, POOL, np.ones(0 if found is None else found.covered))
+def _per_coefficient(asked: Requirement, p: int, of: str, least: float, rows: Array) -> Count:
+    """Counts rows, or events, of which a job with so many coefficients asks for so many."""
+    columns, unknowns, most = p - asked.intercept, asked.unknowns(p) + asked.shapes, math.inf
+    if asked.summaries and asked.rules.summary and columns > 0:
+        most = min(least, told(unknowns, ASKED_OF_ALL) / (CELLS_OF_ALL * columns))
+    return _count(of, "rows_per_coefficient", least, POOL, rows, summary=most)
 
 
 def _values(asked: Requirement, table: Table, spec: Spec, rows: Array, p: int) -> Iterator[Count]:
     """Yields the counts of rows that share a value, or have weight."""
     wanted, response, family = alike.of_a_value(asked, spec.family), str(spec.response), FAMILIES[spec.family]
-    columns = alike.columns_told(table, spec)
+    columns, fewer = alike.columns_told(table, spec), asked.rules.summed_per_value if asked.summaries else math.inf
+
+    def sharing(of: str, least: int, own: Array) -> Count:
+        return _count(of, "rows_per_value", least, RARE, own, none=True, summary=fewer)
+
     for column in columns:
         cells, of = table.columns[column.name], f"rows in column {column.name!r}"
         if column.levels is None:
             of += " that differ from all others"
-            yield Count(of, "rows_per_value", wanted, RARE, True, *differing(floats(cells), rows))
+            yield Count(of, "rows_per_value", wanted, RARE, True, *differing(floats(cells), rows), fewer)
             continue
         codes = alike.codes_of(cells, column.levels)
         for k, level in enumerate(column.levels):
-            yield _count(f"{of} with {level!r}", "rows_per_value", wanted, RARE, np.where(codes == k, rows, 0.0), none=True)
+            yield sharing(f"{of} with {level!r}", wanted, np.where(codes == k, rows, 0.0))
     if family.leveled:
         codes, least = alike.levels_of(table, spec), alike.of_a_level(asked, wanted)
         for k, level in enumerate(spec.levels):
-            own = np.where(codes == k, rows, 0.0)
-            yield _count(f"rows in column {response!r} with {level!r}", "rows_per_value", least, RARE, own, none=True)
+            yield sharing(f"rows in column {response!r} with {level!r}", least, np.where(codes == k, rows, 0.0))
     elif not family.measured:
         both = alike.events_and_others(*alike.events(table, spec), spec, rows)
         for what, own in zip(("with an event", "without one"), both):
-            of, least = f"rows in column {response!r} {what}", min(LEAST_OF_LEVEL, wanted)
-            yield _count(of, "rows_per_value", least, RARE, own, none=True)
+            yield sharing(f"rows in column {response!r} {what}", min(LEAST_OF_LEVEL, wanted), own)
     least_weighed, _ = asked.weighing(p)
     for own in alike.by_fit(asked, table, columns, spec, rows):
-        yield _count("rows, as the fit lets them weigh,", "rows_per_coefficient", max(wanted, least_weighed), POOL, own)
+        yield _per_coefficient(asked, p, "rows that weigh in the fit", max(wanted, least_weighed), own)
 
 
 def numbers(own: Sequence[Count], *, small: bool, lax: bool) -> Array:
@@ -169,7 +185,7 @@ def numbers(own: Sequence[Count], *, small: bool, lax: bool) -> Array:
     return np.array([float(small), float(lax), *(value for one in own for value in (one.sum, one.squares))])
 
 
-def judge(own: Sequence[Count], total: Array, others: Array, client: str, source: str) -> bool:
+def judge(own: Sequence[Count], total: Array, others: Array, client: str, source: str) -> Judged:
     """Refuses a sum over too few rows.
 
     Parameters
@@ -177,27 +193,26 @@ def judge(own: Sequence[Count], total: Array, others: Array, client: str, source
     own : a client's counts
     total, others : `numbers` of all clients, and of all but this one
 
-    Returns
-    -------
-    whether some client's rows are too few by themselves
-
     Raises
     ------
     OwnFault
         All rows together, or all but this client's, break a rule. Or a job without some client would be taken, too: the
         difference of two sums would be this client's own.
     """
-    if not total[0]:
-        return False
+    small, summary = bool(total[0]), False
+    if not small:
+        return Judged(small, summary)
     if total[1]:
-        told = f"client {client!r}: some client has too few rows by itself, and {LAX}"
-        raise OwnFault(told, told)
+        text = f"client {client!r}: some client has too few rows by itself, and {LAX}"
+        raise OwnFault(text, text)
     for at, one in enumerate(own):
         of_all, of_others = (one._replace(sum=both[2 + 2 * at], squares=both[3 + 2 * at]) for both in (total, others))
         for found, whose in ((of_all, "all clients together"), (of_others, "all clients but this one")):
-            if found.effective >= one.least - 1e-6 or (one.none and found.squares <= 0):
+            enough = found.effective >= one.least - 1e-6 or (one.none and found.squares <= 0)
+            if enough or found.effective >= one.summary - 1e-6:
+                summary |= not enough
                 continue
-            told = f"client {client!r}: {whose} have too few {one.of}, and a sum over these would tell them: {one.remedy}"
+            text = f"client {client!r}: {whose} have too few {one.of}, and a sum over these would tell them: {one.remedy}"
             has = f"{math.floor(found.effective + 1e-6)} {one.of}; {one.least:g} are asked for ({one.key})"
-            raise OwnFault(told, f"client {client!r}, {source}: {whose} have {has}: {one.remedy}")
-    return True
+            raise OwnFault(text, f"client {client!r}, {source}: {whose} have {has}: {one.remedy}")
+    return Judged(small, summary)

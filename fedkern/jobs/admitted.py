@@ -147,7 +147,7 @@ def kept(
     faulty.refuse()
     # All places must leave out the same clients, and learn no more than which.
     left = _joined(place, own) if leaves_out else []
-    summaries = _joined(place, summed) if config.requirement.summaries and not alone else []
+    summaries = _joined(place, summed) if config.requirement.small_by_summary and not alone else []
     numbers = tuple(k for k in everybody if k not in left)
     notes = tuple(Finding.of("left-out", client=parties.names[k]) for k in left)
     group = getattr(getattr(config.model, "random", None), "group", None)  # no strata, which are each client's own by design

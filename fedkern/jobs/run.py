@@ -12,6 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..algorithms.core import masked, once
 from ..algorithms.core.exchange import Ask
 from ..algorithms.core.exchange import Exchange as Declared
@@ -47,6 +50,8 @@ from .parties import Parties
 from .progress import Progress
 from .stage import Stage, column_sums_stage, counts_stage, rare_levels_stage
 from .watch import Lines, Watch
+
+Array = NDArray[np.float64]
 
 LOG = logging.getLogger(__name__)
 
@@ -240,7 +245,8 @@ class Run(At[C]):
 
     def with_model(self, model: object) -> Run[C]:
         """Returns the run once its model is known: the stages of the model may be exchanged."""
-        return replace(self, stages=(*self.stages, *self.stages_of(model)))
+        summaries = self.hooks.summarised or self.summaries
+        return replace(self, stages=(*self.stages, *self.stages_of(model)), summaries=summaries)
 
     def with_lines(self, lines: Lines[S]) -> Run[C]:
         """Returns the run that writes lines of metrics, and shows its progress."""
@@ -354,19 +360,34 @@ class Run(At[C]):
                 small = few.find_few(alone, table, _with_categories(spec, categories), self.names[k]) is not None
                 flags[k] = {"small": small, "lax": not holders.refuses_near(self._policies(k))}
                 own[k] = totals.counts(asked, table, facts, n)
-        for round in range(counted.ROUNDS):
+        few_of = dict.fromkeys(own, False)  # clients that know of too few rows for values
+        for round in range(counted.ROUNDS - 1):
             told = {k: totals.numbers(both[round], **flags[k]) for k, both in own.items()}
-            clients = {k: counted.Client(round, self.verified[k], self.hiders[k], numbers) for k, numbers in told.items()}
-            stage = counts_stage().with_alias(f"counts-{round}")
-            _, clients = self.exchange(stage, partial(counted.start, round, self.names), clients)
-            for k, client in clients.items():
+            _, added = self._counted(round, told)
+            for k, (total, others) in added.items():
                 with owned(k):
-                    if client.total is None or client.others is None:
-                        raise RemoteFault("server: it ends the exchange of counts before they are added")
-                    small = totals.judge(own[k][round], client.total, client.others, self.names[k], tables[k].source)
-                self.hiders[k].small = small
+                    judged = totals.judge(own[k][round], total, others, self.names[k], tables[k].source)
+                self.hiders[k].small, few_of[k] = judged.small, few_of[k] or judged.summary
+        if asked.summaries:
+            by_summary = {k: np.array([float(one)]) for k, one in few_of.items()}
+            total, added = self._counted(counted.ROUNDS - 1, by_summary)
+            if next((own for own, _ in added.values()), total)[0]:
+                self.hooks.summarised = frozenset(range(n))
         for hider in self.hiders.values():
             hider.waits = False
+
+    def _counted(self, round: int, numbers: Mapping[int, Array]) -> tuple[Array, dict[int, tuple[Array, Array]]]:
+        """Returns the sum of all clients' numbers at the server's place, and at each client that, and of all but its own."""
+        clients = {k: counted.Client(round, self.verified[k], self.hiders[k], own) for k, own in numbers.items()}
+        stage = counts_stage().with_alias(f"counts-{round}")
+        server, clients = self.exchange(stage, partial(counted.start, round, self.names), clients)
+        added = dict[int, tuple[Array, Array]]()
+        for k, client in clients.items():
+            with owned(k):
+                if client.total is None or client.others is None:
+                    raise RemoteFault("server: it ends the exchange of counts before they are added")
+                added[k] = client.total, client.others
+        return np.zeros(1) if server is None else counted.total_of(server), added
 
     def say_first(self, text: str) -> None:
         """Says at once, at the server's place, what stands as the first note of the result."""

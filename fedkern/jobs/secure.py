@@ -36,7 +36,8 @@ SIGNED = (
 TOGETHER = (
     '         where every site signs, and every policy says differencing = "refuse", rules on sums are judged on all clients\' '
     "rows",
-    "         together, which each client adds up itself, and not on each client's own",
+    "         together, which each client adds up itself, and not on each client's own; where these are too few for values at",
+    "         draws all may take part by one summary, and then answer at one point, and over a few normals (AskNormal)",
 )
 
 

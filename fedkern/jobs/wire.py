@@ -74,7 +74,7 @@ def describe_messages(
             yield from describe.describe_disclosure(config.requirement, sizes, spec)
     yield f"{CONTROL} besides"
     asked = config.requirement
-    told_few = asked.counts and asked.level != "none" and (asked.small == "leave-out" or asked.summaries)
+    told_few = asked.counts and asked.level != "none" and (asked.small == "leave-out" or asked.small_by_summary)
     control = _control(device, told_few, bool(config.read_alike))
     yield from laid_out(("message", "what", "bytes", ""), control)
     for kind, text in _texts(spec).items():

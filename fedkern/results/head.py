@@ -93,10 +93,11 @@ def _counts(summary: Record, model: Record) -> Iterator[str]:
     checked: Record = summary.get("predictive") or {}
     rows = checked.get("rows", (summary.get("inference") or {}).get("rows") if summary["method"] == "vertical" else None)
     events = summary.get("events")
-    # Clients that take part by a summary are in no check of the model: their rows are told apart, and their events are not.
+    # Clients that take part by a summary are in no check of the model: their rows are told apart, where each tells its own, and
+    # their events are not.
     summed = [one.get("rows") for one in summary.get("summaries", {}).get("clients", {}).values()]
     if summed:
-        rows = None if rows is None or None in summed else rows + sum(summed)
+        rows, events = None if rows is None or None in summed else rows + sum(summed), None
     elif events is None and model.get("family") == "bernoulli" and "zeros" in checked.get("response", {}):
         events = checked["rows"] - checked["response"]["zeros"]
     areas = (summary.get("sigma") or {}).get("areas")

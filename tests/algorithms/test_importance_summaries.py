@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,16 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from fedkern.algorithms.core.box import Box
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance.messages import LOST, AskCurvature, AskNormal, AskValues, Curvature, Values
-from fedkern.algorithms.importance.summaries import average, told
+from fedkern.algorithms.importance.summaries import ASKED_OF_ALL, average, told
+from fedkern.algorithms.importance.units import of_derivatives
 from fedkern.errors import NumericalError
 from fedkern.models.dense import packed
+from fedkern.models.mixed import Layout, Prior, Rows
+from fedkern.models.saturated import Saturated
 from fedkern.transports.codec import Codec
 from support import chosen
 from support.likelihoods import Function, Logistic, Normal, machines, run
@@ -82,7 +87,9 @@ def test_averages_are_those_of_the_normal_distribution() -> None:
     """Beside quadrature over each row's predictor, which is normal."""
     own, covariance = CLIENTS[0], np.array([[0.3, 0.1, 0.0], [0.1, 0.2, -0.05], [0.0, -0.05, 0.4]])
     mean = np.array([-0.3, 0.8, -0.2])
-    value, gradient, hessian = average(own, AskNormal(1, 1, mean, packed(covariance[np.newaxis])[0]), seed=5)
+    value, gradient, hessian = average(
+        lambda xi: own.curvature(xi, 1), AskNormal(1, 1, mean, packed(covariance[np.newaxis])[0]), seed=5
+    )
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
     eta = own.X @ mean + nodes[:, np.newaxis] * np.sqrt(np.einsum("ij,jk,ik->i", own.X, covariance, own.X))
     chance, weights = expit(eta), weights / weights.sum()
@@ -195,6 +202,48 @@ def test_no_other_question_is_answered(questions: list[Any]) -> None:
         assert len(answers) == 1
     with pytest.raises(RemoteFault, match="one point and one normal distribution, each once"):
         importance.client_receive(state, questions[-1])
+
+
+# Sums of all clients --------------------
+
+
+def one_of_all(seed: int, n: int) -> importance.Client:
+    """A client whose answers are added: all take part by one summary."""
+    own = logistic(seed, n)
+    layout = Layout(("intercept", "a", "b"), "bernoulli")
+    settings = chosen.importance(summaries=(0,), clients=3, box=Box((-50.0,) * 3, (50.0,) * 3), rounds_messages=True)
+    rows = Rows(layout, own.X, own.y, np.array([0, n]))
+    return importance.client("c", 2, settings, Saturated(rows), Prior.usual(layout))
+
+
+def test_of_sums_so_many_normals_are_answered_and_no_draws() -> None:
+    state, _ = importance.client_receive(one_of_all(0, 30), POINT)
+    with pytest.raises(RemoteFault, match="AskValues was not expected"):
+        importance.client_receive(state, replace(DRAWS, round=1))
+    for round in range(1, ASKED_OF_ALL):
+        state, _ = importance.client_receive(state, replace(NORMAL, round=round))
+    with pytest.raises(RemoteFault, match=f"at most {ASKED_OF_ALL - 1} normal distributions"):
+        importance.client_receive(state, replace(NORMAL, round=ASKED_OF_ALL))
+    with pytest.raises(RemoteFault, match="asks where no client with secure sums answers"):
+        importance.client_receive(importance.client_receive(one_of_all(0, 30), POINT)[0], replace(NORMAL, mean=np.full(3, 60.0)))
+
+
+def test_parts_of_a_sum_are_rounded_by_the_question_alone() -> None:
+    """Whoever's they are: units of a client's own rows would say how rows are dealt. Their sum is that of all rows, about."""
+    parts, V = [(seed, n) for seed, n in enumerate((8, 40, 400))], 0.01 * np.eye(3)
+    asked_over = replace(NORMAL, covariance=packed(V[np.newaxis])[0])
+    of_gradient, of_hessian = of_derivatives(np.zeros((3, 3)), np.linalg.inv(V), 3)
+    total, exact = np.zeros(3), np.zeros(3)
+    for one in parts:
+        own = logistic(*one)
+        state, _ = importance.client_receive(one_of_all(*one), POINT)
+        _, (answer,) = importance.client_receive(state, asked_over)
+        gradient, hessian = (getattr(answer, name)[0] for name in ("gradient", "hessian"))
+        assert (gradient / of_gradient == np.rint(gradient / of_gradient)).all()
+        assert (hessian / packed(of_hessian[np.newaxis])[0] == np.rint(hessian / packed(of_hessian[np.newaxis])[0])).all()
+        total += gradient
+        exact += average(partial(own.curvature, nodes=1), asked_over, 0)[1][0]
+    assert np.abs(total - exact).max() < 3 * of_gradient.max()
 
 
 NO_COVARIANCES = [-np.eye(3), np.zeros((3, 3)), np.full((3, 3), np.nan), np.array([[1, 2, 0], [2, 1, 0], [0, 0, 1.0]])]

@@ -17,6 +17,7 @@ from fedkern.algorithms.core import pieces
 from fedkern.algorithms.core.masked import CHECKED, Hider
 from fedkern.algorithms.core.messages import Message, RemoteFault
 from fedkern.algorithms.exchanges import counted, sum_keys
+from fedkern.algorithms.importance.summaries import ASKED_OF_ALL
 from fedkern.errors import JobError
 from fedkern.jobs.hooks import RunHooks
 from fedkern.privacy.masks import ONCE, from_words, total
@@ -206,15 +207,54 @@ def test_no_message_says_whether_a_client_has_a_rare_level(tmp_path: Path, formu
     assert all(texts[0])
 
 
-def test_a_cox_model_is_judged_by_client(tmp_path: Path, tape: Tape) -> None:
+def test_events_of_a_cox_model_are_counted_of_all_clients(tmp_path: Path, tape: Tape) -> None:
+    """Of them those at whose time five rows of their own client are at risk; else as of times with a term of each row."""
     times: Any = {"data": {"response": None, "time": "t", "event": "y", "ignore": ["word"]}, "model": {"family": "cox"}}
-    data = federation(dict.fromkeys(SIZES, 40))
-    with pytest.raises(JobError, match="refused by the holder's policy"):
-        run(tmp_path, data, times)
-    assert not tape.sent
-    times["model"] = {"family": "weibull"}  # whose rows each have a term
+    assert run(tmp_path / "cox", federation(dict.fromkeys(SIZES, 40)), times).converged
+    times["model"] = {"family": "weibull"}
     assert run(tmp_path / "weibull", federation(dict.fromkeys(SIZES, 60)), times).converged
     assert "SignedCounts" in tape.kinds
+    tape.sent.clear()
+    times["model"], late = {"family": "cox"}, federation(dict.fromkeys(SIZES, 40))
+    for name in ("bo", "cy", "di"):
+        late[name]["y"] = (late[name]["t"].rank(ascending=False) <= 4).astype(int)
+    with pytest.raises(JobError, match="client 'ada': all clients together have too few events"):
+        run(tmp_path / "late", late, times)
+    assert tape.kinds <= FIRST
+
+
+def test_too_few_rows_for_values_take_part_by_one_summary_of_all(tmp_path: Path, tape: Tape) -> None:
+    """Five questions, and no values at draws; where rows are too few for these, too, nothing leaves."""
+    data = federation(dict.fromkeys(SIZES, 16), t=1.0)
+    result = run(tmp_path / "few", data)
+    assert result.converged
+    assert set(result.summary["summaries"]["clients"]) == set(SIZES)
+    assert "MaskedValues" not in tape.kinds
+    assert sum(type(message).__name__ == "MaskedCurvature" for k, message in tape.sent if k == 0) <= ASKED_OF_ALL
+    pooled = fedkern.run(merged({"job": {"method": "likelihood"}, "data": {"response": "y"}}, USED), data=data)
+    for one, other in zip(result.rows(), pooled.rows()):
+        assert abs(one["mean"] - other["mean"]) < 0.1 * other["sd"]
+        assert one["sd"] == pytest.approx(other["sd"], rel=0.1)
+    tape.sent.clear()
+    with pytest.raises(JobError, match="all clients but this one have too few rows for 3 coefficients"):
+        run(tmp_path / "fewer", federation(dict.fromkeys(SIZES, 13)))
+    assert tape.kinds <= FIRST
+
+
+TRIALS: Any = {"data": {"ignore": ["t", "word"], "trials": "m"}, "model": {"family": "binomial"}}
+
+
+def test_rows_of_trials_count_by_these(tmp_path: Path, tape: Tape) -> None:
+    data = federation({**dict.fromkeys(SIZES, 40), "ada": 12})
+    for frame in data.values():
+        frame["m"] = 3 + np.arange(len(frame)) % 3
+    assert run(tmp_path / "alike", data, TRIALS).converged
+    tape.sent.clear()
+    for name, frame in data.items():
+        frame["m"] = np.where(np.arange(len(frame)) < 8, 40, 3 if name == "ada" else 4)
+    with pytest.raises(JobError, match="too few rows for 3 coefficients"):
+        run(tmp_path / "unlike", data, TRIALS)
+    assert tape.kinds <= FIRST
 
 
 # A server that was changed --------------------

@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance.units import of_derivatives, of_draws, power, told
+from fedkern.algorithms.importance.messages import AskNormal
+from fedkern.algorithms.importance.summaries import average
+from fedkern.algorithms.importance.units import OF_VALUES, of_derivatives, of_draws, power, told
 from fedkern.models.dense import packed
 from fedkern.models.mixed import Prior, Rows
 
@@ -77,10 +79,59 @@ class Numbers:
         return np.concatenate(parts) / OF_ROUNDING
 
 
-def known(job: Played, rows: Rows, columns: list[int] | None = None) -> Array:
+@dataclass(frozen=True)
+class Averaged:
+    """The same of rows that take part by derivatives alone: where nothing is known, and then each averaged over the normal that
+    those before it say, as `importance.summaries` does it of sums. Units are those of the question's own normal.
+
+    Attributes
+    ----------
+    at, covariances : of these questions; of the first the covariance is the prior's, and a point is asked
+    """
+
+    at: Array
+    covariances: Array
+
+    @classmethod
+    def of(cls, rows: Rows, questions: int) -> Averaged:
+        """Those that rows are asked."""
+        prior, mode = Prior.usual(rows.layout), rows.layout.start
+        at, covariances = [mode], [np.linalg.inv(prior.curvature(mode)[2])]
+        while len(at) < questions:
+            _, gradient, hessian = _asked(rows, at[-1], covariances[-1], point=len(at) == 1)
+            for _ in range(50):  # of the quadratic and the prior
+                _, of_prior, more = prior.curvature(mode)
+                mode = mode + np.linalg.solve(hessian + more, gradient - hessian @ (mode - at[-1]) + of_prior)
+            at.append(mode)
+            covariances.append(np.linalg.inv(hessian + prior.curvature(mode)[2]))
+        return cls(np.array(at), np.array(covariances))
+
+    def told(self, rows: Rows, nodes: int) -> Array:
+        """(m,) All numbers."""
+        every = []
+        for k, (at, covariance) in enumerate(zip(self.at, self.covariances, strict=True)):
+            value, gradient, hessian = _asked(rows, at, covariance, point=k == 0)
+            of_gradient, of_hessian = of_derivatives(np.linalg.inv(covariance), np.zeros_like(covariance), 1)
+            every += [[value / float(power(OF_VALUES))], gradient / of_gradient, packed((hessian / of_hessian)[np.newaxis])[0]]
+        return np.concatenate(every) / OF_ROUNDING
+
+
+def _asked(rows: Rows, at: Array, covariance: Array, *, point: bool) -> tuple[float, Array, Array]:
+    """Value, gradient and minus the Hessian at a point, or averaged over a normal."""
+    if point:
+        value, gradient, hessian = rows.curvature(at[np.newaxis], 1)
+    else:
+        value, gradient, hessian = average(
+            lambda xi: rows.curvature(xi, 1), AskNormal(1, 1, at, packed(covariance[np.newaxis])[0]), 0
+        )
+    return float(value[0]), gradient[0], hessian[0]
+
+
+def known(job: Played | Averaged, rows: Rows, columns: list[int] | None = None) -> Array:
     """(n,) as `curious.known`: the largest standard deviation of a row's cells in these columns of X, and of its response if
     that is a cell, given all answers and the sums and squares of the columns, and of the response."""
-    numbers, n, family = Numbers.of(job, rows), len(rows), rows.layout.family
+    n, family = len(rows), rows.layout.family
+    numbers, nodes = (job, 1) if isinstance(job, Averaged) else (Numbers.of(job, rows), job.settings.nodes)
     columns = [*range(1, rows.X.shape[1])] if columns is None else columns
     as_cell = BACK.get(family)
     J, ends = [], rows.starts if rows.n_groups > 1 else np.arange(n + 1)
@@ -98,7 +149,7 @@ def known(job: Played, rows: Rows, columns: list[int] | None = None) -> Array:
                     mates = Rows(rows.layout, X, y, np.array([0, last - first]))
                     of_y = [] if as_cell is None else [y.sum(), y @ y]
                     sums = [X[:, columns].sum(axis=0), (X[:, columns] ** 2).sum(axis=0), np.array(of_y)]
-                    both.append(np.concatenate([numbers.told(mates, job.settings.nodes), np.concatenate(sums) / EXACT]))
+                    both.append(np.concatenate([numbers.told(mates, nodes), np.concatenate(sums) / EXACT]))
                 J.append((both[0] - both[1]) / (2 * STEP))
     _, s, V = np.linalg.svd(np.linalg.qr(np.array(J).T, mode="r"), full_matrices=False)
     left = 1 - np.einsum("ki,k,ki->i", V, s**2 / (1 + s**2), V)

@@ -31,13 +31,14 @@ from . import sum_keys
 
 Array = NDArray[np.float64]
 DIMS = {"counted": pieces.PIECE}
-ROUNDS = 2
+ROUNDS = 3
 ENDS = "ask who runs the server, and start the job again"
 
 
 @dataclass(frozen=True)
 class AskCounts(Message, kind=316):
-    """Server to client: how many rows of each kind have you? `round`: 0 of all columns together, 1 of values."""
+    """Server to client: how many rows of each kind have you? `round`: 0 of all columns together, 1 of values; 2: are they too few
+    for values of the likelihood at draws?"""
 
     round: int
 
@@ -162,6 +163,11 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     return (state, []) if content is None else (_added(state, _checked(state, content)), [])
 
 
+def total_of(state: Server) -> Array:
+    """Returns the numbers of all clients together, at the end."""
+    return from_words(_summed([b64decode(one["words"]) for one in in_order(state.replies)]), ONCE)
+
+
 def _checked(state: Client, content: dict[str, Any]) -> list[bytes]:
     """Returns the words of all clients, each as its client has signed it."""
     names, own = state.known.names, state.known.index
@@ -196,13 +202,18 @@ def _signed(state: Client, k: int, words: bytes) -> bytes:
 
 def _added(state: Client, parts: list[bytes]) -> Client:
     """Returns the state with the numbers of all clients, and of all but this one."""
-    every = total([np.frombuffer(part, "<u8").reshape(ONCE.limbs, -1) for part in parts])
-    if every[:, -masked.CHECKED :].any():
-        raise RemoteFault(masked.ENDED)
-    every = np.ascontiguousarray(every[:, : -masked.CHECKED])
+    every = _summed(parts)
     others = every.copy()
     compiled.add(others, to_words(state.numbers, ONCE, len(state.known.names)), 1)  # taken away, without loss of a digit
     return evolve(state, total=from_words(every, ONCE), others=from_words(others, ONCE))
+
+
+def _summed(parts: list[bytes]) -> NDArray[np.uint64]:
+    """Returns the words of the sum."""
+    every = total([np.frombuffer(part, "<u8").reshape(ONCE.limbs, -1) for part in parts])
+    if every[:, -masked.CHECKED :].any():
+        raise RemoteFault(masked.ENDED)
+    return np.ascontiguousarray(every[:, : -masked.CHECKED])
 
 
 PROTOCOL: Protocol[Server, Client] = once.protocol(

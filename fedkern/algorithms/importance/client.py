@@ -5,6 +5,7 @@ Source: docs/spec/likelihood.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol as Shape
 from typing import cast, final
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import OwnFault
-from ...models.dense import packed
+from ...models.dense import packed, unpacked
 from ...models.saturated import Saturated
 from ...models.weighing import Least, Weighed, few
 from ..core.kept import GIVEN
@@ -119,13 +120,6 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
             f"server: {type(event).__name__} of round {event.round} with {event.nodes} nodes was not expected in round "
             f"{state.round}"
         )
-    if isinstance(event, AskNormal):
-        at = event.mean[np.newaxis]
-        state, refused = _looked_at(state, at)
-        with np.errstate(all="ignore"):
-            over = average(state.model, event, state.settings.seed)
-            summary = _told(state, event.round, at, *over, np.zeros(1), refused)
-        return evolve(state, round=state.round + 1, nodes=event.nodes), [summary]
     if state.settings.box is not None:
         state.settings.box.check(event.draws if isinstance(event, Posterior) else _points(event, state), type(event).__name__)
     if isinstance(event, Posterior):
@@ -135,10 +129,10 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         if not 0 <= event.prior <= (0 if state.priors is None else state.priors.most):
             raise RemoteFault(f"server: AskCurvature.prior = {event.prior} is none of the job's priors")
         state = evolve(state, widened=event.prior)
-    state, refused = _looked_at(state, points) if isinstance(event, AskCurvature) else (state, np.zeros(0, bool))
+    state, refused = (state, np.zeros(0, bool)) if isinstance(event, AskValues) else _looked_at(state, points)
     state = evolve(state, round=state.round + 1, nodes=event.nodes)
     with np.errstate(all="ignore"):
-        if isinstance(event, AskCurvature):
+        if not isinstance(event, AskValues):
             return state, [_summed_curvature(state, event) if state.settings.box else _curvature(state, event, refused)]
         values, answer = _summed_values(state, event) if state.settings.box else _values(state, event)
     if state.settings.singly:
@@ -148,15 +142,17 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 def _may_be_asked(state: Client, asked: AskCurvature | AskNormal | AskValues) -> None:
-    """Refuses a question that this client does not answer: of one by a summary all but its point and its normal, each once."""
-    of_summaries = (AskCurvature, AskNormal)
-    if state.index not in state.settings.summaries:
+    """Refuses a question that this client does not answer: of one by a summary all but its point and its normals."""
+    most, normals = state.settings.questions, "one normal distribution"
+    if most > QUESTIONS:
+        normals = f"at most {most - 1} normal distributions"
+    if not state.settings.has_summary(state.index):
         if isinstance(asked, AskNormal):
             raise RemoteFault("server: AskNormal was not expected: this client takes part by values at draws")
-    elif state.round >= QUESTIONS or not isinstance(asked, of_summaries[state.round]):
+    elif state.round >= most or not isinstance(asked, AskNormal if state.round else AskCurvature):
         raise RemoteFault(
             f"server: {type(asked).__name__} was not expected after {state.round} questions: this client takes part by a "
-            "summary, and answers one point and one normal distribution, each once"
+            f"summary, and answers one point and {normals}, each once"
         )
 
 
@@ -185,13 +181,18 @@ def few_rows(state: Client, point: Array) -> bool:
     return few(cast(Weighed, state.model), point, prior, state.least)
 
 
-def _rounded(state: Client, points: Array, value: Array, gradient: Array, hessian: Array) -> tuple[Array, Array, Array]:
-    """Returns values (c,), gradients (c, P) and minus Hessians (c, P, P) at points, as a client tells them."""
-    s = state.settings
+def _rounded(
+    state: Client, asked: AskCurvature | AskNormal, value: Array, gradient: Array, hessian: Array
+) -> tuple[Array, Array, Array]:
+    """Returns values (c,), gradients (c, P) and minus Hessians (c, P, P) at the points of a question, as a client tells them."""
+    s, none = state.settings, np.zeros_like(hessian[0])
     if not s.rounded:
         return value, gradient, hessian
-    prior = [np.zeros_like(hessian[0]) if state.prior is None else state.prior.curvature(xi)[2] for xi in points]
-    units = [of_derivatives(own, of_prior, s.clients) for own, of_prior in zip(hessian, prior, strict=True)]
+    prior = [none if state.prior is None else state.prior.curvature(xi)[2] for xi in _points(asked, state)]
+    if s.box is not None and isinstance(asked, AskNormal):
+        prior = [np.linalg.inv(unpacked(asked.covariance[np.newaxis], len(asked.mean))[0])]
+    known = hessian if s.box is None else [none for _ in prior]
+    units = [of_derivatives(own, of_prior, s.clients) for own, of_prior in zip(known, prior, strict=True)]
     of_gradient, of_hessian = (np.array(one) for one in zip(*units, strict=True))
     return told(value, power(s.needed())), told(gradient, of_gradient), told(hessian, of_hessian)
 
@@ -206,8 +207,10 @@ def told_values(state: Client, points: Array, values: Array) -> Array:
     return told(values, power(s.needed_at_draws * of_draws(points, alike)))
 
 
-def _points(asked: AskCurvature | AskValues, state: Client) -> Array:
+def _points(asked: AskCurvature | AskNormal | AskValues, state: Client) -> Array:
     """Returns the points of a question; refuses draws that are none."""
+    if isinstance(asked, AskNormal):
+        return asked.mean[np.newaxis]
     if isinstance(asked, AskValues):
         size = state.settings.sizes(state.model.size)["steps"]
         if len(asked.steps) != size or not np.isfinite(asked.points).all():
@@ -215,28 +218,29 @@ def _points(asked: AskCurvature | AskValues, state: Client) -> Array:
     return asked.points
 
 
-def _curvature(state: Client, asked: AskCurvature, refused: NDArray[np.bool_]) -> Curvature:
-    rule = np.abs(state.model.rule(asked.points, asked.nodes))
-    return _told(state, asked.round, asked.points, *state.model.curvature(asked.points, asked.nodes), rule, refused)
+def _curved(state: Client, asked: AskCurvature | AskNormal, of: Callable[[Array], tuple[Array, ...]]) -> tuple[Array, ...]:
+    """Returns what a function of points is at those of a question, or over its normal."""
+    return average(of, asked, state.settings.seed) if isinstance(asked, AskNormal) else of(asked.points)
 
 
-def _told(
-    state: Client, round: int, points: Array, value: Array, gradient: Array, hessian: Array, rule: Array,
-    refused: NDArray[np.bool_],
-) -> Curvature:  # fmt: skip
+def _curvature(state: Client, asked: AskCurvature | AskNormal, refused: NDArray[np.bool_]) -> Curvature:
     """Returns an answer, in which nothing stands for numbers that are none, or that are refused."""
+    model, nodes = state.model, asked.nodes
+    rule = np.zeros(1) if isinstance(asked, AskNormal) else np.abs(model.rule(asked.points, nodes))
+    value, gradient, hessian = _curved(state, asked, lambda points: model.curvature(points, nodes))
     good = np.isfinite(value) & np.isfinite(gradient).all(axis=1) & np.isfinite(hessian).all(axis=(1, 2))
     good &= (value > LOST) & ~refused
     gradient, hessian = np.where(good[:, np.newaxis], gradient, 0.0), np.where(good[:, np.newaxis, np.newaxis], hessian, 0.0)
-    value, gradient, hessian = _rounded(state, points, np.where(good, value, 0.0), gradient, hessian)
+    value, gradient, hessian = _rounded(state, asked, np.where(good, value, 0.0), gradient, hessian)
     value = np.where(refused, REFUSED, np.where(good, value, LOST))
-    return Curvature(round, value, gradient, packed(hessian), np.where(good, _finite(rule), 0.0))
+    return Curvature(asked.round, value, gradient, packed(hessian), np.where(good, _finite(rule), 0.0))
 
 
-def _summed_curvature(state: Client, asked: AskCurvature) -> Message:
+def _summed_curvature(state: Client, asked: AskCurvature | AskNormal) -> Message:
     rows = cast(Saturated, state.model)
-    value, gradient, hessian, cut = rows.curved(asked.points, asked.nodes)
-    rule = rows.rule(asked.points, asked.nodes)
+    *curved, cut = _curved(state, asked, lambda points: rows.curved(points, asked.nodes))
+    value, gradient, hessian = _rounded(state, asked, *curved)
+    rule = np.zeros(1) if isinstance(asked, AskNormal) else rows.rule(asked.points, asked.nodes)
     return cast(Message, SummedCurvature(asked.round, value, gradient, packed(hessian), rule, cut))
 
 

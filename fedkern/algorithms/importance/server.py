@@ -41,7 +41,7 @@ from .messages import (
 from .newton import EXACT, ROUNDED, Climb, Limits, Metric, modes, moving, spelled
 from .proposals import LEAST_SHARE, Proposal, folded, mixture_log_density
 from .settings import AT_DRAWS, AT_MODE, NOT_FINITE, Settings
-from .summaries import QUESTIONS, Quadratics, merged
+from .summaries import MOVED, QUESTIONS, Quadratics, merged
 from .widening import Prior, Priors
 
 Array = NDArray[np.float64]
@@ -392,7 +392,7 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
     if not climb.ended and state.newton < s.newton * climbs:
         # Once in a job: values that are given up have been told. A source around a learnt scale is not made before its mode.
         once = s.rounds > 1 and not state.drawn and not state.ahead and state.coordinates.learnt is None
-        once = once and not state.quadratics.due and (bool(state.decided) or _right(state, climb.trial))
+        once = once and not _due(state) and (bool(state.decided) or _right(state, climb.trial))
         return _ask_curvature(_without_draws(state), ahead=once and float(rule.max()) <= AT_MODE)
     if not climb.done.any():
         _no_mode(state)
@@ -402,7 +402,7 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
             return _ask_curvature(_without_draws(state))
     if s.rounded:
         state = evolve(state, climb=climb.arrived())
-    if state.quadratics.due:
+    if _due(state):
         return _ask_summaries(state)
     if s.rounds == 0:
         return _end(state, MODE)
@@ -460,18 +460,26 @@ def _ask_summaries(state: Server) -> tuple[Server, ServerEffects]:
     Where nobody else is asked, it is one after another, each about the mode by those before it.
     """
     climb, quadratics = state.climb, state.quadratics
-    at, due = climb.at[0], quadratics.due if state.exact else quadratics.due[:1]
+    at, due = climb.at[0], _due(state) if state.exact else _due(state)[:1]
     round = int(quadratics.answered[due[0]])
     if round == 0:
         question: Message = AskCurvature(round, state.nodes, climb.at[:1])
     else:
         B = Metric.of(climb.hessian[0]).factor
         question = AskNormal(round, state.nodes, at, packed((B @ B.T)[np.newaxis])[0])
-    if quadratics.answered.max() < QUESTIONS:
+    if quadratics.answered.max() < state.settings.questions:
         quadratics = evolve(quadratics, before=at)
     who = [state.settings.summaries[i] for i in due]
     state = evolve(state, summing=1, quadratics=quadratics, waiting=PersistentSet(who), answers=PersistentMap())
     return state, to_each(who, question)
+
+
+def _due(state: Server) -> list[int]:
+    """Returns the summaries that are asked next; of all clients together none once the mode moves no more."""
+    most, quadratics = state.settings.questions, state.quadratics
+    if QUESTIONS <= quadratics.answered.max(initial=0) < most and state.climb.ended:
+        most = QUESTIONS if quadratics.judged(state.climb.at[0], state.climb.hessian[0])[0] <= MOVED else most
+    return quadratics.due(most)
 
 
 def _summed(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
@@ -742,7 +750,8 @@ def _end(state: Server, why: str, posterior: Weighted | None = None) -> tuple[Se
     if posterior is None or not s.told:
         return tell_nobody(state)
     told = posterior.draws[posterior.resampled(s.told, offset(s.seed))]
-    rounds = {k: QUESTIONS if k in s.summaries else state.round for k in range(len(state.names))}
+    rounds = dict.fromkeys(range(len(state.names)), state.round)
+    rounds |= {k: int(n) for k, n in zip(s.summaries, state.quadratics.answered)}
     right = int(not _against(state, posterior))
     state, _ = tell_nobody(state)
     return state, [(k, Posterior(round, state.nodes, right, told)) for k, round in rounds.items()]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ..core.box import Box
 from .messages import CHECKED, OF_WORDS, WIDTH
+from .summaries import ASKED_OF_ALL, QUESTIONS
 from .units import OF_CHAINS, OF_VALUES, power
 
 # Up to so many values of a round, or of chains, have the same unit. Of N times as many it is larger by sqrt N: what all say of
@@ -87,8 +88,8 @@ class Settings:
                 refuse(name, f"at least {fewest}")
         if not self.effective > 0:
             refuse("effective", "positive")
-        if self.summaries and not (self.starts == 1 and self.rounds and self.box is None):
-            raise ValueError("importance: summaries need one start, rounds of draws, and each client's answers")
+        if self.summaries and not (self.starts == 1 and self.rounds):
+            raise ValueError("importance: summaries need one start, and rounds of draws")
         if self.most_nodes < self.nodes:
             refuse("most_nodes", f"at least nodes, {self.nodes}")
 
@@ -105,8 +106,17 @@ class Settings:
 
     @property
     def rounded(self) -> bool:
-        """Whether a client rounds; of masked sums it makes nothing of its own numbers, which would tell how rows are dealt."""
-        return self.rounds_messages and self.box is None
+        """Whether a client rounds; of masked sums in units of the question alone, for its own would tell how rows are dealt."""
+        return self.rounds_messages and (self.box is None or bool(self.summaries))
+
+    @property
+    def questions(self) -> int:
+        """How many questions are asked of those that take part by a summary."""
+        return QUESTIONS if self.box is None else ASKED_OF_ALL
+
+    def has_summary(self, client: int) -> bool:
+        """Tells whether a client takes part by a summary; where sums are masked all do, or none."""
+        return client in self.summaries if self.box is None else bool(self.summaries)
 
     def needed(self, coarser: float = 1.0) -> float:
         """Returns to how many nats a client's values are needed; `coarser`: by how many times fewer digits, for many of them."""

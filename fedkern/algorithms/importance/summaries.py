@@ -6,14 +6,17 @@ normal, the quadratic with gradient E[L'] and Hessian E[L''] at m, and the mean 
 mean square: by Stein's lemma these are the coefficients of its expansion in Hermite polynomials. That at the mode alone follows
 the tangent. Averages are over Sobol's points and their mirror images, which any log-likelihood can be asked for.
 
-By how far the mode moves from the first quadratics to the second ones is seen how much remains. Source:
-docs/spec/likelihood.md, section 1.
+By how far the mode moves from the first quadratics to the second ones is seen how much remains.
+
+Where sums are masked all clients together take part by a summary, or none does. Nobody else knows their mode: from the prior's on
+they are asked for averages over one normal after the other, until the mode moves no more. Source: docs/spec/likelihood.md,
+section 1.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol as Shape
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,14 +32,9 @@ Array = NDArray[np.float64]
 
 AVERAGED, BLOCK = 2048, 64  # points of an average, and of them at once
 QUESTIONS = 2  # of a client: at a point, and over a normal
-CELLS = 0.8  # of a client's cells, numbers that it may tell
-
-
-class Curved(Shape):
-    """Is a client's log-likelihood, as `client.Model` has it."""
-
-    def curvature(self, points: Array, nodes: int) -> tuple[Array, Array, Array]:
-        """Returns the log-likelihood (c,), its gradients (c, P), and minus its Hessians (c, P, P)."""
+ASKED_OF_ALL = 5  # of all clients together: at a point, and over normals
+MOVED = 0.1  # posterior sds by which no mean moves where that is the posterior
+CELLS, CELLS_OF_ALL = 0.8, 0.6  # of a client's cells, numbers that it may tell; of all clients' but one's, that sums may
 
 
 @dataclass(frozen=True)
@@ -62,11 +60,10 @@ class Quadratics:
         """Returns those of s clients that have not been asked."""
         return cls(np.zeros(s), np.zeros((s, P)), np.zeros(s), np.zeros((s, P)), np.zeros((s, P, P)), np.zeros(P))
 
-    @property
-    def due(self) -> list[int]:
-        """Those that have answered least; empty where all have answered all."""
-        least = self.answered.min(initial=QUESTIONS)
-        return [] if least == QUESTIONS else np.flatnonzero(self.answered == least).tolist()
+    def due(self, most: int) -> list[int]:
+        """Returns those that have answered least; none where all have answered so many."""
+        least = self.answered.min(initial=most)
+        return [] if least == most else np.flatnonzero(self.answered == least).tolist()
 
     def with_answer(self, i: int, at: Array, answer: Curvature) -> Quadratics:
         """Returns them with the next answer of the i-th, about `at`."""
@@ -108,12 +105,16 @@ class Quadratics:
         return float(moved), float(np.trace(B.T @ self.hessian.sum(axis=0) @ B)) / len(mode)
 
 
-def average(model: Curved, asked: AskNormal, seed: int) -> tuple[Array, Array, Array]:
-    """Returns a log-likelihood's quadratic over a normal distribution, as `curvature` at its mean has it.
+def average(curved: Callable[[Array], tuple[Array, ...]], asked: AskNormal, seed: int) -> tuple[Array, ...]:
+    """Returns a log-likelihood's quadratic over a normal distribution, as `curved` at its mean has it.
+
+    Parameters
+    ----------
+    curved : points (c, P) -> the log-likelihood (c,), its gradients (c, P), minus its Hessians (c, P, P), and what else there is
 
     Returns
     -------
-    value (1,), gradient (1, P) and minus the Hessian (1, P, P)
+    value (1,), gradient (1, P) and minus the Hessian (1, P, P), and of all else the mean
 
     Raises
     ------
@@ -128,16 +129,15 @@ def average(model: Curved, asked: AskNormal, seed: int) -> tuple[Array, Array, A
         raise RemoteFault("server: AskNormal.covariance is no covariance matrix") from None
     z = ndtri(sobol(AVERAGED // 2, P, (seed,)))
     points = asked.mean + np.concatenate([z, -z]) @ L.T
-    several = [model.curvature(points[at : at + BLOCK], asked.nodes) for at in range(0, AVERAGED, BLOCK)]
-    value, gradient, hessian = (sum(one[i].sum(axis=0) for one in several) / AVERAGED for i in range(3))
+    several = [curved(points[at : at + BLOCK]) for at in range(0, AVERAGED, BLOCK)]
+    value, *more = (np.asarray(sum(one.sum(axis=0) for one in every))[np.newaxis] / AVERAGED for every in zip(*several))
     # At the mean the quadratic is above its own average.
-    top = value + (hessian * covariance).sum() / 2
-    return np.array([top]), gradient[np.newaxis], hessian[np.newaxis]
+    return value + (more[1] * covariance).sum() / 2, *more
 
 
-def told(P: int) -> int:
+def told(P: int, questions: int = QUESTIONS) -> int:
     """Returns how many numbers a client with a summary of P unknowns tells in all."""
-    return QUESTIONS * (1 + P + P * (P + 1) // 2)
+    return questions * (1 + P + P * (P + 1) // 2)
 
 
 def merged(answers: list[Curvature], summed: list[Curvature], summaries: tuple[int, ...]) -> list[Curvature]:

@@ -335,15 +335,14 @@ class Config(JobConfig):
 
     @property
     def _additive(self) -> bool:
-        """Whether what clients tell is, added up, a sum over all their rows, or groups, each with the same weight.
+        """Whether what clients tell is, added up, a sum over all their rows, groups or events, each with the same weight.
 
-        It is none of a Cox model, whose terms are of all rows at risk at a client, nor of effects of clients. At level "strict"
-        sums of columns are searched in each client's own rows.
+        A Cox model's events have rows at risk of their client alone, as those of a stratum. It is none of effects of clients. At
+        level "strict" sums of columns are searched in each client's own rows.
         """
         data, formula = self.data, self.formula
-        whole = self.own or self.model.family == "cox" or self.random.client
-        weighed = data.weight is not None or data.trials is not None or (formula is not None and formula.curved)
-        return not (whole or weighed or self.singly or self.rules.search)
+        weighed = data.weight is not None or (formula is not None and formula.curved)
+        return not (self.own or self.random.client or weighed or self.singly or self.rules.search)
 
     @property
     def joins_levels(self) -> bool:
@@ -365,7 +364,7 @@ class Config(JobConfig):
             'model.kind = "own"': self.own,
             "[model.random]": self.model.random is not None,
             'algorithm.sampler = "hmc"': self.chains,
-            'job.sums = "secure"': self.secure,
+            'job.sums = "secure"': self.secure and not self._additive,
             'model.family = "auto"': self.model.by_evidence,
         }
         return next((what for what, there in unlike.items() if there), None)

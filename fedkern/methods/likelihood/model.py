@@ -421,7 +421,7 @@ class Model(WeighedModel[OutputSection]):
             advice=OF_SUMS if self.secure else OF_REGRESSIONS,
             singly=self.config.singly,
             box=self.box,
-            summaries=tuple(sorted(self.summaries)),
+            summaries=(0,) if self.summaries and self.secure else tuple(sorted(self.summaries)),
             clients=len(self.names),
             rounds_messages=config.rounds_messages,
             starts=1,

@@ -31,7 +31,7 @@ def check_summaries(config: Config, names: Sequence[str], summaries: Collection[
     if config.without_summaries is not None:
         remedy = "go on without (data.clients), or pool these rows with another site's"
         raise JobError(f"{begin}, and no client takes part by a summary in a job with {config.without_summaries}: {remedy}")
-    if len(summaries) == len(names) and not config.approximate:
+    if len(summaries) == len(names) and not (config.approximate or config.secure):
         remedy = "set algorithm.approximate = true for a result near the posterior, take fewer columns, or pool sites' rows"
         if config.requirement.additive and len(names) >= FEWEST:
             remedy = f'set job.sums = "secure" where sites sign, by which all rows are judged together, or else {remedy}'

@@ -41,7 +41,8 @@ def agree(run: Run[Config], tables: Tables, *, exchange_response: ExchangeRespon
         The agreed columns have no patient whose curves the job asks for, or small clients take no part in such a job.
     """
     check_summaries(run.config, run.names, run.summaries)
-    model = model_of(run.config, run.names, agreeing.agreed(run, tables), run.summaries)
+    encoding = agreeing.agreed(run, tables)  # at which sums of all clients may have been found to be too few for values
+    model = model_of(run.config, run.names, encoding, run.hooks.summarised or run.summaries)
     notes = model.check_columns()
     run.hooks.notes += notes if run.place.is_server else []
     return Columns(model, exchange_response)
@@ -75,7 +76,7 @@ class Columns:
                 rows[k] = model.read(designs[k], table, run.names[k])
                 notes += model.describe_rows(rows[k])
                 model.check_rows(rows[k], run.names[k], table.source)
-                if k in model.summaries:
+                if k in run.summaries:
                     n, p = designs[k].X.shape
                     summaries.check_rows(n, p, model.size, run.names[k], table.source)
             run.note_rows(k, notes, designs[k].faults, len(designs[k].X))

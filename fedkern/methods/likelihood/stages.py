@@ -116,7 +116,7 @@ def stage_of_draws(model: SampledModel) -> Stage:
     settings = model.settings
     to_mode, of_draws = settings.newton + DOUBLED, settings.rounds + DOUBLED
     times = {importance.AskCurvature: to_mode, importance.Curvature: to_mode, importance.Posterior: 1}
-    times |= {importance.AskValues: of_draws, importance.Values: of_draws, importance.AskNormal: 1}
+    times |= {importance.AskValues: of_draws, importance.Values: of_draws, importance.AskNormal: settings.questions - 1}
     dims = {**settings.sizes(model.size), "d": model.n_coefficients}  # by which `check` counts rows
     rounds, ahead = to_mode + of_draws, model.asks_dispersion  # whose mode is known before
     # The way to the mode is a dozen rounds: chains go on from their own checkpoint, and not from another's.

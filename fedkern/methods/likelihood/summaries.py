@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ...algorithms.importance.machine import Found
-from ...algorithms.importance.summaries import CELLS, told
+from ...algorithms.importance.summaries import CELLS, MOVED, told
 from ...finding import Finding, RuleRefusal, Value
 from ...results.plain import Record
 from ...results.verdict import Check, Verdict, Word
-
-MOVED = 0.1  # posterior sds by which no mean moves where that is the posterior, whatever the summaries' share of the information
 
 
 def check_rows(rows: int, columns: int, unknowns: int, client: str, source: str) -> None:
