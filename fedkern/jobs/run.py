@@ -376,10 +376,10 @@ class Run(At[C]):
 
     def _joined(self, encoding: Encoding, tables: Mapping[int, Table], spec: Spec, categories: Collection[str]) -> Encoding:
         """Returns the encoding once levels have joined that any client cannot keep."""
-        n, levels = len(self.names), len(rare_levels.levels_asked(encoding.columns))
+        levels = len(rare_levels.levels_asked(encoding.columns))
         clients = {k: rare_levels.Client(joining.told(table, encoding.columns)) for k, table in tables.items()}
         stage = rare_levels_stage(secure=self.config.secure, runs=rare_levels.blocks(levels))
-        answering = n if stage.sums is None else 1
+        answering = self.names if stage.sums is None else (masked.ALL,)
         server, clients = self.exchange(stage, lambda: rare_levels.start(levels, answering), clients)
         encoding = joining.agreed(encoding, dict(rare_levels.joined_columns(encoding.columns, anyone(server, clients))))
         self.know_alike(encoding.to_json())

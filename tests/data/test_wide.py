@@ -127,7 +127,7 @@ def test_the_columns_of_all_clients(fault: str | None) -> None:
             k, question = flying.pop(0)
             begun[k], answers = agreement.client_receive(begun[k], question)
             for answer in answers:
-                now, more = agreement.server_receive(now, k, answer)
+                now, more = agreement.PROTOCOL.server_receive(now, k, answer)
                 flying += more
         return now
 

@@ -223,9 +223,9 @@ def test_lost_digits_are_named_with_their_clients() -> None:
 def test_a_wrong_answer_is_refused(content: dict[str, Any]) -> None:
     server, _ = column_notes.start(("a",))
     with pytest.raises(RemoteFault, match="client 0: ColumnNotes"):
-        column_notes.server_receive(server, 0, column_notes.ColumnNotes(0, 0, 1, json.dumps(content).encode()))
+        column_notes.PROTOCOL.server_receive(server, 0, column_notes.ColumnNotes(0, 0, 1, json.dumps(content).encode()))
 
 
 def test_a_lost_client_ends_the_job() -> None:
     with pytest.raises(LostPeer, match="client 'a' is gone"):
-        column_notes.server_receive(column_notes.start(("a",))[0], 0, ClientLost(0))
+        column_notes.PROTOCOL.server_receive(column_notes.start(("a",))[0], 0, ClientLost(0))

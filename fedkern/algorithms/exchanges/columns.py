@@ -32,7 +32,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,15 +42,15 @@ from ...errors import JobError, OwnFault, mark_party
 from ...labels import event_of
 from ...models.encoding import Column, Encoding, Kind, Spec
 from ...plain import Record
-from ..core import pieces, tells
-from ..core.kept import GIVEN, load, save
-from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, of_client
+from ..core import legs, pieces, tells
+from ..core.legs import Leg, not_agreed
+from ..core.messages import ClientEffects, Event, RemoteFault, ServerEffects
 from ..core.persistent import PersistentMap
-from ..core.rounds import in_order, needed
+from ..core.rounds import in_order
 from . import lacking
 from .compare import Facts
 
-DIMS = {"schema": pieces.PIECE}
+DIMS = pieces.DIMS
 
 COLUMNS, ROWS, DEVIATIONS, DONE = 0, 1, 2, 3  # the legs
 MIXED = "mixed"  # in the first answer: a category, of which some labels are numbers
@@ -65,37 +65,22 @@ SUMS = tells.Sums(
 
 
 @dataclass(frozen=True)
-class AskSchema(Message, kind=1):
+class AskSchema(pieces.Piece, kind=1):
     """Server to client: a question about columns, one for each leg.
 
     Leg 0: which columns have you? Leg 1: which levels, labels and sums have your rows? Leg 2: `text` holds the pooled means;
     which are the sums of your deviations?
     """
 
-    round: int
-    part: int
-    parts: int
-    text: Annotated[bytes, "schema"]
-
 
 @dataclass(frozen=True)
-class SchemaReply(Message, kind=2, tells=SUMS):
+class SchemaReply(pieces.Piece, kind=2, tells=SUMS):
     """Client to server: the answer to one leg."""
 
-    round: int
-    part: int
-    parts: int
-    text: Annotated[bytes, "schema"]
-
 
 @dataclass(frozen=True)
-class Agreed(Message, kind=3):
+class Agreed(pieces.Piece, kind=3):
     """Server to client: the agreed encoding."""
-
-    round: int
-    part: int
-    parts: int
-    text: Annotated[bytes, "schema"]
 
 
 TWO_LABELS = (
@@ -148,27 +133,22 @@ class Client:
     After `Agreed`, `encoding` is the answer and the rows are let go. `name` is for the texts of errors.
     """
 
-    spec: Spec = field(metadata=GIVEN)
-    summary: Summary = field(metadata=GIVEN)
+    spec: Spec
+    summary: Summary
     encoding: Encoding | None = None
-    pieces: tuple[bytes, ...] = field(default=(), metadata=GIVEN)
-    name: str = field(default="", metadata=GIVEN)
+    pieces: tuple[bytes, ...] = ()
+    name: str = ""
 
 
 @dataclass(frozen=True)
-class Server:
+class Server(Leg[Record], answers=(SchemaReply,), needs=not_agreed("the columns are")):
     """Is the server's state.
 
-    `replies[k]` is client k's answer of this leg, `pieces[k]` the pieces of an unfinished one, `order[k]` the places of the
-    agreed numeric columns among its own, where it has another order; `sizes[k]` its number of rows; `facts` are those that are
-    compared between clients.
+    `order[k]` are the places of the agreed numeric columns among client k's own, where it has another order; `sizes[k]` its
+    number of rows; `facts` are those that are compared between clients.
     """
 
-    spec: Spec = field(metadata=GIVEN)
-    clients: tuple[str, ...] = field(metadata=GIVEN)
-    leg: int = COLUMNS
-    replies: PersistentMap[int, Record] = field(default_factory=PersistentMap, metadata=GIVEN)
-    pieces: PersistentMap[int, tuple[bytes, ...]] = field(default_factory=PersistentMap, metadata=GIVEN)
+    spec: Spec
     order: PersistentMap[int, tuple[int, ...]] = field(default_factory=PersistentMap)
     columns: tuple[Column, ...] = ()
     positive: str | None = None
@@ -177,12 +157,36 @@ class Server:
     means: tuple[float, ...] = ()
     encoding: Encoding | None = None
     sizes: tuple[int, ...] = ()
-    facts: Facts = field(default=Facts(()), metadata=GIVEN)
+    facts: Facts = field(default=Facts(()))
+
+    @property
+    def done(self) -> bool:
+        """Whether the encoding is agreed."""
+        return self.encoding is not None
+
+    def checked(self, sender: int, told: dict[str, Any]) -> Record:
+        """Returns a client's answer with its sums in the agreed order of the columns."""
+        return _in_agreed_order(self, sender, _checked("SchemaReply", told, self))
+
+    def combined(self, told: list[Record]) -> tuple[Server, ServerEffects]:
+        """Sends the next question, or the agreed encoding.
+
+        Raises
+        ------
+        JobError
+            The clients' columns, kinds or labels do not fit together, or something needed is not public.
+        """
+        if self.leg == COLUMNS:
+            return _columns_known(self)
+        if self.leg == ROWS:
+            return _rows_known(self)
+        # The last leg: the clients' sums are still apart.
+        return _agree(replace(self, facts=_facts(self)), _deviations_known(self))
 
 
 def start(spec: Spec, clients: tuple[str, ...]) -> tuple[Server, ServerEffects]:
     """Returns the server's first state and its questions. `clients`: their names, in order."""
-    return _to_all(Server(spec, clients), AskSchema, COLUMNS, {})
+    return _to_all(Server(clients, spec), AskSchema, COLUMNS, {})
 
 
 def _to_all(
@@ -196,39 +200,6 @@ def _to_all(
     cut = pieces.cut(content)
     every = {k: pieces.cut(own[k]) if k in own else cut for k in range(len(state.clients))}
     return state, [(k, kind(leg, *piece)) for k, pieces_of_it in every.items() for piece in pieces_of_it]
-
-
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """Takes one answer. After the last one of a leg it sends the next question, or the agreed encoding.
-
-    Raises
-    ------
-    JobError
-        The clients' columns, kinds or labels do not fit together, or something needed is not public.
-    LostPeer
-        A client was lost: there is nothing yet that could go on without it.
-    RemoteFault
-        A malformed answer, or one that nobody asked for.
-    """
-    needed(event, "the columns are not agreed yet; see why it ended, and start the job again")
-    if not isinstance(event, SchemaReply) or event.round != state.leg or sender in state.replies:
-        came = f"{type(event).__name__}.round is {getattr(event, 'round', None)}"
-        raise RemoteFault(f"{came}, expected one answer of leg {state.leg}", sender)
-    with of_client(sender):
-        have, content = pieces.add("SchemaReply", state.pieces.get(sender, ()), event)
-        if content is None:
-            return replace(state, pieces=state.pieces.plus(sender, have)), []
-        content = _checked("SchemaReply", content, state)
-    replies = state.replies.plus(sender, _in_agreed_order(state, sender, content))
-    state = replace(state, replies=replies, pieces=state.pieces.minus(sender))
-    if len(state.replies) < len(state.clients):
-        return state, []
-    if state.leg == COLUMNS:
-        return _columns_known(state)
-    if state.leg == ROWS:
-        return _rows_known(state)
-    # The last leg: the clients' sums are still apart.
-    return _agree(replace(state, facts=_facts(state)), _deviations_known(state))
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -678,11 +649,4 @@ def _checked(who: str, content: dict[str, Any], state: Server) -> dict[str, Any]
     return content
 
 
-def finished(state: Server) -> bool:
-    """Tells whether the encoding is agreed."""
-    return state.encoding is not None
-
-
-PROTOCOL: Protocol[Server, Client] = Protocol(
-    "agreement", (AskSchema, Agreed), (SchemaReply,), server_receive, client_receive, finished, save, load
-)
+PROTOCOL = legs.protocol("agreement", Server, (AskSchema, Agreed), (SchemaReply,), client_receive)

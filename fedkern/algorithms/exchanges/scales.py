@@ -12,20 +12,19 @@ sections 5, 7, 11.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError
 from ...models.incomplete import Completed, NeverTogether, pooled
-from ..core import once, tells
-from ..core.kept import GIVEN, load, save
+from ..core import legs, once, tells
+from ..core.legs import Leg, not_agreed
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
-from ..core.persistent import PersistentMap
-from ..core.rounds import all_of, needed
 from .apart import APART, compare_spreads
 
 Array = NDArray[np.float64]
@@ -34,6 +33,7 @@ Square = Annotated[NDArray[np.float64], "w w"]
 
 SMALLEST_EIGENVALUE = 1e-6  # of the correlations of Psi
 FARTHEST = 1e10  # of a client's standard deviation over the scale: beyond, its chains lose their digits
+NEEDS = not_agreed("the columns' scales are")
 
 
 @dataclass(frozen=True)
@@ -104,17 +104,17 @@ class Client:
     tails : degrees of freedom of Student's t, whose squared scale is told in the place of the last column's variance
     """
 
-    values: Array = field(repr=False, metadata=GIVEN)
-    second: bool = field(default=False, metadata=GIVEN)
+    values: Array = field(repr=False)
+    second: bool = False
     scales: Array | None = None
     psi: Array | None = None
-    completed: Completed | None = field(default=None, repr=False, metadata=GIVEN)
-    known: Array | None = field(default=None, metadata=GIVEN)
-    tails: float | None = field(default=None, metadata=GIVEN)
+    completed: Completed | None = field(default=None, repr=False)
+    known: Array | None = None
+    tails: float | None = None
 
 
 @dataclass(frozen=True)
-class Server:
+class Server(Leg[ColumnMoments | SecondMoments | CompletedMoments], answers=(ColumnMoments,), needs=NEEDS):
     """Is the server's state.
 
     `names` of the columns, as all parties may read them; `second`: whether a second leg follows; `imputes`: whether it is that of
@@ -123,39 +123,84 @@ class Server:
     cannot be known without them (`kept`: columns' names, and "Psi") are those of all.
     """
 
-    names: tuple[str, ...] = field(metadata=GIVEN)
-    clients: tuple[str, ...] = field(metadata=GIVEN)
-    second: bool = field(metadata=GIVEN)
+    names: tuple[str, ...]
+    second: bool
     scales: Array | None = None
     psi: Array | None = None
-    replies: PersistentMap[int, ColumnMoments | SecondMoments | CompletedMoments] = field(
-        default_factory=PersistentMap, metadata=GIVEN
-    )
-    rows: tuple[int, ...] = field(default=(), metadata=GIVEN)
-    imputes: bool = field(default=False, metadata=GIVEN)
-    sites: tuple[Completed, ...] = field(default=(), metadata=GIVEN)
-    moments: tuple[ColumnMoments, ...] = field(default=(), metadata=GIVEN)
-    without: frozenset[int] = field(default=frozenset(), metadata=GIVEN)
-    kept: tuple[str, ...] = field(default=(), metadata=GIVEN)
+    rows: tuple[int, ...] = ()
+    imputes: bool = False
+    sites: tuple[Completed, ...] = ()
+    moments: tuple[ColumnMoments, ...] = ()
+    without: frozenset[int] = frozenset()
+    kept: tuple[str, ...] = ()
+
+    @property
+    def expected(self) -> type[Message]:
+        """The moments that this leg is of."""
+        if self.scales is None:
+            return ColumnMoments
+        return CompletedMoments if self.imputes else SecondMoments
+
+    @property
+    def done(self) -> bool:
+        """Whether all that the job needs is agreed."""
+        return self.scales is not None and (not self.second or self.psi is not None)
+
+    def checked(self, sender: int, told: Any) -> Any:
+        """Refuses moments that no rows can have."""
+        if isinstance(told, CompletedMoments):
+            _check(told)
+            return told
+        numbers = [told.degrees, told.squares if isinstance(told, ColumnMoments) else np.diag(told.products)]
+        if any(part.min(initial=0) < 0 for part in numbers):
+            raise RemoteFault(f"{type(told).__name__} has a negative count or sum of squares")
+        return told
+
+    def combined(self, told: list[Any]) -> tuple[Server, ServerEffects]:
+        """Sends the scales, or Psi.
+
+        Raises
+        ------
+        JobError
+            A column that is constant at all clients; two columns that no client has together; a singular Psi.
+        """
+        if self.scales is None:
+            # First leg: scales from the variances.
+            scales, kept = common_scales(self.names, told), tuple[str, ...]()
+            _refuse_farthest(self, told, scales)
+            if self.without:
+                scales, kept = _scales_of(self.names, scales, [m for k, m in enumerate(told) if k not in self.without])
+            rows = tuple(int(m.degrees.max(initial=0)) + 1 for m in told)
+            return self.ask(Scaling(0, int(self.second), scales), scales=scales, rows=rows, moments=tuple(told), kept=kept)
+        state = self
+        if self.imputes:
+            sites = tuple(map(_site, told))
+            state = replace(state, sites=sites, rows=tuple(site.rows for site in sites))
+        here = [k not in self.without for k in range(len(self.clients))]
+        try:
+            # Psi without the left-out clients, or of all if it cannot be known without them.
+            psi = _psi(state, told, here)
+        except JobError:
+            if all(here):
+                raise
+            psi, state = _psi(state, told, [True] * len(here)), replace(state, kept=(*state.kept, "Psi"))
+        return state.ask(Psi(1, psi), psi=psi)
 
 
 def start(
     names: tuple[str, ...], clients: tuple[str, ...], second: bool, without: frozenset[int] = frozenset()
 ) -> tuple[Server, ServerEffects]:
     """Returns the first state and the first questions."""
-    return Server(names, clients, second, without=without), once.ask(len(clients), AskMoments(0))
+    return Server(clients, names, second, without=without), once.ask(len(clients), AskMoments(0))
 
 
 def imputing(
     names: tuple[str, ...], clients: tuple[str, ...], scales: Array | None, without: frozenset[int] = frozenset()
 ) -> tuple[Server, ServerEffects]:
     """Returns the same where values may be missing; with the scales of the job file, if it has them."""
-    state = Server(names, clients, second=True, scales=scales, imputes=True, without=without)
+    leg = 0 if scales is None else 1
+    state = Server(clients, names, second=True, scales=scales, imputes=True, without=without, leg=leg)
     return state, once.ask(len(clients), AskMoments(0) if scales is None else Scaling(0, 1, scales))
-
-
-def finished(state: Server) -> bool:
-    return state.scales is not None and (not state.second or state.psi is not None)
 
 
 def centred(values: Array) -> Array:
@@ -260,51 +305,6 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     raise RemoteFault(f"server: {type(event).__name__} was not expected")
 
 
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """Takes one client's moments; after the last it sends the scales, or Psi.
-
-    Raises
-    ------
-    JobError
-        A column that is constant at all clients; two columns that no client has together; a singular Psi.
-    """
-    needed(event, "the columns' scales are not agreed yet; see why it ended, and start the job again")
-    wanted = ColumnMoments if state.scales is None else CompletedMoments if state.imputes else SecondMoments
-    if not isinstance(event, wanted) or sender in state.replies:
-        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
-    if isinstance(event, CompletedMoments):
-        _sound(sender, event)
-    elif min(event.degrees.min(initial=0), np.diag(np.atleast_2d(getattr(event, "products", np.zeros((1, 1))))).min()) < 0:
-        raise RemoteFault(f"{type(event).__name__} has a negative count or sum of squares", sender)
-    state = once.with_reply(state, sender, event)
-    if len(state.replies) < len(state.clients):
-        return state, []
-    replies, everyone, state = state.replies, len(state.clients), replace(state, replies=PersistentMap())
-    if state.scales is None:
-        # First leg: scales from the variances.
-        moments = all_of(replies, ColumnMoments)
-        scales, kept = common_scales(state.names, moments), tuple[str, ...]()
-        _refuse_farthest(state, moments, scales)
-        if state.without:
-            scales, kept = _scales_of(state.names, scales, [m for k, m in enumerate(moments) if k not in state.without])
-        rows = tuple(int(m.degrees.max(initial=0)) + 1 for m in moments)
-        state = replace(state, scales=scales, rows=rows, moments=tuple(moments), kept=kept)
-        return state, once.ask(everyone, Scaling(0, int(state.second), scales))
-    if state.imputes:
-        sites = tuple(map(_site, all_of(replies, CompletedMoments)))
-        rows = tuple(site.rows for site in sites)
-        state = replace(state, sites=sites, rows=rows)
-    here = [k not in state.without for k in range(everyone)]
-    try:
-        # Psi without the left-out clients, or of all if it cannot be known without them.
-        psi = _psi(state, replies, here)
-    except JobError:
-        if all(here):
-            raise
-        psi, state = _psi(state, replies, [True] * everyone), replace(state, kept=(*state.kept, "Psi"))
-    return replace(state, psi=psi), once.ask(everyone, Psi(1, psi))
-
-
 def _refuse_farthest(state: Server, moments: Sequence[ColumnMoments], scales: Array) -> None:
     """Raises JobError if a client's column would be so large in the common unit that its chains would be rounding alone."""
     for client, told in zip(state.clients, moments):
@@ -317,20 +317,20 @@ def _refuse_farthest(state: Server, moments: Sequence[ColumnMoments], scales: Ar
             )
 
 
-def _psi(state: Server, replies: PersistentMap[int, Any], here: Sequence[bool]) -> Array:
+def _psi(state: Server, told: Sequence[Any], here: Sequence[bool]) -> Array:
     """Returns Psi of some clients."""
     if state.imputes:
-        return completed_psi(state.names, [site for site, there in zip(state.sites, here) if there])
-    return pooled_psi(state.names, [told for told, there in zip(all_of(replies, SecondMoments), here) if there])
+        return completed_psi(state.names, list(itertools.compress(state.sites, here)))
+    return pooled_psi(state.names, list(itertools.compress(told, here)))
 
 
-def _sound(sender: int, told: CompletedMoments) -> None:
+def _check(told: CompletedMoments) -> None:
     """Raises RemoteFault if no rows can have these numbers."""
     counts, covariance = told.together, told.covariance
     if not (0 <= told.incomplete <= told.rows and 0 <= counts.min(initial=0) and counts.max(initial=0) <= told.rows):
-        raise RemoteFault("CompletedMoments has a negative count, or one that is more than its rows", sender)
+        raise RemoteFault("CompletedMoments has a negative count, or one that is more than its rows")
     if not np.allclose(covariance, covariance.T, rtol=1e-9, atol=0) or np.diag(covariance).min(initial=0) < 0:
-        raise RemoteFault("CompletedMoments.covariance must be symmetric, without a negative variance", sender)
+        raise RemoteFault("CompletedMoments.covariance must be symmetric, without a negative variance")
 
 
 def _site(told: CompletedMoments) -> Completed:
@@ -425,12 +425,7 @@ def _regular(names: tuple[str, ...], psi: Array) -> Array:
     return psi
 
 
-Party = TypeVar("Party", Server, Client)
-
-
-PROTOCOL: Protocol[Server, Client] = Protocol(
-    "scaling", (AskMoments, Scaling, Psi), (ColumnMoments, SecondMoments), server_receive, client_receive, finished, save, load
-)
+PROTOCOL = legs.protocol("scaling", Server, (AskMoments, Scaling, Psi), (ColumnMoments, SecondMoments), client_receive)
 
 
 def protocol(*, second: bool) -> Protocol[Server, Client]:
