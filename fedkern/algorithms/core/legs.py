@@ -7,9 +7,11 @@ combined in client order, so that the order of arrival can't change a bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import numpy as np
 
 from . import once, pieces
 from .kept import GIVEN
@@ -20,6 +22,9 @@ from .rounds import in_order, needed
 A = TypeVar("A")  # what is kept of an answer
 S = TypeVar("S", bound="Leg[Any]")
 C = TypeVar("C")
+M = TypeVar("M", bound="Told")
+
+Conditions = Iterator[tuple[bool | np.bool, str]]
 
 GONE = "client {client} is gone before the first round; start again when it is back"
 
@@ -131,3 +136,49 @@ def protocol(
         return state.done
 
     return once.protocol(name, to_client, to_server, server_receive, client_receive, finished)
+
+
+@dataclass(frozen=True)
+class Told(Message):
+    """Is the base of what the server tells each client once, and nobody answers; `name` of the exchange."""
+
+    protocol: ClassVar[Protocol[Any, Any]]
+
+    def __init_subclass__(cls, *, kind: int | None = None, name: str = "") -> None:
+        super().__init_subclass__(kind=kind)
+
+        def client_receive(state: Heard[Any], event: Event) -> tuple[Heard[Any], ClientEffects]:
+            if not isinstance(event, cls) or state.told is not None:
+                raise RemoteFault(f"server: {type(event).__name__} was not expected")
+            for good, why in event.honest():
+                if not good:
+                    raise RemoteFault(f"server: {why}")
+            return Heard(event), []
+
+        def server_receive(state: Telling, sender: int, event: Event) -> tuple[Telling, ServerEffects]:
+            raise RemoteFault(f"{type(event).__name__} was not expected", sender)
+
+        cls.protocol = once.protocol(name, (cls,), (), server_receive, client_receive, lambda state: True)
+
+    def honest(self) -> Conditions:
+        """Yields what honest servers tell, each with the sentence on another one."""
+        yield from ()
+
+    @classmethod
+    def start(cls, messages: Sequence[Self]) -> tuple[Telling, ServerEffects]:
+        """Tells each client its message."""
+        return Telling(), list(enumerate(messages))
+
+
+@dataclass(frozen=True)
+class Telling:
+    """Is the state of a server that has told all, and has nothing left to do."""
+
+    round: int = 0
+
+
+@dataclass(frozen=True)
+class Heard(Generic[M]):
+    """Is the state of a client that is told once."""
+
+    told: M | None = None
