@@ -11,8 +11,9 @@ from scipy.stats import norm
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault, schema
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance import messages, proposals, server, settings
-from fedkern.algorithms.importance.messages import LOST
+from fedkern.algorithms.importance import proposals, server, settings
+from fedkern.algorithms.importance import settings as messages
+from fedkern.algorithms.importance.settings import LOST
 from fedkern.errors import LostPeer, NumericalError
 from fedkern.models.weighted import Weighted
 from fedkern.transports import inprocess

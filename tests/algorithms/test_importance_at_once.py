@@ -15,7 +15,7 @@ from fedkern.algorithms.core.masked import Hider, Sums
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance import newton, server
-from fedkern.algorithms.importance.messages import AskCurvature, AskValues, Curvature, Values
+from fedkern.algorithms.importance.settings import AskCurvature, AskValues, Curvature, Values
 from fedkern.models.saturated import Saturated
 from fedkern.privacy.masks import Pairs, public_key
 from fedkern.transports.codec import Codec, pack, unpack

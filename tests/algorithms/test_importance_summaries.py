@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance.messages import LOST, AskCurvature, AskNormal, AskValues, Curvature, Values
+from fedkern.algorithms.importance.settings import LOST, AskCurvature, AskNormal, AskValues, Curvature, Values
 from fedkern.algorithms.importance.summaries import average, told
 from fedkern.errors import NumericalError
 from fedkern.models.dense import packed

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fedkern.algorithms import soul
 from fedkern.algorithms.core import kept
 from fedkern.algorithms.core.kept import GIVEN, only
 from fedkern.algorithms.core.messages import Saved, evolve
 from fedkern.algorithms.core.persistent import PersistentMap, PersistentSet
 from fedkern.algorithms.core.trace import Trace
 from fedkern.algorithms.hmc import machine as hmc
-from fedkern.algorithms.soul import machine as soul
 from fedkern.models.encoding import Column
 from fedkern.transports.codec import pack, unpack
 

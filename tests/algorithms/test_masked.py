@@ -22,7 +22,7 @@ from fedkern.algorithms.core.until import AskMoving, Moving
 from fedkern.algorithms.exchanges import sum_keys
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance.messages import (
+from fedkern.algorithms.importance.settings import (
     LOST,
     OF_WORDS,
     AskCurvature,

@@ -14,8 +14,8 @@ import pytest
 from fedkern import algorithms
 from fedkern.algorithms.core import once, rounds
 from fedkern.algorithms.core.messages import NO_PREDICTOR, ClientLost, RemoteFault
-from fedkern.algorithms.hmc.messages import Decided, Launch, Slope
-from fedkern.algorithms.sfvi.messages import Reached
+from fedkern.algorithms.hmc.machine import Decided, Launch, Slope
+from fedkern.algorithms.sfvi.machine import Reached
 from fedkern.errors import LostPeer
 
 FAMILIES = ("pvi", "gibbs", "split", "soul", "sfvi", "hmc")

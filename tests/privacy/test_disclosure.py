@@ -24,7 +24,7 @@ from fedkern.algorithms.exchanges.columns import Agreed, SchemaReply
 from fedkern.algorithms.exchanges.level import Level, LevelSums
 from fedkern.algorithms.exchanges.scales import column_moments
 from fedkern.algorithms.exchanges.values import count_values
-from fedkern.algorithms.gibbs.messages import MoveTerms, SecondMoveTerms, Statistics
+from fedkern.algorithms.gibbs.settings import MoveTerms, SecondMoveTerms, Statistics
 from fedkern.algorithms.pvi.messages import Gradient, ScaledSiteDelta, SiteDelta
 from fedkern.disclosure.rules import COARSE_ROWS, LEAST_ROWS
 from fedkern.errors import JobError

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance.units import of_derivatives, of_draws, power, told
+from fedkern.algorithms.importance.settings import of_derivatives, of_draws, power, told
 from fedkern.models.dense import packed
 from fedkern.models.mixed import Prior, Rows
 

@@ -28,10 +28,11 @@ from typing import Any
 
 from ..core.kept import load, save
 from ..core.messages import Message, Protocol
-from .client import Client, Model, client, client_receive
-from .coordinates import Coordinates
-from .local import GradientOf, WithoutLocal
-from .messages import (
+from .client import Client, GradientOf, Model, WithoutLocal, client, client_receive
+from .newton import Prior, Priors
+from .proposals import Coordinates
+from .server import Found, Server, finished, go_on, offset, read_result, server_receive, start, unresolved
+from .settings import (
     SUMS,
     WIDTH,
     AskCurvature,
@@ -41,13 +42,11 @@ from .messages import (
     MaskedCurvature,
     MaskedValues,
     Posterior,
+    Settings,
     SummedCurvature,
     SummedValues,
     Values,
 )
-from .server import Found, Server, finished, go_on, offset, read_result, server_receive, start, unresolved
-from .settings import Settings
-from .widening import Prior, Priors
 
 __all__ = [
     "SUMS", "WIDTH", "AskCurvature", "AskNormal", "AskValues", "Client", "Coordinates", "Curvature", "Found", "GradientOf",

@@ -22,10 +22,13 @@ from ..core.messages import SERVER, Event, Message, RemoteFault, ServerEffects, 
 from ..core.nets import NETS, SURE, largest
 from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import in_order, needs_all, summed, to_each
-from .coordinates import Coordinates, Derivatives, name_flagged
-from .learnt_scale import Scaled, held
-from .messages import (
+from .newton import EXACT, ROUNDED, Climb, Limits, Metric, Prior, Priors, modes, moving, spelled
+from .proposals import LEAST_SHARE, Coordinates, Derivatives, Proposal, Scaled, folded, held, mixture_log_density, name_flagged
+from .settings import (
+    AT_DRAWS,
+    AT_MODE,
     LOST,
+    NOT_FINITE,
     OF_FEW,
     REFUSED,
     WIDTH,
@@ -34,15 +37,12 @@ from .messages import (
     AskValues,
     Curvature,
     Posterior,
+    Settings,
     Values,
     drawn,
     shortened,
 )
-from .newton import EXACT, ROUNDED, Climb, Limits, Metric, modes, moving, spelled
-from .proposals import LEAST_SHARE, Proposal, folded, mixture_log_density
-from .settings import AT_DRAWS, AT_MODE, NOT_FINITE, Settings
 from .summaries import QUESTIONS, Quadratics, merged
-from .widening import Prior, Priors
 
 Array = NDArray[np.float64]
 M = TypeVar("M", bound=Message)

@@ -22,8 +22,8 @@ from scipy.special import ndtri
 from ...models.dense import factor, packed, unpacked
 from ..core.messages import RemoteFault, evolve
 from ..core.nets import sobol
-from .messages import AskNormal, Curvature
 from .newton import Metric
+from .settings import AskNormal, Curvature
 
 Array = NDArray[np.float64]
 

@@ -47,11 +47,9 @@ from ..core.messages import (
 from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import to_each
 from . import machine as pvi
-from .messages import QUpdate, SiteApplied, SiteDelta, SiteShare
-from .server import SMALLEST_ALPHA, point_of
-from .server import released as released
-from .settings import Settings
-from .shards import clipped
+from .machine import SMALLEST_ALPHA, point_of
+from .messages import QUpdate, Settings, SiteApplied, SiteDelta, SiteShare
+from .scale import clipped
 
 Vector = NDArray[np.float64]
 

@@ -32,10 +32,8 @@ from ..core.optim import OPTIMISERS
 from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import in_order, to_each
 from .local import OMEGA_BOUND, Local, gradient_of
-from .messages import Gradient, Parameters
-from .server import of_point
-from .server import released as released
-from .settings import Settings
+from .machine import of_point
+from .messages import Gradient, Parameters, Settings
 
 Vector = NDArray[np.float64]
 

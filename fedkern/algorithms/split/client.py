@@ -24,8 +24,21 @@ from ..core.kept import GIVEN, only
 from ..core.messages import ClientEffects, Event, RemoteFault, Saved, evolve, number
 from ..core.optim import OPTIMISERS
 from ..core.windows import Windows
-from .messages import Begin, BoundShare, LikelihoodShare, LikelihoodSum, PredictorSum, Residual, ZShare
-from .settings import Index, Settings, Vector, batch_of, of_batch, stacked
+from .messages import (
+    Begin,
+    BoundShare,
+    Index,
+    LikelihoodShare,
+    LikelihoodSum,
+    PredictorSum,
+    Residual,
+    Settings,
+    Vector,
+    ZShare,
+    batch_of,
+    of_batch,
+    stacked,
+)
 
 
 @lru_cache(maxsize=8)

@@ -23,8 +23,8 @@ from ...algorithms.core.messages import SERVER, ServerEffects
 from ...algorithms.core.rounds import in_order, summed
 from ...algorithms.exchanges import terms
 from ...algorithms.exchanges.terms import LogTerms
+from ...algorithms.sfvi import families as wide
 from ...algorithms.sfvi import machine as sfvi
-from ...algorithms.sfvi import wide
 from ...errors import owned
 from ...jobs.publish import Fit
 from ...jobs.run import Run

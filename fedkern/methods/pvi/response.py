@@ -19,7 +19,7 @@ from ...algorithms.core.averaging import Trajectory
 from ...algorithms.exchanges import level
 from ...algorithms.pvi import client_level, global_vi, scale
 from ...algorithms.pvi import machine as pvi
-from ...algorithms.pvi.sites import Sites
+from ...algorithms.pvi.machine import Sites
 from ...jobs.run import Run
 from ...jobs.stage import Stage
 from ...models.encoding import Encoding

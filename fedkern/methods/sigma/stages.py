@@ -17,10 +17,10 @@ from ...algorithms.exchanges.settled import Settled
 from ...algorithms.exchanges.sums import FitSums
 from ...algorithms.exchanges.terms import LogTerms
 from ...algorithms.hmc import machine as hmc
-from ...algorithms.hmc.messages import Slope, SlopeChange
+from ...algorithms.hmc.machine import Slope, SlopeChange
 from ...algorithms.nested import machine as nested
 from ...algorithms.sfvi import machine as sfvi
-from ...algorithms.sfvi.messages import GlobalGradient, GlobalGradientBound, Reached
+from ...algorithms.sfvi.machine import GlobalGradient, GlobalGradientBound, Reached
 from ...data.artifact import ServerFile, read_own
 from ...data.design import describe
 from ...errors import JobError

@@ -17,9 +17,9 @@ from ...algorithms.core.rounding import LARGEST
 from ...algorithms.core.rounds import in_order, summed
 from ...algorithms.exchanges import terms
 from ...algorithms.exchanges.terms import LogTerms
+from ...algorithms.sfvi import families as wide
 from ...algorithms.sfvi import machine as sfvi
-from ...algorithms.sfvi import wide
-from ...algorithms.sfvi.terms import log_terms
+from ...algorithms.sfvi.machine import log_terms
 from ...errors import NumericalError
 from ...jobs.run import Run
 from ...kernels import rng

@@ -19,7 +19,7 @@ from ...algorithms.exchanges.values import ColumnValues
 from ...algorithms.exchanges.verdicts import VerdictHeard
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
-from ...algorithms.gibbs.messages import MOVES, SUMS, Globals, GlobalsMoved, Locals, Loglik, Sums, expected
+from ...algorithms.gibbs.settings import MOVES, SUMS, Globals, GlobalsMoved, Locals, Loglik, Sums, expected
 from ...data.design import describe
 from ...disclosure import describe as described
 from ...jobs import joining, memory, secure

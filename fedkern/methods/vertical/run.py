@@ -8,12 +8,12 @@ from functools import partial
 
 import numpy as np
 
+from ...algorithms import soul
 from ...algorithms.core.legs import Heard, Telling
 from ...algorithms.core.messages import SERVER, RemoteFault, ServerEffects
 from ...algorithms.exchanges import missing, predictions, response
 from ...algorithms.exchanges import rows as alignment
 from ...algorithms.exchanges.of_server import AuxiliarySd, Narrow
-from ...algorithms.soul import machine as soul
 from ...algorithms.split import machine as vertical
 from ...algorithms.split import private as private_split
 from ...data.table import Table

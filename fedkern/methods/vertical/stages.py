@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from ...algorithms import soul
 from ...algorithms.core import until
 from ...algorithms.core.messages import Refused
 from ...algorithms.exchanges import (
@@ -21,8 +22,7 @@ from ...algorithms.exchanges.of_server import AuxiliarySd, Narrow
 from ...algorithms.exchanges.settled import Settled
 from ...algorithms.exchanges.sums import Incomplete
 from ...algorithms.exchanges.verdicts import VerdictHeard
-from ...algorithms.soul import machine as soul
-from ...algorithms.soul.messages import Moved, Predicted, Slopes
+from ...algorithms.soul import Moved, Predicted, Slopes
 from ...algorithms.split import machine as vertical
 from ...algorithms.split.messages import BoundShare, LikelihoodShare, ZShare
 from ...data.design import check_header
