@@ -37,9 +37,8 @@ from ..kernels import rng
 from ..models.likelihood import Likelihood
 from ..models.split.predictors import Linear, Predictor
 from .core import tells
-from .core.kept import GIVEN, load, save
+from .core.kept import GIVEN, PersistentMap, PersistentSet, load, save
 from .core.messages import NO_PREDICTOR, ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, evolve
-from .core.persistent import PersistentMap, PersistentSet
 from .core.rounds import AllRounds, all_of, ask_all, summed, with_answer
 from .core.trace import Trace
 

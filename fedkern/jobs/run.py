@@ -15,11 +15,11 @@ from typing import Any, Generic, TypeVar
 from ..algorithms.core import masked, once
 from ..algorithms.core.exchange import Ask
 from ..algorithms.core.exchange import Exchange as Declared
+from ..algorithms.core.kept import PersistentMap
 from ..algorithms.core.messages import Message, RemoteFault, ServerEffects, evolve
-from ..algorithms.core.persistent import PersistentMap
 from ..algorithms.exchanges import column_sums, counted, rare_levels, sum_keys
 from ..algorithms.exchanges import columns as agreement
-from ..algorithms.exchanges.certificates import Certificate
+from ..algorithms.exchanges.answers import Certificate
 from ..algorithms.exchanges.columns import Summary
 from ..algorithms.exchanges.compare import compare, find_twins, table_of
 from ..data.design import describe

@@ -15,19 +15,22 @@ import pytest
 
 from fedkern.algorithms.core.exchange import LEAST, Added, Ask, Exchange
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault, schema
+from fedkern.algorithms.exchanges.answers import (
+    Certificate,
+    CumulativeHazards,
+    FamilyHeard,
+    LogTerms,
+    OwnModel,
+    Settled,
+    SiteFit,
+    SiteMode,
+)
 from fedkern.algorithms.exchanges.arrival import Slope
-from fedkern.algorithms.exchanges.certificates import Certificate
-from fedkern.algorithms.exchanges.counts import Counts
-from fedkern.algorithms.exchanges.error_shape import ErrorShape
-from fedkern.algorithms.exchanges.family import FamilyHeard
-from fedkern.algorithms.exchanges.fits import SiteFit
-from fedkern.algorithms.exchanges.hazard_curves import CumulativeHazards
 from fedkern.algorithms.exchanges.level_sums import LevelNumbers
-from fedkern.algorithms.exchanges.own_models import OwnModel
-from fedkern.algorithms.exchanges.settled import Settled
-from fedkern.algorithms.exchanges.site_modes import SiteMode
-from fedkern.algorithms.exchanges.sum_end import SumEnd
+from fedkern.algorithms.exchanges.scales import ColumnValues
 from fedkern.algorithms.exchanges.sums import (
+    Counts,
+    ErrorShape,
     FitSums,
     Incomplete,
     LifetimeSums,
@@ -35,10 +38,9 @@ from fedkern.algorithms.exchanges.sums import (
     MarginalSums,
     PearsonSums,
     Replicated,
+    SumEnd,
     SurvivalSums,
 )
-from fedkern.algorithms.exchanges.terms import LogTerms
-from fedkern.algorithms.exchanges.values import ColumnValues
 from fedkern.algorithms.exchanges.verdicts import VerdictHeard
 from fedkern.errors import LostPeer
 from fedkern.privacy.accountant import Mechanism

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from fedkern.algorithms import soul
 from fedkern.algorithms.core import kept
-from fedkern.algorithms.core.kept import GIVEN, only
+from fedkern.algorithms.core.kept import GIVEN, PersistentMap, PersistentSet, only
 from fedkern.algorithms.core.messages import Saved, evolve
-from fedkern.algorithms.core.persistent import PersistentMap, PersistentSet
 from fedkern.algorithms.core.trace import Trace
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.models.encoding import Column

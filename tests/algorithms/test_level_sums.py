@@ -20,9 +20,9 @@ def test_all_parties_know_the_shares_of_all_rows_and_half_a_row_stands_for_none(
     assert len(effects) == 2
     state, effects = level_sums.PROTOCOL.server_receive(state, 1, numbers(10, 0, 5))
     assert not effects
-    assert not level_sums.finished(state)
+    assert not state.done
     state, effects = level_sums.PROTOCOL.server_receive(state, 0, numbers(20, 0, 15))
-    assert level_sums.finished(state)
+    assert state.done
     np.testing.assert_array_equal(state.numbers, [30, 0, 20])
     client, answer = level_sums.client_receive(level_sums.Client(np.array([20.0, 0.0, 15.0])), AskLevels(0, np.zeros(3)))
     assert answer[0].seen[:, 0].tolist() == [20, 0, 15]

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkern.algorithms.core import kept
-from fedkern.algorithms.core.averaging import KEPT, Trajectory
 from fedkern.algorithms.core.optim import adagrad, adam, sgd
+from fedkern.algorithms.core.windows import KEPT, Trajectory
 from fedkern.algorithms.pvi.scale import clipped, partition
 from fedkern.privacy.accountant import Mechanism
 

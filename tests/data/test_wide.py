@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkern.algorithms.core.persistent import PersistentMap
+from fedkern.algorithms.core.kept import PersistentMap
 from fedkern.algorithms.exchanges import columns as agreement
 from fedkern.algorithms.exchanges.columns import Summary
 from fedkern.data import incomplete, table

@@ -14,9 +14,8 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 
 from . import once, pieces
-from .kept import GIVEN
+from .kept import GIVEN, PersistentMap
 from .messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, of_client
-from .persistent import PersistentMap
 from .rounds import in_order, needed
 
 A = TypeVar("A")  # what is kept of an answer

@@ -43,12 +43,45 @@ from ...labels import event_of
 from ...models.encoding import Column, Encoding, Kind, Spec
 from ...plain import Record
 from ..core import legs, pieces, tells
+from ..core.kept import PersistentMap
 from ..core.legs import Leg, not_agreed
 from ..core.messages import ClientEffects, Event, RemoteFault, ServerEffects
-from ..core.persistent import PersistentMap
 from ..core.rounds import in_order
-from . import lacking
 from .compare import Facts
+
+# Lacking --------------------
+# Handles covariates that some clients lack: if the model draws missing values, a whole column may be missing from a file.
+#
+# The columns are then those that any client has, in the order of the client with most of them. A client that lacks a numeric one
+# has no value of it (`data.lacking`). A model of Gaussian values can draw no categorical one, so that its absence stays a fault.
+
+
+Replies = Mapping[int, Record]
+
+
+def with_lacking(replies: Replies) -> dict[int, dict[str, Any]]:
+    """Returns every client's answer with `names` and `kinds` of the columns that others have."""
+    most = sorted(replies, key=lambda k: (-len(replies[k]["names"]), k))
+    order = list(dict.fromkeys(name for k in most for name in replies[k]["names"]))
+    kinds = {name: kind for k in reversed(most) for name, kind in zip(replies[k]["names"], replies[k]["kinds"])}
+    return {k: _filled(reply, order, kinds) for k, reply in replies.items()}
+
+
+def _filled(reply: Record, order: Sequence[str], kinds: Mapping[str, str]) -> dict[str, object]:
+    """Returns one client's answer with the numeric columns that it lacks."""
+    own = dict(zip(reply["names"], reply["kinds"]))
+    names = [name for name in order if name in own or kinds[name] == "numeric"]
+    return {**reply, "names": names, "kinds": [own.get(name, kinds[name]) for name in names]}
+
+
+def may_lack(names: Sequence[str], kinds: Sequence[str], agreed: Encoding) -> bool:
+    """Tells whether the agreed columns are a client's columns and others that it may lack."""
+    own, kind_of = dict(zip(names, kinds)), {column.name: column.kind for column in agreed.columns}
+    return own.items() <= kind_of.items() and all(kind_of[name] == "numeric" for name in kind_of.keys() - own.keys())
+
+
+# Columns --------------------
+
 
 DIMS = pieces.DIMS
 
@@ -267,7 +300,7 @@ def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
     same("positive", agreed.positive, _event(agreed.labels) if spec.undecided else spec.positive)
     # A client may lack covariates only where values may be missing.
     own = sorted(zip(summary.names, summary.kinds))
-    lacks = spec.missing and lacking.agrees(summary.names, summary.kinds, agreed)
+    lacks = spec.missing and may_lack(summary.names, summary.kinds, agreed)
     if sorted((c.name, c.kind) for c in agreed.columns) != own and not lacks:
         raise RemoteFault("server: Agreed.columns are not the covariates of this client, by name and kind")
     # Constants and levels are compared as far as this job file declares them.
@@ -386,7 +419,7 @@ def _columns_known(state: Server) -> tuple[Server, ServerEffects]:
     if mixed:
         state = replace(state, replies=PersistentMap({k: _with_kinds(reply, mixed) for k, reply in state.replies.items()}))
     if state.spec.missing:
-        state = replace(state, replies=PersistentMap(lacking.joined(state.replies)))
+        state = replace(state, replies=PersistentMap(with_lacking(state.replies)))
     _check_columns(state)
     names, kinds = _most_frequent(state)
     numeric = [name for name, kind in zip(names, kinds) if kind == "numeric"]

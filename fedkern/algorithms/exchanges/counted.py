@@ -24,8 +24,8 @@ from ..._core import words as compiled
 from ...errors import JobError
 from ...privacy.masks import ONCE, from_words, to_words, total
 from ..core import masked, once, pieces, tells
+from ..core.kept import PersistentMap
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, evolve
-from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 from . import sum_keys
 

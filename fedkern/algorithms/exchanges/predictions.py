@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import legs, once, tells
+from ..core.kept import PersistentMap
 from ..core.legs import Leg
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
-from ..core.persistent import PersistentMap
 from ..core.rounds import in_order
 
 NEEDS = "its predictions had not come; --resume goes on from the last checkpoint"

@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from ...errors import JobError
 from ...models.incomplete import Completed, NeverTogether, pooled
 from ..core import legs, once, tells
+from ..core.exchange import Answer, Ask, Conditions
 from ..core.legs import Leg, not_agreed
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
-from .apart import APART, compare_spreads
+from .apart import APART, LEAST, compare_spreads
 
 Array = NDArray[np.float64]
 Columns = Annotated[NDArray[np.float64], "w"]
@@ -438,3 +439,100 @@ def imputing_protocol(*, known: bool) -> Protocol[Server, Client]:
     if known:
         return replace(PROTOCOL, to_client=(Scaling, Psi), to_server=(CompletedMoments,))
     return replace(PROTOCOL, to_server=(ColumnMoments, CompletedMoments))
+
+
+# Numbers of different values --------------------
+# Asks, before a sparse job's scales, how many different values each column has at each client. Source: sparse.md, section 7.
+#
+# A client says, of each column, whether it has no value, one, two, or more; it sends no value and no count beyond two.
+
+
+MORE = 3  # what stands for more than two
+
+
+@dataclass(frozen=True)
+class ColumnValues(
+    Answer,
+    kind=131,
+    tells=tells.Fact("whether each column has no value, one, two or more different ones"),
+    name="values",
+    ask=("AskValues", 130),
+    needs="the columns' values are not counted yet; start again when it is back",
+):
+    """Client to server: 0, 1, 2, or 3 for more, of each column."""
+
+    values: Annotated[NDArray[np.float64], "w"]
+
+    def honest(self) -> Conditions:
+        yield np.isin(self.values, np.arange(MORE + 1.0)).all(), "have a number that is not 0, 1, 2 or 3"
+
+
+def count_values(values: Array) -> Array:
+    """Returns 0, 1, 2 or `MORE` different values (w,) for each column of (n, w).
+
+    NaN is no value, and rounding of a constant column is one.
+    """
+    out = np.zeros(values.shape[1])
+    _, squares = column_moments(values)
+    for j, column in enumerate(values.T):
+        there = column[~np.isnan(column)]
+        if not squares[j] > 0:
+            out[j] = min(len(there), 1)
+        else:  # most columns show it in their first rows, and need not be sorted
+            out[j] = MORE if len(np.unique(there[:100])) >= MORE else min(len(np.unique(there)), MORE)
+    return out
+
+
+# Column means --------------------
+# Asks the clients of a sparse job, once it has its scales, for the means of their columns.
+#
+# Means show a unit that a standard deviation does not.
+#
+# A mean is sent as a whole number of quarters of the client's standard deviation, which its moments have told before: enough to
+# compare it, and for so many rows (`LEAST` + 1 at least) a sum that is known to some standard deviations only. So it adds no row
+# to the moments, also where two sums are over rows of which one has a row more (EM beside complete rows, two jobs). Source:
+# sparse.md, section 7.
+
+
+STEP = 0.25  # standard deviations
+
+
+@dataclass(frozen=True)
+class AskMeans(Ask, kind=135):
+    """Server to client: where are your columns?"""
+
+
+@dataclass(frozen=True)
+class ColumnMeans(
+    Answer,
+    kind=136,
+    tells=tells.Sums("means of columns, to a quarter of a standard deviation"),
+    name="column-means",
+    ask=AskMeans,
+    needs="the columns' means are not compared yet; see why it ended, and start the job again",
+):
+    """Client to server: means in steps of a quarter of its standard deviation, rounded; 0 for a column that is not compared."""
+
+    steps: Annotated[NDArray[np.float64], "u"]
+
+    def honest(self) -> Conditions:
+        yield (self.steps == np.rint(self.steps)).all(), "have steps that are no whole numbers"
+
+
+def is_compared(values: Array, degrees: Array) -> NDArray[np.bool_]:
+    """Returns which columns are compared: those with three different values or more, and with enough rows."""
+    return np.asarray((values >= MORE) & (degrees >= LEAST))
+
+
+def means_reply(means_of: Array, degrees: Array, squares: Array, values: Array) -> ColumnMeans:
+    """Returns one client's answer from the means (u,) of its columns, its moments and its numbers of different values."""
+    there = is_compared(values, degrees) & (squares > 0)
+    step = STEP * np.sqrt(np.where(there, squares, 1.0) / np.where(there, degrees, 1.0))
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = np.rint(np.where(there, means_of, 0.0) / step)
+    return ColumnMeans(0, np.where(np.isfinite(steps), steps, 0.0) + 0.0)  # and no -0
+
+
+def means_of(steps: Array, variances: Array) -> Array:
+    """Returns the means that were sent, from the variances that were."""
+    return np.asarray(steps * STEP * np.sqrt(variances))

@@ -26,13 +26,14 @@ from ...errors import NumericalError
 from ...models.hierarchical import GlobalPrior, LocalModel
 from ...privacy.masks import WIDE
 from ..core import tells
-from ..core.kept import GIVEN, load, save
+from ..core.kept import GIVEN, PersistentMap, PersistentSet, load, save
 from ..core.masked import Masked, MaskedGradient, MaskedGradientMore, Sum
 from ..core.messages import SERVER, ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, evolve
-from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import AllRounds, all_of, ask_all, in_order, tell_all, with_answer
 from ..core.trace import Trace
 from .moves import ACCEPT, DIVERGENT, JITTER, LONGEST, LOST, Settings, Step, Walk, evaluate, finite, placed
+
+__all__ = ["Settings", "load", "save"]  # what stands elsewhere
 
 # Messages --------------------
 

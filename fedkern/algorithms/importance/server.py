@@ -17,10 +17,9 @@ from ...kernels import rng
 from ...models.dense import packed, unpacked
 from ...models.weighted import Weighted
 from ..core.box import REACH, WIDEST
-from ..core.kept import GIVEN
+from ..core.kept import GIVEN, PersistentMap, PersistentSet
 from ..core.messages import SERVER, Event, Message, RemoteFault, ServerEffects, evolve
 from ..core.nets import NETS, SURE, largest
-from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import in_order, needs_all, summed, to_each
 from .newton import EXACT, ROUNDED, Climb, Limits, Metric, Prior, Priors, modes, moving, spelled
 from .proposals import LEAST_SHARE, Coordinates, Derivatives, Proposal, Scaled, folded, held, mixture_log_density, name_flagged

@@ -34,13 +34,14 @@ from ...kernels import rng
 from ...models.psis import UNRELIABLE
 from ...models.weighted import Weighted
 from ..core import tells
-from ..core.kept import GIVEN, load, save
+from ..core.kept import GIVEN, PersistentMap, PersistentSet, load, save
 from ..core.messages import SERVER, ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, evolve
 from ..core.nets import NETS, largest
-from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import all_of, ask_all, summed, tell_all, with_answer
 from . import design
 from .design import HALF_LOG_TAU, Lattice, Search, Source
+
+__all__ = ["load", "save"]  # what stands elsewhere
 
 # Messages --------------------
 

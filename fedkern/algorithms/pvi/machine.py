@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 from ...errors import NumericalError
 from ...kernels import rng
 from ...models.expfam import Gaussian, floored, keeps_proper, pack, packed_size, unpack
-from ..core.averaging import Trajectory
-from ..core.kept import GIVEN, load, save
+from ..core.kept import GIVEN, PersistentMap, PersistentSet, load, save
 from ..core.messages import (
     SERVER,
     Charge,
@@ -45,13 +44,15 @@ from ..core.messages import (
     ServerEffects,
     evolve,
 )
-from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import active, to_each
+from ..core.windows import Trajectory
 from ..exchanges.arrival import AskSlope, Slope, answer, newton, possible
 from . import local, scale
 from . import scale as shards
-from .messages import LARGEST, SHARDED, QUpdate, ScaledQUpdate, ScaledSiteDelta, Settings, SiteApplied, SiteDelta
+from .messages import LARGEST, SHARDED, SUMS, QUpdate, ScaledQUpdate, ScaledSiteDelta, Settings, SiteApplied, SiteDelta
 from .noise_aware import Sums
+
+__all__ = ["SUMS", "QUpdate", "Refused", "SiteApplied", "SiteDelta", "load", "save"]  # what stands elsewhere
 
 # Sites --------------------
 # Keeps the sites of all clients, and their product with the prior, at a cost of one update that does not grow with the clients.

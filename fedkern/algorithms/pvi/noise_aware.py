@@ -23,8 +23,8 @@ from scipy.special import expit
 from ...errors import NumericalError
 from ...models.expfam import Gaussian
 from ..core import once, tells
+from ..core.kept import PersistentMap, PersistentSet
 from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFault, ServerEffects
-from ..core.persistent import PersistentMap, PersistentSet
 
 # Two points --------------------
 # Computes means of logistic gradients over columns of which some are declared as binary, and the others count as normal.

@@ -26,9 +26,8 @@ from ...models.glm import BLOCK, Rows
 from ...privacy.accountant import Mechanism
 from ...privacy.masks import MOST_OF_ROW
 from ..core import once
-from ..core.kept import GIVEN
+from ..core.kept import GIVEN, PersistentMap
 from ..core.messages import ClientEffects, Event, Protocol, RemoteFault, ServerEffects
-from ..core.persistent import PersistentMap
 from .local import Local, attempt
 from .messages import LearntVariance, QUpdate, ScaledQUpdate, ScaledSiteDelta, Settings, SiteDelta
 

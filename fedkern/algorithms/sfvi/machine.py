@@ -35,14 +35,15 @@ from ...models.variational import Block
 from ...privacy.masks import WIDE
 from ..core import tells, until
 from ..core.box import Box
-from ..core.kept import GIVEN, load, only, save
+from ..core.kept import GIVEN, PersistentMap, PersistentSet, load, only, save
 from ..core.masked import MOVING, MaskedGradient, MaskedGradientMore, Sum
 from ..core.messages import SERVER, ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, evolve
 from ..core.optim import OPTIMISERS
-from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import AllRounds, all_of, ask_all, in_order, tell_all, to_each, with_answer
 from ..core.windows import LastFifth, Windows, reach
 from .families import Family, NestedFamily, Ridge, Shear, barycentre
+
+__all__ = ["Family", "barycentre", "load", "save"]  # what stands elsewhere
 
 # Messages --------------------
 

@@ -19,11 +19,10 @@ from ...kernels.ranges import finite
 from ...models.likelihood import Likelihood
 from ...models.split.site import Drawn, Site
 from ..core import until
-from ..core.averaging import Trajectory
 from ..core.kept import GIVEN, only
 from ..core.messages import ClientEffects, Event, RemoteFault, Saved, evolve, number
 from ..core.optim import OPTIMISERS
-from ..core.windows import Windows
+from ..core.windows import Trajectory, Windows
 from .messages import (
     Begin,
     BoundShare,

@@ -24,7 +24,6 @@ from ...kernels import rng
 from ...kernels.ranges import finite
 from ...models.split.site import Shared
 from ..core import until
-from ..core.averaging import Trajectory
 from ..core.kept import GIVEN, load, only, save
 from ..core.messages import (
     NO_PREDICTOR,
@@ -40,10 +39,10 @@ from ..core.messages import (
 )
 from ..core.optim import OPTIMISERS
 from ..core.rounds import all_of, in_order, needs_all, summed, to_each
-from ..core.windows import LastFifth, Windows
+from ..core.windows import LastFifth, Trajectory, Windows
 from . import client as client_side
 from . import private as private_side
-from .client import Client
+from .client import Client, client
 from .messages import (
     Begin,
     BoundShare,
@@ -60,6 +59,20 @@ from .messages import (
     stacked,
 )
 from .private import PrivateClient
+
+__all__ = [
+    "Begin",
+    "BoundShare",
+    "Client",
+    "LikelihoodShare",
+    "LikelihoodSum",
+    "PredictorSum",
+    "Residual",
+    "Settings",
+    "ZShare",
+    "batch_of",
+    "client",
+]  # what stands elsewhere
 
 PHASES = ("z", "likelihood", "moving")
 

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...algorithms.exchanges.answers import CumulativeHazards
 from ...algorithms.exchanges.apart import describe_levels, in_words, is_another_level
-from ...algorithms.exchanges.hazard_curves import CumulativeHazards
 from ...algorithms.exchanges.odd_response import Compared
 from ...finding import Finding
 

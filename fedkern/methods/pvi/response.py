@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.core.averaging import Trajectory
+from ...algorithms.core.windows import Trajectory
 from ...algorithms.exchanges import level
 from ...algorithms.pvi import client_level, global_vi, scale
 from ...algorithms.pvi import machine as pvi

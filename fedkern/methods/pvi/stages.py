@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ...algorithms.exchanges import arrival as arrivals
 from ...algorithms.exchanges import column_notes, column_sums, level
 from ...algorithms.exchanges import columns as agreement
-from ...algorithms.exchanges.certificates import Certificate
+from ...algorithms.exchanges.answers import Certificate
 from ...algorithms.exchanges.sums import Incomplete, PearsonSums
 from ...algorithms.pvi import global_vi, noise_aware
 from ...algorithms.pvi import machine as pvi

@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 
 from ...algorithms.core import box, until
-from ...algorithms.exchanges import level, terms
+from ...algorithms.exchanges import level
+from ...algorithms.exchanges.answers import pieces_of_draws
 from ...algorithms.hmc.moves import Settings as HmcSettings
 from ...algorithms.nested.machine import PLACES
 from ...algorithms.nested.machine import Settings as NestedSettings
@@ -303,7 +304,7 @@ class SigmaModel(JobModel[OutputSection]):
     @property
     def pieces(self) -> int:
         """The largest number of questions to clients about their log-likelihood."""
-        return terms.pieces(self.layout.size, integrated=self.kind == "within")
+        return pieces_of_draws(self.layout.size, integrated=self.kind == "within")
 
     @property
     def n_told(self) -> int:

@@ -17,9 +17,8 @@ from ...algorithms.exchanges import (
     response,
 )
 from ...algorithms.exchanges import rows as alignment
-from ...algorithms.exchanges.certificates import Certificate
+from ...algorithms.exchanges.answers import Certificate, Settled
 from ...algorithms.exchanges.of_server import AuxiliarySd, Narrow
-from ...algorithms.exchanges.settled import Settled
 from ...algorithms.exchanges.sums import Incomplete
 from ...algorithms.exchanges.verdicts import VerdictHeard
 from ...algorithms.soul import Moved, Predicted, Slopes
