@@ -59,7 +59,7 @@ def make_reply(told: TellVerdict) -> VerdictHeard:
 
 
 # Figures --------------------
-# Sends the server's verdict (`exchanges.verdicts`) with its figures of the unknowns that all share.
+# Sends the verdict with the server's figures of the unknowns that all share.
 #
 # So clients' pages have the same numbers as the server's: clients know the posterior of these unknowns, but not by the same
 # draws.

@@ -370,7 +370,7 @@ class Server:
     """Is the server's state.
 
     The cost of a message does not grow with the number of clients: a state has its own version of each set and map
-    (`core.persistent`).
+    (`core.kept`).
 
     Attributes
     ----------
