@@ -318,16 +318,6 @@ def test_bad_replies_are_refused_by_name_and_change_nothing(bad):
     assert repr(server) == before
 
 
-def test_the_good_reply_is_taken_once():
-    server, _ = start(SPEC, ("a", "b"))
-    server, effects = PROTOCOL.server_receive(server, 1, reply(0, good()))
-    assert (effects, [*server.replies]) == ([], [1])
-    with pytest.raises(RemoteFault, match=r"client 1: SchemaReply was not expected"):
-        PROTOCOL.server_receive(server, 1, reply(0, good()))
-    with pytest.raises(RemoteFault, match=r"client 0: SchemaReply was not expected"):
-        PROTOCOL.server_receive(server, 0, reply(1, good(1)))
-
-
 def test_negative_squares_are_refused():
     server, (_, *_) = PROTOCOL.server_receive(server_at(1, ("a",)), 0, reply(1, good(1)))
     with pytest.raises(RemoteFault, match="squares must be >= 0"):

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ...errors import JobError
 from ...models.incomplete import Completed, NeverTogether, pooled
 from ..core import legs, once, tells
-from ..core.exchange import Answer, Ask, Conditions
+from ..core.exchange import Answer, Ask, Conditions, small
 from ..core.legs import Leg, not_agreed
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
 from .apart import APART, LEAST, compare_spreads
@@ -517,6 +517,7 @@ class ColumnMeans(
 
     def honest(self) -> Conditions:
         yield (self.steps == np.rint(self.steps)).all(), "have steps that are no whole numbers"
+        yield small(self.steps), "have steps that are too large to be any"
 
 
 def is_compared(values: Array, degrees: Array) -> NDArray[np.bool_]:
