@@ -121,7 +121,7 @@ def of_each(clients: tuple[str, ...], answers: Sequence[Degenerate]) -> list[Fin
 
 def of_all(clients: tuple[str, ...], answers: Sequence[Degenerate], *, graph: bool = False) -> list[Finding]:
     """Returns findings on columns that are degenerate at all clients; `graph`: each column is a node, and none a response."""
-    found, (varied, complete) = list[Finding](), ([one for one in answers if one.judged[at]] for at in (0, 1))
+    found, (varied, complete) = list[Finding](), ([answer for answer in answers if answer.judged[at]] for at in (0, 1))
     for name in varied[0].constant if varied else ():
         if all(name in one.constant for one in varied):
             found.append(Finding.of("column-constant", column=name, where=EVERY))

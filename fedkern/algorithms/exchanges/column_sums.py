@@ -296,7 +296,7 @@ def _odd_columns(state: Client, block: tuple[str, ...], told: ColumnScales) -> t
         # All rows together have no deviation from their centre.
         two = np.array([[sums[j]], [-sums[j]]]), np.array([[squares[j]], [others[j]]])
         pair = Facts(both, (Column(name),), sizes, told.centres[j : j + 1], *two, state.spec.derived)
-        said, (mean, theirs), (own, their_variance) = compare(pair), *(one[:, 0].tolist() for one in pair.moments)
+        said, (mean, theirs), (own, their_variance) = compare(pair), *(moment[:, 0].tolist() for moment in pair.moments)
         doubt = any(one.doubt for one in said)
         of_client = doubt and is_of_client(mean, own, theirs, their_variance)
         odd[:, j] = bool(said), of_client, doubt and own > their_variance

@@ -443,7 +443,9 @@ def _rows_known(state: Server) -> tuple[Server, ServerEffects]:
     replies = in_order(state.replies)
     columns = tuple(_joined(state, column, replies) for column in state.columns)
     open_ones = [column for column in columns if column.levels is not None and not state.spec.complete(column.name)]
-    told = tuple((one, tuple(tuple(reply.get("levels", {}).get(one.name, ())) for reply in replies)) for one in open_ones)
+    told = tuple(
+        (column, tuple(tuple(reply.get("levels", {}).get(column.name, ())) for reply in replies)) for column in open_ones
+    )
     labels = _labels(state, replies)
     positive = _event(labels) if state.spec.undecided else state.spec.positive
     state = replace(state, columns=columns, positive=positive, labels=labels, facts=Facts(state.clients, levels=told))
@@ -574,7 +576,7 @@ def join_levels(told: Sequence[Sequence[str]]) -> tuple[str, ...]:
     every = labels.in_order(set().union(*told))
     orders = [own for own in told if list(own) != labels.in_order(own)]
     joined = [*sorted(orders, key=len)[-1]] if orders else []
-    agree = all([level for level in joined if level in own] == list(own) for own in orders)
+    agree = all([level for level in joined if level in order] == list(order) for order in orders)
     return tuple(joined if agree and labels.in_order(joined) == every else every)
 
 

@@ -88,7 +88,7 @@ class Server(Leg[RareLevels], answers=(RareLevels,), needs=not_agreed("the level
 def levels_asked(columns: Sequence[Column]) -> list[tuple[str, str]]:
     """Returns column and level of each flag: all levels of the categorical columns, "other" last in each."""
     every = [(column.name, column.levels) for column in columns if column.levels is not None]
-    return [(name, level) for name, levels in every for level in (*(one for one in levels if one != OTHER), OTHER)]
+    return [(name, level) for name, levels in every for level in (*(level for level in levels if level != OTHER), OTHER)]
 
 
 def blocks(n_levels: int) -> int:

@@ -242,7 +242,7 @@ def answered(state: Server) -> Server:
 
 def answers_of(state: Server, kind: type[M], several: int = 1) -> list[list[M]]:
     """Returns the answers to each of several open questions of this kind, in the order of the clients that were asked."""
-    own = [[one for one in answers if isinstance(one, kind)] for answers in in_order(state.answers)]
+    own = [[answer for answer in answers if isinstance(answer, kind)] for answers in in_order(state.answers)]
     return [[answers[i] for answers in own] for i in range(several)]
 
 
@@ -314,7 +314,7 @@ def take_draws(state: Server) -> tuple[Server, ServerEffects]:
         return _ask_again(evolve(state, nodes=s.doubled(state.nodes), draws=(), drawn=given_up, **first))
     points = [drawn(state.centre, steps) for steps in np.split(state.asked, len(several))]
     values = [_values(state, answers, xi) for answers, xi in zip(several, points, strict=True)]
-    lost = [one <= LOST for one in values]
+    lost = [value <= LOST for value in values]
     _finite_enough(state, np.concatenate(lost))
     draws = [_draws_of(state, xi, np.where(none, -np.inf, one)) for xi, one, none in zip(points, values, lost, strict=True)]
     state = evolve(
@@ -330,7 +330,7 @@ def take_draws(state: Server) -> tuple[Server, ServerEffects]:
         return end(state, ENOUGH, posterior)
     if state.drawn >= s.rounds:
         return end(state, ROUNDS, posterior)
-    every = np.concatenate([one.z for one in state.draws])
+    every = np.concatenate([draw.z for draw in state.draws])
     proposal = state.sources[-1].adapted(every, posterior.smoothed, state.coordinates.wide)
     if isinstance(proposal, Proposal):  # beyond the widest draws of all coordinates at once few are where the others' mass is
         proposal = proposal.with_wide(state.coordinates.flat(every, posterior.smoothed))
@@ -402,11 +402,11 @@ def weighted(state: Server, since: int = 0) -> Weighted:
 def _ratios(state: Server, since: int = 0) -> tuple[Array, Array]:
     """Returns draws (n, P), and the logarithms (n,) of their densities over the draws'."""
     draws = state.draws[since:]
-    z = np.concatenate([one.z for one in draws])
+    z = np.concatenate([draw.z for draw in draws])
     q = mixture_log_density(state.sources[since:], z, state.coordinates.mirrored)
-    log_density = np.concatenate([one.log_prior + one.values.sum(axis=1) for one in draws])
+    log_density = np.concatenate([draw.log_prior + draw.values.sum(axis=1) for draw in draws])
     ratios = np.where(np.isfinite(log_density), log_density - q, -np.inf)
-    return np.concatenate([one.xi for one in draws]), ratios
+    return np.concatenate([draw.xi for draw in draws]), ratios
 
 
 def errors(state: Server, posterior: Weighted) -> tuple[float, float]:
@@ -415,7 +415,7 @@ def errors(state: Server, posterior: Weighted) -> tuple[float, float]:
     They are those of z, and of exponentials that have heavy tails.
     """
     nets = [NETS * r + q.nets for r, q in enumerate(state.sources[: len(state.draws)])]
-    z = np.concatenate([one.z for one in state.draws])
+    z = np.concatenate([draw.z for draw in state.draws])
     read = state.coordinates.read(z, state.coordinates.flat(z, posterior.weights))
     return largest(read, posterior.weights, np.concatenate(nets))
 

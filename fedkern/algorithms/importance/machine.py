@@ -205,7 +205,9 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
         if not state.newton:  # and not where a climb begins again with more nodes
             state = evolve(state, began=float(values[:, 0].sum()))
             if len(state.first_gradient):
-                gradient, hessian = (np.stack([getattr(one, name)[0] for one in answers]) for name in ("gradient", "hessian"))
+                gradient, hessian = (
+                    np.stack([getattr(answer, name)[0] for answer in answers]) for name in ("gradient", "hessian")
+                )
                 state = evolve(state, first_gradient=gradient, first_hessian=hessian)
     z, before = state.climb.trial, state.climb.done
     with np.errstate(all="ignore"):

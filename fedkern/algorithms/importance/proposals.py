@@ -347,8 +347,8 @@ def _moved(mean: Array, scale: Array, points: Array, weights: Array) -> tuple[Ar
 
 def mixture_log_density(proposals: Sequence[Source], points: Array, fold: Fold) -> Array:
     """Returns the log-density (n,) of all points together, as if each came from all proposals in proportion to their points."""
-    total = sum(float(one.counts.sum()) for one in proposals)
-    each = [np.log(one.counts.sum() / total) + one.log_density(points, fold) for one in proposals]
+    total = sum(float(proposal.counts.sum()) for proposal in proposals)
+    each = [np.log(proposal.counts.sum() / total) + proposal.log_density(points, fold) for proposal in proposals]
     return np.asarray(logsumexp(each, axis=0))
 
 

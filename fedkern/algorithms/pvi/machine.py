@@ -151,7 +151,7 @@ class Sites:
 
     def without(self, clients: Iterable[int]) -> Sites:
         """Returns the sites where those of these clients are 1 again, as before their first update."""
-        blocks, counts = [block.copy() for block in self.blocks], [own.copy() for own in self.counts]
+        blocks, counts = [block.copy() for block in self.blocks], [count.copy() for count in self.counts]
         for k in clients:
             blocks[k // BLOCK][k % BLOCK], counts[k // BLOCK][k % BLOCK] = 0.0, 0
         return replace(self, blocks=tuple(blocks), counts=tuple(counts)).restored({})
