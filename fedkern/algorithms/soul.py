@@ -157,6 +157,15 @@ class Settings:
         """Whether the model is the power likelihood."""
         return self.model == "power"
 
+    @property
+    def kinds(self) -> tuple[type[Message], type[Message]]:
+        """The one question and the one answer of the whole job: the model and the place of the response leave no other."""
+        if self.power:
+            return AuxiliaryTotal, Slopes
+        if self.response == "shared":
+            return Total, Moved
+        return Auxiliary, Predicted
+
     def dims(self) -> dict[str, int]:
         """Returns the sizes of the messages."""
         return {"n": self.n_rows, "gamma": int(self.dispersed)}
@@ -290,8 +299,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         An event that this job does not have, or of another round.
     """
     s = state.settings
-    # The model and the place of the response leave one kind of question for the whole job.
-    expected = AuxiliaryTotal if s.power else Total if s.response == "shared" else Auxiliary
+    expected, _ = s.kinds
     if not isinstance(event, expected) or event.round != state.round:
         came = f"{type(event).__name__} of round {getattr(event, 'round', None)}"
         raise RemoteFault(f"server: {came}, expected {expected.__name__} of round {state.round}")
@@ -500,8 +508,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     RemoteFault
         A stale, repeated or unexpected message.
     """
-    expected = Slopes if state.settings.power else Moved if state.settings.response == "shared" else Predicted
-    state = with_answer(state, sender, event, expected, NO_PREDICTOR)
+    state = with_answer(state, sender, event, state.settings.kinds[1], NO_PREDICTOR)
     return (state, []) if state.waiting else _ask(_step(state))
 
 
@@ -563,9 +570,5 @@ def _checked(state: Server) -> Server:
 
 def protocol(settings: Settings) -> Protocol[Server, Client]:
     """Returns the protocol with only the messages that a job of these settings can send."""
-    pair: tuple[type[Message], type[Message]] = (Auxiliary, Predicted)
-    if settings.power:
-        pair = (AuxiliaryTotal, Slopes)
-    elif settings.response == "shared":
-        pair = (Total, Moved)
-    return Protocol("soul", pair[:1], pair[1:], server_receive, client_receive, finished, save, load)
+    question, answer = settings.kinds
+    return Protocol("soul", (question,), (answer,), server_receive, client_receive, finished, save, load)

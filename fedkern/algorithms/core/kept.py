@@ -239,7 +239,7 @@ def _form(kind: Any) -> str:
         return "part"
     if issubclass(kind, tuple):
         return "named" if hasattr(kind, "_fields") else "tuple"
-    return "text" if issubclass(kind, str) else "set" if issubclass(kind, Set) else "map" if issubclass(kind, Mapping) else ""
+    return next((form for form, base in (("text", str), ("set", Set), ("map", Mapping)) if issubclass(kind, base)), "")
 
 
 def _of_each(parts: Mapping[str, Any], of: str) -> Saved:

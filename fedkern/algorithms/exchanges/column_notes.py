@@ -121,15 +121,18 @@ def of_each(clients: tuple[str, ...], answers: Sequence[Degenerate]) -> list[Fin
 
 def of_all(clients: tuple[str, ...], answers: Sequence[Degenerate], *, graph: bool = False) -> list[Finding]:
     """Returns findings on columns that are degenerate at all clients; `graph`: each column is a node, and none a response."""
-    found, (varied, complete) = list[Finding](), ([answer for answer in answers if answer.judged[at]] for at in (0, 1))
-    for name in varied[0].constant if varied else ():
-        if all(name in one.constant for one in varied):
-            found.append(Finding.of("column-constant", column=name, where=EVERY))
-    for one in _collinear(complete[0], EVERY, "nodes-collinear" if graph else "column-collinear") if complete else ():
-        if all(one.values["column"] in own.collinear for own in complete):
-            found.append(one)
-    for name in dict.fromkeys(name for one in answers for name in one.coarse):
-        where = [client for client, one in zip(clients, answers) if name in one.coarse]
+    # Of few rows a column has one value, or follows from others, by chance: who cannot judge has no say.
+    found, (varied, complete) = list[Finding](), ([answer for answer in answers if answer.judged[which]] for which in (0, 1))
+    if varied:
+        constant = [name for name in varied[0].constant if all(name in answer.constant for answer in varied)]
+        found += [Finding.of("column-constant", column=name, where=EVERY) for name in constant]
+    if complete:
+        id = "nodes-collinear" if graph else "column-collinear"
+        for finding in _collinear(complete[0], EVERY, id):
+            if all(finding.values["column"] in answer.collinear for answer in complete):
+                found.append(finding)
+    for name in dict.fromkeys(name for answer in answers for name in answer.coarse):
+        where = [client for client, answer in zip(clients, answers) if name in answer.coarse]
         found.append(_coarse(name, EVERY if len(where) == len(clients) else _names(where)))
     return found
 

@@ -248,9 +248,12 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     rows = state.rows
     if event.round >= AGAIN:
         rows = fill_intervals(rows, Likelihood(state.settings.family, state.settings.sd or 1.0), event.centre)
-    pair = sums(state.settings.family, rows, event.centre if event.round == SPREAD else None, state.weights)
+    centre = event.centre if event.round == SPREAD else None
+    pair = sums(state.settings.family, rows, centre, state.weights)
     # Only a measured response has a largest value, and it has no intervals that were filled.
-    most = np.inf if not state.settings.measured else LARGEST_CELL if state.settings.masked else MOST
+    most = np.inf
+    if state.settings.measured:
+        most = LARGEST_CELL if state.settings.masked else MOST
     if not np.isfinite(pair).all() or np.abs(state.rows.y - state.rows.offset).max(initial=0.0) > most:
         raise JobError(
             f"client {state.name!r}: column {state.settings.response!r}: responses, exposures or offsets are too large to be "
@@ -265,9 +268,14 @@ def _check(state: Client, event: Level | AskLevel) -> None:
     if isinstance(event, Level):
         good = abs(event.level) <= LARGEST_CELL and 1 / LARGEST_CELL <= event.scale <= LARGEST_CELL
     else:
-        about = 0.0 if event.round == LEVEL else LARGEST_CELL if state.settings.measured else MOST_LEVEL
-        last = SPREAD if state.settings.measured else AGAIN + MOST_AGAIN - 1 if state.settings.intervals else LEVEL
-        good = event.round == state.leg <= last and abs(event.centre) <= about
+        last, largest = LEVEL, MOST_LEVEL
+        if state.settings.measured:
+            last, largest = SPREAD, LARGEST_CELL
+        elif state.settings.intervals:
+            last = AGAIN + MOST_AGAIN - 1
+        if event.round == LEVEL:  # about nothing yet
+            largest = 0.0
+        good = event.round == state.leg <= last and abs(event.centre) <= largest
     if not good:
         raise RemoteFault(f"server: {type(event).__name__} was not expected, or has a number that cannot be")
 
@@ -308,9 +316,9 @@ def _describe_one_kind(s: Settings, answers: list[tuple[float, float]]) -> str:
     first, second = (sum(column) for column in zip(*answers))
     if s.noisy:
         return _describe_lost_cases(s, first)
-    what = "0" if not first else "a success" if not second else ""
-    if not what:
+    if first and second:
         return ""
+    what = "a success" if first else "0"
     return (
         f"column {s.response!r}: every response of every client is {what}: the pooled level is computed as if there were "
         f"half a response of the other kind, and the prior decides how far from it {s.parts}"

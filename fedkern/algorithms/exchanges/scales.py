@@ -288,17 +288,19 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     if isinstance(event, Scaling) and state.scales is None:
         # Second moments tell more of rows than scales: the client's job file must have asked for them.
         if bool(event.more) != state.second:
-            wanted = f"this client's job file {'needs' if state.second else 'has no use for'} second moments"
-            raise RemoteFault(f"server: Scaling.more is {event.more}, and {wanted}")
+            needs = "needs" if state.second else "has no use for"
+            raise RemoteFault(f"server: Scaling.more is {event.more}, and this client's job file {needs} second moments")
         if not event.scales.min(initial=np.inf) > 0:
             raise RemoteFault("server: Scaling.scales must be above 0")
         if state.known is not None and not np.array_equal(event.scales, state.known):
             raise RemoteFault("server: Scaling.scales are not those of this client's job file")
         state = replace(state, scales=event.scales.copy())
-        if done is not None and state.second:
+        if not state.second:
+            return state, []
+        if done is not None:
             scaled = done.covariance / np.outer(event.scales, event.scales)
             return state, [CompletedMoments(1, done.rows, done.incomplete, scaled, done.together)]
-        return state, [SecondMoments(1, *second_moments(state.values / event.scales))] if state.second else []
+        return state, [SecondMoments(1, *second_moments(state.values / event.scales))]
     if isinstance(event, Psi) and state.second and state.scales is not None and state.psi is None:
         if not (np.allclose(event.psi, event.psi.T, rtol=1e-9, atol=0) and np.diag(event.psi).min(initial=np.inf) > 0):
             raise RemoteFault("server: Psi.psi must be symmetric with a diagonal above 0")

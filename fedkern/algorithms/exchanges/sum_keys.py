@@ -109,8 +109,10 @@ class Server(Leg[Any], answers=(SumCommitment, SumKey, SumSignature), needs=GONE
 
     def checked(self, sender: int, told: Any) -> Any:
         """Refuses what is no key, and no digest of one."""
-        content = told.commitment if self.leg == COMMIT else told.key if self.leg == TELL else b""
-        if self.leg != SIGN and len(content) != KEY:
+        if isinstance(told, SumSignature):  # of any length: each client looks at it
+            return told
+        content = told.commitment if isinstance(told, SumCommitment) else told.key
+        if len(content) != KEY:
             raise RemoteFault(f"{type(told).__name__} of {len(content)} bytes, needs {KEY}")
         return told
 
@@ -121,7 +123,8 @@ class Server(Leg[Any], answers=(SumCommitment, SumKey, SumSignature), needs=GONE
         if self.leg == TELL:
             signed = any(answer.signs for answer in told)
             keys = SumKeys(b"".join(answer.key for answer in told), int(signed))
-            return self.ask(keys, signed=signed, leg=SIGN if signed else DONE)
+            leg = SIGN if signed else DONE
+            return self.ask(keys, signed=signed, leg=leg)
         signatures = [answer.signature for answer in told]
         lengths = b"".join(len(signature).to_bytes(2, "little") for signature in signatures)
         return self.ask(SumSignatures(lengths, b"".join(signatures)))
@@ -164,7 +167,8 @@ def dims(n_clients: int) -> dict[str, int]:
 
 def start(names: tuple[str, ...]) -> tuple[Server, ServerEffects]:
     """Returns the server's first state and its questions."""
-    return Server(names, leg=COMMIT if commits(len(names)) else TELL), once.ask(len(names), AskSumKey(0))
+    leg = COMMIT if commits(len(names)) else TELL
+    return Server(names, leg=leg), once.ask(len(names), AskSumKey(0))
 
 
 def commits(n_clients: int) -> bool:
@@ -182,8 +186,9 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """
     n, first = len(state.names), commits(len(state.names))
     if isinstance(event, AskSumKey) and not state.keys and not state.commitments:
-        own = public_key(state.secret)
-        return state, [SumCommitment(commitment(state.index, own)) if first else _key(state)]
+        if first:
+            return state, [SumCommitment(commitment(state.index, public_key(state.secret)))]
+        return state, [_key(state)]
     if isinstance(event, SumCommitments) and first and not state.commitments:
         if len(event.commitments) != KEY * n:
             raise RemoteFault(f"server: SumCommitments are not those of {n} clients")

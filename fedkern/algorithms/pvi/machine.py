@@ -252,7 +252,9 @@ def _busy(state: Client) -> str:
     """Returns the reason why a client cannot take this event."""
     if state.refused:
         return "has spent its budget"
-    return "still makes a charge" if state.asked else "waits for SiteApplied" if state.outstanding else "waits for a question"
+    if state.asked:
+        return "still makes a charge"
+    return "waits for SiteApplied" if state.outstanding else "waits for a question"
 
 
 def _charge(state: Client) -> int:

@@ -238,6 +238,13 @@ class Settings:
         """Returns the windows of `size` unknowns before the first round."""
         return Windows.of(self.steady, size, reach(self.optimiser, self.learning_rate, self.steady * max(self.local_steps, 1)))
 
+    @property
+    def kinds(self) -> tuple[type[Message], type[Message]]:
+        """The question and the answer of a round."""
+        if self.local_steps:
+            return Start, Reached
+        return Global, GlobalGradientBound if self.bound else GlobalGradient
+
     def rate(self, round: int) -> float:
         """Returns the learning rate of a round."""
         falling = self.decay * self.rounds
@@ -634,15 +641,13 @@ def _normals(state: Server) -> Matrix:
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """Takes one answer; after the last it takes the step. A lost client ends the run: the model needs all its clients."""
-    expected: type[Message]
     if until.judged(state.settings, state.round):
         state = with_answer(state, sender, event, until.Moving)
         if state.waiting:
             return state, []
         bits = [until.bit(k, answer) for k, answer in enumerate(all_of(state.answers, until.Moving))]
         return _lengthened(state, settled=all(bits))
-    expected = Reached if state.settings.local_steps else GlobalGradientBound if state.settings.bound else GlobalGradient
-    state = with_answer(state, sender, event, expected)
+    state = with_answer(state, sender, event, state.settings.kinds[1])
     if state.waiting:
         return state, []
     with np.errstate(all="ignore"):  # what leaves the finite numbers is found in both
@@ -715,10 +720,9 @@ def posterior_moments(state: Server) -> tuple[Vector, Vector]:
 
 def protocol(settings: Settings) -> Protocol[Server, Client]:
     """Returns the protocol with only the messages that a job of these settings can send."""
-    down: tuple[type[Message], ...] = (Start, Fitted)
-    up: tuple[type[Message], ...] = (Reached,)
-    if not settings.local_steps:
-        down, up = (Global, Fitted), (GlobalGradientBound if settings.bound else GlobalGradient,)
+    question, answer = settings.kinds
+    down: tuple[type[Message], ...] = (question, Fitted)
+    up: tuple[type[Message], ...] = (answer,)
     if settings.rounds < settings.most:
         down, up = (*down, *until.DOWN), (*up, *until.UP)
     return Protocol("sfvi", down, up, server_receive, client_receive, finished, save, load)

@@ -125,7 +125,9 @@ class Server:
     @property
     def stop(self) -> str | None:
         """The reason why the rounds ended: all are done, or a client's privacy budget is spent."""
-        return "rounds" if self.round >= self.settings.rounds else "budget" if self.refused else None
+        if self.round >= self.settings.rounds:
+            return "rounds"
+        return "budget" if self.refused else None
 
     @property
     def updates(self) -> NDArray[np.int64]:
@@ -336,13 +338,19 @@ Party = TypeVar("Party", Server, Client)
 
 def protocol(settings: Settings) -> Protocol[Server, Client]:
     """Returns the protocol with only the messages that a job of these settings can send."""
-    power, shared = settings.model == "power", settings.response == "shared"
-    down = (Begin, PredictorSum, LikelihoodSum) if power else (Begin, PredictorSum) if shared else (Begin, Residual)
-    up: tuple[type[Message], ...] = (ZShare, LikelihoodShare) if power else (ZShare,)
-    up = (*up, *([BoundShare] if settings.bound else []), *([Refused] if settings.private else []))
+    down: list[type[Message]] = [Begin]
+    up: list[type[Message]] = [ZShare]
+    if settings.model == "power":
+        down, up = [*down, PredictorSum, LikelihoodSum], [*up, LikelihoodShare]
+    else:
+        down.append(PredictorSum if settings.response == "shared" else Residual)
+    if settings.bound:
+        up.append(BoundShare)
+    if settings.private:
+        up.append(Refused)
     if settings.rounds < settings.most:
-        down, up = (*down, *until.DOWN), (*up, *until.UP)
-    return Protocol("vertical", down, up, server_receive, client_receive, finished, save, load)
+        down, up = [*down, *until.DOWN], [*up, *until.UP]
+    return Protocol("vertical", tuple(down), tuple(up), server_receive, client_receive, finished, save, load)
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
