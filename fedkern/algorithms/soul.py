@@ -104,6 +104,9 @@ class Slopes(Message, kind=85, tells=tells.PerRow(computed=tells.SPAN)):
     scales: Dispersion
 
 
+Question = Auxiliary | AuxiliaryTotal | Total
+
+
 # Settings --------------------
 
 
@@ -158,7 +161,7 @@ class Settings:
         return self.model == "power"
 
     @property
-    def kinds(self) -> tuple[type[Message], type[Message]]:
+    def kinds(self) -> tuple[type[Question], type[Message]]:
         """The one question and the one answer of the whole job: the model and the place of the response leave no other."""
         if self.power:
             return AuxiliaryTotal, Slopes

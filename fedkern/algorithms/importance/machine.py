@@ -76,7 +76,6 @@ from .settings import (
 from .summaries import QUESTIONS, Quadratics, merged
 
 Array = NDArray[np.float64]
-Array = NDArray[np.float64]
 
 __all__ = [
     "SUMS", "WIDTH", "AskCurvature", "AskNormal", "AskValues", "Client", "Coordinates", "Curvature", "Found", "GradientOf",
