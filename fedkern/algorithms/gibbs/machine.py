@@ -48,7 +48,7 @@ from .settings import (
 from .sites import Counter, Movable, Moving, Site, State, moved
 from .sweeps import Terms, Values, add_events, first
 
-__all__ = ["Globals", "load", "save"]  # what stands elsewhere
+__all__ = ["load", "save"]  # what stands elsewhere
 
 # Client --------------------
 

@@ -17,9 +17,8 @@ from ...kernels import rng
 from ..core import once
 from ..core.messages import ClientEffects, Event, RemoteFault, ServerEffects
 from ..core.rounds import needed
-from . import machine as client
 from . import machine as gibbs
-from .settings import AskStatistics, Layout, Settings, Statistics
+from .settings import AskStatistics, Globals, GlobalsMoved, Layout, Settings, Statistics
 from .sites import Factor, MarkovRandomField, Regression, translation
 from .sweeps import Values
 
@@ -286,8 +285,8 @@ def advanced(
 ) -> tuple[gibbs.Server, ServerEffects]:
     """Runs a round: the clients' sweeps (in `clients`), exchanges of `pairs`, the server's draws; returns the next questions."""
     for k, question in asked:
-        assert isinstance(question, gibbs.Globals | gibbs.GlobalsMoved)  # sampling charges nothing
-        clients[k] = client.updated(clients[k], question)
+        assert isinstance(question, Globals | GlobalsMoved)  # sampling charges nothing
+        clients[k] = gibbs.updated(clients[k], question)
     if pairs:
         server = _exchange_pairs(server, clients, held, pairs)
     if server.settings.moves:
@@ -295,7 +294,7 @@ def advanced(
         server = replace(server, at_hand=lambda regression: _terms(here, round, regression))
     effects: ServerEffects = []
     for k, _ in asked:
-        for answer in client.draws(clients[k], server.round):
+        for answer in gibbs.draws(clients[k], server.round):
             server, more = gibbs.server_receive(server, k, answer)
             effects += more
     return server, effects
@@ -309,11 +308,11 @@ def _terms(here: Sequence[gibbs.Client], round: int, regression: int) -> tuple[A
     coordinates = here[0].settings.coordinates(round)
     graphs = [one.site for one in here if isinstance(one.site, MarkovRandomField)]
     if graphs and coordinates.max() < here[0].settings.layout.each:  # none of tau's
-        each = [client.moving(one, coordinates, regression) for one in here]
+        each = [gibbs.moving(one, coordinates, regression) for one in here]
         return translation(graphs, each, [one.state for one in here])
-    gradient, precision = (np.zeros(()) + own for own in client.move_terms(here[0], round, regression))
+    gradient, precision = (np.zeros(()) + own for own in gibbs.move_terms(here[0], round, regression))
     for one in here[1:]:
-        own = client.move_terms(one, round, regression)
+        own = gibbs.move_terms(one, round, regression)
         gradient += own[0]
         precision += own[1]
     return gradient, precision
