@@ -137,7 +137,6 @@ def protocol(
     return once.protocol(name, to_client, to_server, server_receive, client_receive, finished)
 
 
-@dataclass(frozen=True)
 class Told(Message):
     """Is the base of what the server tells each client once, and nobody answers; `name` of the exchange."""
 
