@@ -42,7 +42,8 @@ class Entry:
     public : the text that all parties may read
     page : of the documents, with its anchor
     example : a test that triggers it
-    severity : whether a reader has to know it, no result can stand, a job is refused, or something failed
+    severity : whether a reader has to know it, no result can stand, a job is refused, something failed, or a result was judged
+        by it
     holder : the text that only the holder of rows reads, with values of its own
     remedies : the ids of those that may be named, and of facts
     routine : whether it tells what was done, or what a reader does not have, and so comes after those on data and model
@@ -51,7 +52,7 @@ class Entry:
     public: str
     page: str
     example: str
-    severity: Literal["note", "doubt", "refusal", "fault"] = "note"
+    severity: Literal["note", "doubt", "refusal", "fault", "check"] = "note"
     holder: str = ""
     remedies: tuple[str, ...] = ()
     routine: bool = False
@@ -108,10 +109,15 @@ class Finding(str):
         return entry is not None and entry.routine
 
     @property
+    def severity(self) -> str:
+        """What it means for a result (`Entry.severity`); "" of one of another version."""
+        entry = catalogue().get(self.id)
+        return "" if entry is None else entry.severity
+
+    @property
     def doubt(self) -> bool:
         """Whether no result can stand with it."""
-        entry = catalogue().get(self.id)
-        return entry is not None and entry.severity == "doubt"
+        return self.severity == "doubt"
 
     @property
     def content(self) -> dict[str, Any]:

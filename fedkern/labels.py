@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 
 __all__ = ["event_of", "in_order", "label", "whole"]
 
@@ -67,19 +67,19 @@ def in_order(labels: Iterable[str]) -> list[str]:
     return sorted(texts, key=float) if all(map(_DECIMAL.fullmatch, texts)) else texts
 
 
-def event_of(labels: Collection[str]) -> str:
+def event_of(labels: Sequence[str]) -> str:
     """Returns the label of a binary response that counts as 1: by a short list (yes, true, case, dead ..), else the last one.
 
-    Numbers stand in their order, as in R's Surv, texts as they are sorted.
+    Labels stand in the order that their tables give them, or in that of `in_order`.
 
     Examples
     --------
     >>> from fedkern.labels import event_of
-    >>> event_of(["control", "case"]), event_of(["alive", "dead"]), event_of(["2", "1"]), event_of(["bad", "good"])
-    ('case', 'dead', '2', 'good')
+    >>> event_of(["control", "case"]), event_of(["alive", "dead"]), event_of(["1", "2"]), event_of(["normal", "low"])
+    ('case', 'dead', '2', 'low')
     """
     named = [one for one in labels if one.lower() in EVENTS]
     if len(named) == 1:
         return named[0]
     left = [one for one in labels if one.lower() not in OTHERS] or [*labels]
-    return max(left, key=lambda one: (float(one), one) if _WHOLE.fullmatch(one) else (0.0, one))
+    return left[-1]

@@ -207,7 +207,9 @@ def _labels_of(table: Table, spec: Spec) -> tuple[str, ...]:
     numbers = {level for level in there if not np.isnan(number(level))}
     there -= {level for level in there if numbers and level.lower() in MISSING}
     faulty = bool(numbers) and (len(there) != 2 or numbers != there)
-    return () if faulty or there <= {"0", "1", "True", "False"} else tuple(sorted(there))
+    if faulty or there <= {"0", "1", "True", "False"}:
+        return ()
+    return tuple(level for level in _levels(cells) if level in there)
 
 
 def _counting(weights: _Values) -> NDArray[np.float64] | None:

@@ -7,7 +7,6 @@ verdict on the whole to clients that keep results of their own.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -22,7 +21,7 @@ from ..algorithms.exchanges.verdicts import FIGURES, TellFigures, figures_of, fi
 from ..errors import owned
 from ..results import guard
 from ..results.plain import Record
-from ..results.verdict import Verdict, not_judged, of_movement
+from ..results.verdict import Check, Verdict, not_judged, of_movement
 from .hooks import RunHooks
 from .run import At, Run
 from .stage import Stage
@@ -58,8 +57,10 @@ def of_those_left(hooks: RunHooks, judged: Verdict | None) -> Verdict | None:
     rows = f", {sum(hooks.sizes):,} rows" if hooks.sizes else ""
     said = f"of {n} of {n + hooks.left_out} clients{rows} (disclosure.small)"
     if n == 1:
-        judged, said = replace(judged, converged=False), f"{said}: one client is no federation, and its own rows make this result"
-    return replace(judged, why=f"{said}; {judged.why}")
+        found = f"{said}: one client is no federation, and its own rows make this result"
+        return Verdict((Check(found, False), *judged.checks))
+    # With the word of the result itself it stands first, whatever that is.
+    return Verdict((Check(said, judged.converged), *judged.checks))
 
 
 class Moving(Protocol):
@@ -81,10 +82,10 @@ def movement_at(client: int, state: Moving) -> Movement | None:
         return movement_of(state)
 
 
-@guard.figure("whether a client's own unknowns have settled", not_judged("it could not be computed").content)
-def own(state: Moving, names: Sequence[str]) -> Record:
+@guard.figure("whether a client's own unknowns have settled", not_judged("it could not be computed"))
+def own(state: Moving, names: Sequence[str]) -> Verdict:
     """Returns, for a client's own file, whether the unknowns that only it knows have settled."""
-    return of_movement(state.windows.movement, names).content
+    return of_movement(state.windows.movement, names)
 
 
 def tell_verdict(at: Run[Any], judged: Verdict | None) -> dict[int, Record]:

@@ -166,7 +166,7 @@ class Spec:
     def __post_init__(self) -> None:
         declared = self.declared_labels or ()
         if self.positive is None and len(declared) == 2 and FAMILIES[self.family].binary and self.trials is None:
-            object.__setattr__(self, "positive", event_of(declared))
+            object.__setattr__(self, "positive", event_of(in_order(declared)))
         if self.positive is not None:
             object.__setattr__(self, "positive", label(self.positive))
         if self.private and self.standardise == "exchange":

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..algorithms.exchanges.sums import PearsonSums
-from ..finding import Finding
+from ..finding import Finding, Value
 from . import guard
-from .verdict import Verdict
+from .verdict import Check
 
 ERRORS = 3.0  # standard errors that the ratio must be off before it counts
 OFF = 0.15  # and by how much
@@ -66,12 +66,17 @@ class Dispersion:
         return f"intervals are about {math.sqrt(self.ratio):.2g} times too narrow"
 
     @property
-    def wrong(self) -> str:
-        """The sentence on what is wrong and which key mends it, where responses vary more."""
-        mended = f"model.scale = {1 / self.excess:.2g}"
-        if self.family != "negative-binomial":
-            mended = f'model.family = "negative-binomial" with {mended}'
-        return f"{self.words}: {self.narrow}; set {mended}"
+    def checks(self) -> list[Check]:
+        """Whether counts vary as the model says; nothing where events are too few for a judgement."""
+        if self.few:
+            return []
+        values: dict[str, Value] = {"ratio": self.ratio, "error": self.error, "family": self.family}
+        if not self.off:
+            return [Check(Finding.of("counts-vary-so-much", **values), True)]
+        remedy = "scale-of-counts" if self.family == "negative-binomial" else "negative-binomial"
+        narrow = math.sqrt(self.ratio)
+        found = Finding.of("counts-vary-otherwise", **values, narrow=narrow, scale=1 / self.excess, remedies=[remedy])
+        return [Check(found, False)]
 
 
 def pool(family: str, scale: float, told: Sequence[PearsonSums], used: float) -> Dispersion | None:
@@ -100,27 +105,8 @@ def pool(family: str, scale: float, told: Sequence[PearsonSums], used: float) ->
     return Dispersion(family, scale, misfit / left, math.sqrt(noise) / left, events, excess)
 
 
-def judge(own: Verdict, ratio: Dispersion | None) -> Verdict:
-    """Returns the verdict of a fit after this test: `false` where responses vary otherwise, else with the ratio added.
-
-    Parameters
-    ----------
-    own : the verdict of the posterior itself
-    ratio : the dispersion; None where nobody was asked
-    """
-    if ratio is None or own.converged is False:
-        return own
-    if ratio.off:
-        return Verdict(False, ratio.wrong)
-    return own if ratio.few else replace(own, why=f"{own.why}; {ratio.words}")
-
-
 @guard.figure("notes on the dispersion", ())
-def notes(own: Verdict, ratio: Dispersion | None) -> Iterator[str]:
-    """Yields notes for a reader beside the verdict: too few events, or a ratio that is off."""
-    if ratio is None:
-        return
+def notes(ratio: Dispersion) -> Iterator[str]:
+    """Yields the note that events are too few for a judgement."""
     if ratio.few:
         yield Finding.of("few-events-to-judge", events=ratio.events, least=FEW, family=ratio.family)
-    if ratio.off and own.converged is False:
-        yield ratio.wrong

@@ -20,13 +20,13 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from ..algorithms.core.messages import SERVER, RemoteFault
 from ..errors import LostPeer, _owner, describe_origin
 from ..finding import Finding
-from .verdict import Verdict, not_judged
+from .verdict import Check, Verdict
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -98,6 +98,7 @@ class Diagnostic:
             return self.instead(*arguments, **options) if callable(self.instead) else copy(self.instead)
 
 
+FAILED = "failed-checks"
 DIAGNOSTICS: dict[str, Diagnostic] = {}  # module.function -> all that bear a mark
 _COLLECTED: ContextVar[Faults | None] = ContextVar("fedkern_faults", default=None)
 
@@ -145,11 +146,11 @@ def judged(verdict: Verdict) -> Verdict:
     """Returns a verdict after the checks that failed so far at the server: it is not judged, or as it was if it was `false`."""
     faults = _COLLECTED.get()
     names = [] if faults is None else list(dict.fromkeys(f.name for f in faults.found if f.judges and f.party == SERVER))
-    if {*names} <= {*verdict.failed}:
+    if not names:
         return verdict
-    why = f"{', '.join(names)} failed"
-    of_false = replace(verdict, why=f"{verdict.why}; {why}")
-    return replace(of_false if verdict.converged is False else not_judged(why), failed=tuple(names))
+    # It is judged twice: before a client is told, and before it is published, when more may have failed.
+    others = (check for check in verdict.checks if not (isinstance(check.found, Finding) and check.found.id == FAILED))
+    return Verdict((*others, Check(Finding.of(FAILED, names=names), "not judged")))
 
 
 def notes() -> list[str]:

@@ -106,6 +106,8 @@ def _counts(summary: Record, model: Record) -> Iterator[str]:
     there = sum(client["status"] != "lost" for client in summary["clients"].values())
     of = "" if there == len(summary["clients"]) else f" of {len(summary['clients'])}"
     yield f"{there}{of} clients by {summary['method']}, {summary['claim']}"
+    if summary["method"] == "pvi" and not summary["privacy"]:
+        yield 'method = "likelihood" has the exact posterior'
 
 
 def _priors(summary: Record, model: Record, data: Record) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -184,8 +185,16 @@ class Result:
         ------
         JobError
             The method cannot predict at the server, and why; or a fault of the rows.
+
+        Warns
+        -----
+        UserWarning
+            Rows are far from all rows of the job, or have labels that it does not know.
         """
-        return self.prediction(rows).table()
+        prediction = self.prediction(rows)
+        for note in prediction.notes:
+            warnings.warn(note, stacklevel=2)
+        return prediction.table()
 
     def scores(self, rows: object) -> dict[str, float]:
         """Scores predictions of rows with the response, as `metrics` scores the test rows; other rows are left out.

@@ -243,7 +243,11 @@ def _check(reference: Mapping[str, str], levels: Mapping[str, Sequence[str]]) ->
     for column, level in reference.items():
         if level not in levels.get(column, ()):
             known = ", ".join(levels.get(column, ())) if column in levels else ""
-            there = f"its levels are {known}" if known else f"categorical columns are {', '.join(levels) or 'none'}"
+            there = f"its levels are {known}" if known else f"categorical columns are {', '.join(levels)}"
+            if not levels:  # as of a formula, whose terms have contrasts of their own
+                there = (
+                    f'none has levels in its table; of a formula the job says it ([data.columns.{column}] reference = "{level}")'
+                )
             raise JobError(f"reference {column}={level}: no such level of this result; {there}")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algorithms.core.windows import ERRORS, LEAST, MEAN, SD, Movement
+from ..finding import Finding
 from ..models import psis
 from ..models.weighted import Weighted
 from .diagnostics import MARKED
@@ -22,8 +23,7 @@ RHAT = 1.01  # of converged chains: the largest R-hat
 ESS = 100  # and the least ESS, for each chain
 MARK = "*"  # after the name of a number whose chains do not agree
 LEGEND = f"{MARK} R-hat above {MARKED:g}: chains do not agree about it yet"
-# Where a normal q is too narrow:
-REMEDY = 'for these take algorithm.inference = "nested" (of a built prior of at most 400 latents), or "hmc"'
+FROM_THE_BEST: tuple[Word, ...] = (True, "settled", "approximate", "not judged", False)
 HEADS = {
     True: "converged",
     False: "not converged",
@@ -54,25 +54,66 @@ STOPS = {
 INTERRUPTED = Ending("the run did not finish", "interrupted", "bad")
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Holds the first statement about a result.
+class Check(NamedTuple):
+    """Holds one test of a result.
 
     Attributes
     ----------
-    converged : True, False, "settled" (an optimiser that moves no more, where nothing says that it is right), "not judged", or
-        "approximate" (all has converged, to a posterior in which small clients' summaries weigh much)
-    why : the numbers that decided, or the reason why there are none
-    worst : name of the quantity that is farthest from convergence; "" where none is known
-    doubts : those for which no result can stand, each of which `why` says
-    failed : checks that failed, which `why` says
+    found : what was found; of an entry of the catalogue with its id, and the numbers with those that are wanted
+    word : what the result is, as far as this test goes
+    worst : name of the quantity that is farthest from what is wanted; "" where none is known
     """
 
-    converged: Word
-    why: str
+    found: str
+    word: Word
     worst: str = ""
-    doubts: tuple[str, ...] = ()
-    failed: tuple[str, ...] = ()
+
+    @property
+    def content(self) -> dict[str, object]:
+        """Its row of `checks` of summary.json."""
+        return {"is": self.word, **(self.found.content if isinstance(self.found, Finding) else {"text": self.found})}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Holds the checks of a result, of which the worst decides.
+
+    Attributes
+    ----------
+    checks : at least one
+    """
+
+    checks: tuple[Check, ...]
+
+    @classmethod
+    def of(cls, word: Word, found: str, worst: str = "") -> Verdict:
+        """Returns the verdict of one check."""
+        return cls((Check(found, word, worst),))
+
+    @property
+    def converged(self) -> Word:
+        """True, False, "settled" (an optimiser that moves no more, where nothing says that it is right), "not judged", or
+        "approximate" (all has converged, to a posterior in which small clients' summaries weigh much).
+        """
+        return max((check.word for check in self.checks), key=FROM_THE_BEST.index)
+
+    @property
+    def _shown(self) -> list[Check]:
+        """Of a result that cannot stand its reasons, else all checks; those that decide first."""
+        from_the_worst = sorted(self.checks, key=lambda check: -FROM_THE_BEST.index(check.word))
+        reasons = [check for check in from_the_worst if check.word in (False, "not judged")]
+        return reasons or from_the_worst
+
+    @property
+    def why(self) -> str:
+        """The numbers that decided, or the reason why there are none."""
+        return "; ".join(dict.fromkeys(check.found for check in self._shown))
+
+    @property
+    def worst(self) -> str:
+        """Name of the quantity that is farthest from convergence; "" where none is known."""
+        word = self.converged
+        return next((check.worst for check in self._shown if check.word == word and check.worst), "")
 
     @property
     def text(self) -> str:
@@ -80,9 +121,20 @@ class Verdict:
         return f"{HEADS[self.converged]}: {self.why}"
 
     @property
-    def content(self) -> dict[str, bool | str]:
+    def doubts(self) -> list[str]:
+        """Those for which no result can stand, whatever the numbers of its convergence."""
+        found = (check.found for check in self.checks if check.word is False)
+        return [one for one in found if isinstance(one, Finding) and one.severity != "check"]
+
+    @property
+    def content(self) -> dict[str, object]:
         """The entries of summary.json."""
-        return {"converged": self.converged, "verdict": self.text, "worst": self.worst}
+        checks = [check.content for check in self.checks]
+        return {"converged": self.converged, "verdict": self.text, "worst": self.worst, "checks": checks}
+
+    def also(self, *checks: Check) -> Verdict:
+        """Returns the verdict with more checks."""
+        return Verdict((*self.checks, *checks))
 
 
 class Said(NamedTuple):
@@ -99,20 +151,12 @@ def ending(stop: str | None) -> Ending:
 
 def not_judged(why: str) -> Verdict:
     """Returns the verdict "not judged", with a reason of a few words."""
-    return Verdict("not judged", why)
+    return Verdict.of("not judged", why)
 
 
-def against(doubts: Sequence[str], judged: Verdict) -> Verdict:
-    """Returns the verdict on a result that cannot stand; what was `judged` comes last where that is against it, too."""
-    if not doubts:
-        return judged
-    why = "; ".join([*doubts, *([judged.why] if judged.converged is False else [])])
-    return Verdict(False, why, judged.worst, tuple(doubts))
-
-
-def approximate(why: str) -> Verdict:
-    """Returns the verdict on a result that has converged to what is near the posterior, by as much as `why` says."""
-    return Verdict("approximate", why)
+def against(doubts: Iterable[str], judged: Verdict) -> Verdict:
+    """Returns the verdict on a result that cannot stand where there are doubts of its files."""
+    return Verdict((*(Check(doubt, False) for doubt in doubts), *judged.checks))
 
 
 def of_chains(slowest: tuple[float, float, str] | None, chains: int, rhat: float = RHAT, ess: float | None = None) -> Verdict:
@@ -125,18 +169,19 @@ def of_chains(slowest: tuple[float, float, str] | None, chains: int, rhat: float
     rhat, ess : other limits, where the job has its own
     """
     if slowest is None:
-        return not_judged("no R-hat: draws are too few")
+        return not_judged(Finding.of("no-rhat"))
     least = ESS * chains if ess is None else ess
     largest, smallest, worst = slowest
-    why = f"R-hat at most {largest:.4f} (wanted {rhat:g}), ESS at least {smallest:.0f} (wanted {least:g}; {worst})"
-    return Verdict(bool(largest <= rhat and smallest >= least), why, worst)
+    mixed = Check(Finding.of("rhat", rhat=largest, wanted=rhat), bool(largest <= rhat), worst)
+    many = Check(Finding.of("ess", ess=smallest, wanted=least, name=worst), bool(smallest >= least), worst)
+    return Verdict((mixed, many))
 
 
 def of_weights(weights: Weighted, wanted: float) -> Verdict:
     """Judges weighted draws, of which so many of equal weight are wanted."""
-    why = f"k-hat {weights.k_hat:.2f} (wanted at most {psis.UNRELIABLE:g})"
-    why = f"{why}, {weights.effective:.0f} of {len(weights.draws)} draws count (wanted {wanted:g})"
-    return Verdict(weights.reliable and weights.effective >= wanted, why)
+    tail = Finding.of("k-hat", k_hat=weights.k_hat, wanted=psis.UNRELIABLE)
+    many = Finding.of("draws-that-count", effective=weights.effective, draws=len(weights.draws), wanted=wanted)
+    return Verdict((Check(tail, weights.reliable), Check(many, weights.effective >= wanted)))
 
 
 def of_movement(movement: Movement | None, names: Sequence[str]) -> Verdict:
@@ -148,20 +193,30 @@ def of_movement(movement: Movement | None, names: Sequence[str]) -> Verdict:
     names : of the unknowns
     """
     if movement is None or movement.rounds < LEAST:
-        return Verdict(False, f"too few rounds at the full learning rate to see what still moves, at least {LEAST} are needed")
+        return Verdict.of(False, Finding.of("few-rounds-to-settle", least=LEAST))
     if not len(movement.mean):
-        return Verdict("settled", "there is nothing that could move")
+        return Verdict.of("settled", Finding.of("nothing-moves"))
     k = movement.worst
-    most = movement.excess[k]
+    name, most = names[k], movement.excess[k]
     if movement.blind[k] == most > 1:
-        return Verdict(False, f"too few rounds, or too low a learning rate, to see whether {names[k]} moves", names[k])
-    mean = f"its mean by {abs(movement.mean[k]):.2f} ± {movement.mean_error[k]:.2f} sd (wanted {MEAN:g})"
-    sd = f"its sd by {100 * abs(movement.sd[k]):.1f} ± {100 * movement.sd_error[k]:.1f} % (wanted {100 * SD:g})"
-    noisy = "; too noisy to be seen, with more rounds or a lower learning rate it can" if movement.noise[k] == most > 1 else ""
-    beyond = movement.settled and (abs(movement.mean[k]) > MEAN or abs(movement.sd[k]) > SD)
-    noisy += f"; what is more is no more than {ERRORS:g} of its standard errors" if beyond else ""
-    why = f"{names[k]} moved most, {mean} and {sd}, between two stretches of the rounds at the full learning rate{noisy}"
-    return Verdict("settled" if movement.settled else False, why, names[k])
+        return Verdict.of(False, Finding.of("movement-unseen", name=name), name)
+    mean, sd = float(movement.mean[k]), float(movement.sd[k])
+    found = Finding.of(
+        "movement",
+        name=name,
+        mean=abs(mean),
+        mean_error=float(movement.mean_error[k]),
+        wanted=MEAN,
+        sd=100 * abs(sd),
+        sd_error=100 * float(movement.sd_error[k]),
+        wanted_sd=100 * SD,
+    )
+    judged = Verdict.of("settled" if movement.settled else False, found, name)
+    if movement.noise[k] == most > 1:
+        judged = judged.also(Check(Finding.of("movement-too-noisy"), movement.settled))
+    if movement.settled and (abs(mean) > MEAN or abs(sd) > SD):
+        judged = judged.also(Check(Finding.of("movement-within-errors", errors=ERRORS), True))
+    return judged
 
 
 def with_clients(own: Verdict, settled: Mapping[str, bool | None], why_not: str = "have not settled") -> Verdict:
@@ -174,13 +229,12 @@ def with_clients(own: Verdict, settled: Mapping[str, bool | None], why_not: str 
     """
     moving = [name for name, bit in settled.items() if bit is False]
     silent = [name for name, bit in settled.items() if bit is None]
-    if own.converged is False or not (moving or silent):
-        return own
-    if not moving:
-        return not_judged(f"client {silent[0]!r} was lost before it said whether its own unknowns have settled")
-    others = f" and of {len(moving) - 1} more" if len(moving) > 1 else ""
-    why = f"unknowns of client {moving[0]!r}{others} {why_not}; a file in its own folder says which"
-    return Verdict(False, why, f"client {moving[0]}")
+    if moving:
+        found = Finding.of("clients-not-settled", clients=moving, why=why_not)
+        return own.also(Check(found, False, f"client {moving[0]}"))
+    if silent:
+        return own.also(Check(Finding.of("lost-before-settled", client=silent[0]), "not judged"))
+    return own
 
 
 def with_weights(own: Verdict, weights: Reweighed | None) -> Verdict:
@@ -191,14 +245,15 @@ def with_weights(own: Verdict, weights: Reweighed | None) -> Verdict:
     if weights is None or own.converged != "settled":
         return own
     if weights.agrees:
-        why = f"settled, and q of the global unknowns is the posterior as far as weights tell: {weights.words}"
-        return Verdict(True, why, weights.names[weights.worst])
+        return Verdict.of(True, Finding.of("weights-agree", words=weights.words), weights.names[weights.worst])
     if narrow := weights.narrow:
-        k, others = narrow[0], f", and {len(narrow) - 1} more" if len(narrow) > 1 else ""
-        why = f"settled, but not near the posterior: {weights.names[k]} has too small an sd, {weights.moved(k)}{others}; {REMEDY}"
-        return Verdict(False, why, weights.names[k])
+        names = [weights.names[k] for k in narrow]
+        moved = weights.moved(narrow[0])
+        return own.also(
+            Check(Finding.of("narrow-by-weights", names=names, moved=moved, remedies=["wider-than-q"]), False, names[0])
+        )
     name = weights.names[weights.worst] if weights.reliable else own.worst
-    return Verdict("settled", f"whether it is right is not known: {weights.words}; {own.why}", name)
+    return Verdict((Check(Finding.of("weights-do-not-tell", words=weights.words), "settled", name), *own.checks))
 
 
 def doubtful(names: Iterable[str], rhat: Array | None) -> list[str]:

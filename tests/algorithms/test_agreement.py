@@ -176,7 +176,7 @@ MISMATCHES = {
     ),
     "kind": (
         Summary(NAMES, ("categorical", "categorical"), {"age": ("x",), "job": ()}, (), np.ones((1, 0))),
-        "covariate no. 1 is categorical, at client 'a' it is numeric; correct the cells, or say in [data.columns.NAME] which",
+        "covariate no. 1 is categorical, at client 'a' it is numeric; write it alike in all files",
     ),
 }
 

@@ -68,7 +68,7 @@ def test_the_change_of_an_sd_is_foreseen_where_draws_of_q_do_not_see_it(ratio):
     assert said.reliable
     assert (np.abs(said.sd - right) < 0.05 * (1 + right) + 3 * said.sd_error).all()
     assert sorted(said.narrow) == ([] if ratio == 1 else [0, 1])
-    judged = with_weights(Verdict("settled", "nothing moves"), said)
+    judged = with_weights(Verdict.of("settled", "nothing moves"), said)
     assert judged.converged is (ratio == 1)
     if ratio == 2:  # as draws of q say it: less than half of what is right, and no doubt
         inner = wide.draws(block, parameters, (), e[:400])
@@ -85,6 +85,6 @@ def test_weights_that_are_worth_too_little_say_that_it_is_not_near():
     said = reweigh(("h", "z"), found.inner, far - (found.log_q - found.beside), beside=found.beside, wanted=1000)
     assert not said.reliable
     assert not said.content["moves"]
-    judged = with_weights(Verdict("settled", "nothing moves"), said)
+    judged = with_weights(Verdict.of("settled", "nothing moves"), said)
     assert judged.converged == "settled"
     assert "(wanted 1,000), too few to say by how much q is off: it is not near" in judged.why

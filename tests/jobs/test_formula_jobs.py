@@ -64,6 +64,19 @@ def pooled(frames: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     return {"all": pd.concat(frames.values(), ignore_index=True)}
 
 
+def test_a_slope_of_groups_may_be_calculated(frames: dict[str, pd.DataFrame]) -> None:
+    """The slope of I(age - 50) is that of a column from which 50 was taken before."""
+    moved = {name: frame.assign(age=frame.age - 50) for name, frame in frames.items()}
+    model = {"model": {"family": "gaussian"}}
+    found = run(frames, "dose ~ I(age-50)*sex + (1 + I(age-50) | ward)", **model).parameters
+    wanted = run(moved, "dose ~ age*sex + (1 + age | ward)", **model).parameters
+    for name, row in wanted.items():
+        own = found[name.replace("age", "I(age - 50)")]
+        assert (own["mean"], own["sd"]) == pytest.approx((row["mean"], row["sd"]), rel=1e-6, abs=1e-8), name
+    with pytest.raises(JobError, match="a slope of groups is that of a numeric column"):
+        run(frames, "dose ~ cs(age, df = 3) + (1 + cs(age, df = 3) | ward)", **model)
+
+
 def test_a_federated_job_is_the_pooled_one(frames: dict[str, pd.DataFrame]) -> None:
     gaussian = {"model": {"family": "gaussian", "scale": 1.0}}
     found, wanted = (run(rows, f"dose ~ {FIXED}", "pvi", **gaussian).summary for rows in (frames, pooled(frames)))
@@ -165,6 +178,7 @@ def test_its_columns_are_standardised_as_all_rows_together(frames: dict[str, pd.
         assert (one["center"], one["scale"]) == pytest.approx(wanted, rel=1e-10, abs=1e-12), one["name"]
 
 
+@pytest.mark.filterwarnings("ignore:column .* more than 10 times")
 def test_new_rows_have_the_columns_of_the_run(
     frames: dict[str, pd.DataFrame], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

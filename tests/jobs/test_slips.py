@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -193,10 +194,10 @@ def test_one_design_with_responses_of_their_own_is_no_file_twice(method: str) ->
     assert "clients 'a', 'c' have as many rows" in fedkern.run(job, data=clients).summary["verdict"]
 
 
-def told_sums(tables: list[np.ndarray]) -> Facts:
+def told_sums(tables: list[np.ndarray], names: Sequence[str] = ()) -> Facts:
     """What clients tell of these columns."""
     rows = np.concatenate(tables)
-    centre, columns = rows.mean(axis=0), tuple(Column(f"x{j}") for j in range(rows.shape[1]))
+    centre, columns = rows.mean(axis=0), tuple(map(Column, names or [f"x{j}" for j in range(rows.shape[1])]))
     sums, squares = (np.array([((one - centre) ** power).sum(axis=0) for one in tables]) for power in (1, 2))
     sizes = np.array([float(len(one)) for one in tables])
     return Facts(tuple(map(str, range(len(tables)))), columns, sizes, centre, sums, squares)
@@ -215,6 +216,20 @@ def test_shares_and_scores_that_are_the_same_by_chance_are_no_file_twice() -> No
         found += bool(find_twins(told_sums(tables)))
     assert alike > 60
     assert found == 0
+
+
+def test_a_product_is_no_further_sign_of_a_file_twice() -> None:
+    """A panel as geepack's `ohio`: 180 children at four ages, and whether their mothers smoke."""
+    random, age = np.random.default_rng(3), np.arange(-2.0, 2.0)
+
+    def told(names: Sequence[str]) -> Facts:
+        smoke = (random.random((3, 180)) < 0.35).astype(float)
+        smoke[1] = random.permutation(smoke[0])  # by chance as many
+        tables = [np.array([(a, s, a * s) for s in of_client for a in age]) for of_client in smoke]
+        return told_sums(tables, names)
+
+    assert not find_twins(told(("age", "smoke", "age:smoke")))
+    assert find_twins(told(("age", "smoke", "dose")))
 
 
 @pytest.mark.parametrize("unit", [1e-5, 1.0, 1e6])

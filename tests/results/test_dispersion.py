@@ -12,7 +12,6 @@ from fedkern.algorithms.core.messages import ClientLost, RemoteFault
 from fedkern.algorithms.exchanges.sums import AskPearson, PearsonSums
 from fedkern.models.glm import Rows, pearson_sums
 from fedkern.results import dispersion
-from fedkern.results.verdict import Verdict
 
 
 def test_limits_let_true_poisson_jobs_pass() -> None:
@@ -105,5 +104,17 @@ def test_few_events_are_no_proof_and_a_note_says_so() -> None:
     few = dispersion.pool("poisson", 1.0, [replace(HONEST, events=20.0, misfit=40.0)], 1.0)
     assert few is not None
     assert (few.few, few.off) == (True, False)
-    (note,) = dispersion.notes(Verdict("settled", ""), few)
+    (note,) = dispersion.notes(few)
     assert note.startswith("20 events are too few (below 50) to tell whether counts vary more")
+
+
+def test_a_ratio_that_is_off_decides_and_names_what_mends_it() -> None:
+    told = replace(HONEST, events=2e5, misfit=3 * HONEST.misfit)
+    for family, remedy in (("poisson", "negative-binomial"), ("negative-binomial", "scale-of-counts")):
+        found = dispersion.pool(family, 1.0, [told], 1.0)
+        assert found is not None
+        (check,) = found.checks
+        assert (check.found.id, check.word, check.found.values["remedies"]) == ("counts-vary-otherwise", False, [remedy])
+    right = dispersion.pool("poisson", 1.0, [replace(HONEST, events=2e5)], 1.0)
+    assert right is not None
+    assert [(check.found.id, check.word) for check in right.checks] == [("counts-vary-so-much", True)]

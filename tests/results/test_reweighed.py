@@ -26,7 +26,7 @@ def test_the_same_distribution_agrees():
     x = np.random.default_rng(1).standard_normal((400, 3))
     one = reweigh(NAMES, x, 1e-9 * x[:, 0] ** 2)
     assert one.agrees
-    assert with_weights(Verdict("settled", "nothing moves"), one).converged is True
+    assert with_weights(Verdict.of("settled", "nothing moves"), one).converged is True
 
 
 @pytest.mark.parametrize(("shift", "sd"), [(0.3, 1.0), (-0.3, 1.0), (0.0, 0.8), (0.0, 1.2), (0.0, 1 / 0.7), (0.0, 1 / 0.735)])
@@ -34,7 +34,7 @@ def test_what_is_off_is_seen_and_by_how_much(shift, sd):
     """1 / 0.7: a q that is 30 % too narrow; k-hat alone lets it pass."""
     one = found(shift, sd, size=400)
     assert not one.agrees
-    assert with_weights(Verdict("settled", "nothing moves"), one).converged == "settled"
+    assert with_weights(Verdict.of("settled", "nothing moves"), one).converged == "settled"
     if one.reliable:
         assert NAMES[one.worst] == "b"
         assert abs(one.mean[1] - shift) < 4 * one.mean_error[1] + 0.05
@@ -70,9 +70,9 @@ def test_noise_is_no_agreement():
 
 
 def test_what_moves_is_not_judged_by_weights():
-    moving = Verdict(False, "it moves", "a")
+    moving = Verdict.of(False, "it moves", "a")
     assert with_weights(moving, found()) is moving
-    assert with_weights(Verdict("settled", "x"), None).converged == "settled"
+    assert with_weights(Verdict.of("settled", "x"), None).converged == "settled"
 
 
 @pytest.mark.parametrize(("differ", "rounding", "exact"), [(0.0, 0, True), (1e-7, 0, True), (1e-5, 0, False), (2e-3, 3e-3, True)])

@@ -514,7 +514,8 @@ def _check_columns(state: Server) -> None:
                 what = f"{name_openly(name, names, state.spec)} is {kind}"
                 raise JobError(
                     f"client {client!r}: {what}, at client {example!r} it is {wanted[name]}; "
-                    'correct the cells, or say in [data.columns.NAME] which: kind = "categorical" (labels) or "numeric"'
+                    "write it alike in all files: numbers, or the same labels (numbers that are codes are labels: kind = "
+                    '"categorical" in [data.columns.NAME])'
                 )
 
 
@@ -606,7 +607,7 @@ def _labels(state: Server, replies: list[Record]) -> tuple[str, ...]:
             f"{spec.response!r} has one label at all clients, {positive!r}, and a binary response has two: see whether it is the "
             "response, or name the label that counts as 1 in [data] positive"
         )
-    return tuple(sorted(counts)) if positive in counts else ()
+    return join_levels([reply["labels"] for reply in replies]) if positive in counts else ()
 
 
 def _positive(spec: Spec) -> str:

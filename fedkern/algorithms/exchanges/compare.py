@@ -247,8 +247,10 @@ def of_levels(column: Column, told: Sequence[Sequence[str]], clients: Sequence[s
     orders = [list(own) for own in told if list(own) != sorted(own)]
     if any([level for level in levels if level in order] != order for order in orders):
         yield Finding.of("levels-in-other-orders", column=name)
-    # Clients that share no level with any other, though others have some.
+    # Clients that share no level with any other, though others have some. A column that names the clients has one at each.
     sets = [set(own) for own in told]
+    if all(len(own) <= 1 for own in sets):
+        return
     others = [set().union(*sets[:k], *sets[k + 1 :]) for k in range(len(sets))]
     if alone := [client for client, own, rest in zip(clients, sets, others) if own and rest and not own & rest]:
         yield Finding.of("levels-of-nobody-else", column=name, clients=alone)
@@ -333,10 +335,11 @@ def find_twins(told: Facts) -> list[tuple[int, ...]]:
     """Finds clients that may have one file: as many rows, and the same sums of every numeric covariate but for rounding.
 
     Rows in another order give other last digits. Columns of a few whole numbers may have the same sums by chance: so many columns
-    are needed that chance makes no two clients alike. Clients that repeat one design are told apart by their responses, which are
-    not told here (`with_one_response`), or by center and scale in the job file: columns that have these are left out.
+    are needed that chance makes no two clients alike; products of columns add nothing to these. Clients that repeat one design
+    are told apart by their responses, which are not told here (`with_one_response`), or by center and scale in the job file:
+    columns that have these are left out.
     """
-    open_ones = [at for at, column in enumerate(told.columns) if column.center is None]
+    open_ones = [at for at, column in enumerate(told.columns) if column.center is None and ":" not in column.name]
     n, (means, variances) = told.sizes[:, np.newaxis], (part[:, open_ones] for part in told.moments)
     sums, squares = told.sums[:, open_ones], told.squares[:, open_ones]
     size = np.sqrt(n * squares)  # of the sum of absolute deviations, at most

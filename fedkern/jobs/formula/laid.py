@@ -137,7 +137,7 @@ def conflicts(config: JobConfig, formula: Formula | None) -> Iterator[str]:
         yield from _kinds(formula, name, data.columns.get(name))
     for key in ("slopes", "client_slopes"):
         for slope in getattr(random, key, ()):
-            if (factors.quoted(slope),) not in formula.terms:
+            if not {(slope,), (factors.quoted(slope),)} & {*formula.terms}:
                 yield (
                     f'model.random.{key}: "{slope}" is no term of model.formula by itself, and slopes of groups lie about its '
                     f"coefficient; add it: .. + {slope} + .."

@@ -197,8 +197,16 @@ def _random(part: str, before: str, after: str) -> dict[str, Any]:
         if sign == "-" or one == "0":
             raise _no(part, "slopes without an intercept of each group are not there: (1 + time | ward)")
         if one != "1":
-            slopes.append(_column(one, "a slope of groups is that of a numeric column: (1 + time | ward)"))
+            slopes.append(one.strip("`") if COLUMN.fullmatch(one) else _number(one))
     return {"group": group, "slopes": slopes}
+
+
+def _number(text: str) -> str:
+    """Returns the name of a column of numbers that is calculated from one, as terms of the formula have it."""
+    terms = _terms(text).terms
+    if len(terms) != 1 or len(terms[0]) != 1 or factors.read(terms[0][0]).call:
+        raise _no(text, "a slope of groups is that of a numeric column: (1 + time | ward), (1 + log(time) | ward)")
+    return terms[0][0]
 
 
 def _column(text: str, why: str) -> str:

@@ -32,7 +32,7 @@ from ...kernels import rng
 from ...kernels.families import HALF_LOG_TAU
 from ...models.weighted import Weighted
 from ...results import guard
-from ...results.verdict import Verdict, not_judged, of_weights
+from ...results.verdict import Check, Verdict, not_judged, of_weights
 from . import own_publish
 from .keys import Config
 from .own_model import Joint, OwnModel
@@ -185,14 +185,16 @@ def _verdict(weighing: Weighing, wanted: float, rounds: int) -> Verdict:
     weights = weighing.weights
     chains = 'take algorithm.sampler = "hmc"'
     if weights is None:
-        return Verdict(False, f"no client's log-likelihoods say whether q is near the posterior: {chains}")
+        return Verdict.of(False, f"no client's log-likelihoods say whether q is near the posterior: {chains}")
     judged = of_weights(weights, wanted)
     if judged.converged:
         return judged
-    return Verdict(
-        False,
-        f"after {rounds} rounds and {len(weights.draws)} draws: {judged.why}: q(xi), or a client's q(u | xi), is not near the "
-        f"posterior: {chains}, or more rounds (job.rounds)",
+    return judged.also(
+        Check(
+            f"after {rounds} rounds and {len(weights.draws)} draws q(xi), or a client's q(u | xi), is not near the posterior: "
+            f"{chains}, or more rounds (job.rounds)",
+            False,
+        )
     )
 
 

@@ -20,7 +20,7 @@ from ...results import verdict as verdict_of
 from ...results.other_way import Reversed
 from ...results.plain import Record
 from ...results.released import Drawing
-from ...results.verdict import Verdict
+from ...results.verdict import Check, Verdict
 from ...results.weighted import WeightedDraws, summarised
 from . import contrasts, given_scales, summaries
 from .differently import (
@@ -315,23 +315,24 @@ def judge_chains(model: Model, mode: importance.Server, server: hmc.Server) -> V
     """Returns whether R-hat, ESS, divergences and the quadrature say that chains are right."""
     unresolved = importance.unresolved(mode)
     judged = judge_walks(release_walks(model, server), server, [unresolved] if unresolved else [])
-    return replace(judged, why=model.reason(judged.why)) if judged.converged is False else judged
+    if judged.converged is not False:
+        return judged
+    why = model.reason(judged.why)
+    return judged if why == judged.why else Verdict.of(False, why)
 
 
 @guard.check("R-hat", verdict_of.not_judged("no check is known"))
 def judge_walks(posterior: WeightedDraws, server: hmc.Server, against: list[str]) -> Verdict:
     """Returns whether R-hat, ESS and divergences say that chains are right; `against`: other reasons that they are not."""
-    s, against = server.settings, [*against]
-    judged = verdict_of.of_chains(posterior.slowest(), s.chains)
+    s = server.settings
+    judged = verdict_of.against(against, verdict_of.of_chains(posterior.slowest(), s.chains))
     divergences, trajectories = int(server.divergences.sum()), s.chains * (s.rounds - s.warmup)
     if divergences > DIVERGENT * trajectories:
-        against.append(
-            f"{divergences} of {trajectories} trajectories diverged (at most {100 * DIVERGENT:g} %): the posterior is narrow "
-            "somewhere, and chains may not enter it; narrower priors can help"
-        )
-    if judged.converged is False:
-        against.append(f"{judged.why}: give chains more rounds (job.rounds)")
-    return Verdict(False, "; ".join(against), judged.worst) if against else judged
+        found = Finding.of("divergent", divergences=divergences, trajectories=trajectories, most=100 * DIVERGENT)
+        judged = judged.also(Check(found, False))
+    if any(check.worst and check.word is False for check in judged.checks):
+        judged = judged.also(Check(Finding.of("chains-want-rounds"), False))
+    return judged
 
 
 @guard.check("the weights", verdict_of.not_judged("no check is known"))
@@ -344,7 +345,7 @@ def judge_draws(sampled: importance.Found, wanted: float, reason: str) -> Verdic
     reason : why they are not right; "" where they are
     """
     if not sampled.converged:
-        return Verdict(False, reason)
+        return Verdict.of(False, reason)
     assert sampled.posterior is not None
     return verdict_of.of_weights(sampled.posterior, wanted)
 

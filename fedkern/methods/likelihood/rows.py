@@ -188,10 +188,11 @@ def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> 
     """
     random, begin = config.random, who(client, table.source)
     name = random.group
-    covariates = spec.covariates(table.names)
+    laid, of_terms = looked_at(table, spec)  # where a slope may be of what is calculated from a column
+    covariates = of_terms.covariates(laid.names)
     for key, slopes in (("slopes", random.slopes), ("client_slopes", random.client_slopes)):
         for slope in slopes:
-            if slope not in covariates or column_of(spec, table, slope).kind != "numeric":
+            if slope not in covariates or column_of(of_terms, laid, slope).kind != "numeric":
                 what = "is categorical" if slope in covariates else "is no covariate"
                 text = f"{begin}: model.random.{key}: column {slope!r} {what}, and slopes are of numeric covariates"
                 raise OwnFault(f"{text}; name another, or leave it out", f"{text}; name another, or leave it out")

@@ -11,10 +11,9 @@ from collections.abc import Collection, Sequence
 
 from ...algorithms.importance.machine import Found
 from ...algorithms.importance.summaries import CELLS, told
-from ...finding import RuleRefusal, Value
-from ...results import verdict as verdict_of
+from ...finding import Finding, RuleRefusal, Value
 from ...results.plain import Record
-from ...results.verdict import Verdict
+from ...results.verdict import Check, Verdict, Word
 
 MOVED = 0.1  # posterior sds by which no mean moves where that is the posterior, whatever the summaries' share of the information
 
@@ -51,7 +50,5 @@ def judged(own: Verdict, found: Found) -> Verdict:
     if found.summed is None or own.converged is not True:
         return own
     moved, share = found.summed
-    why = f"summaries, which have {100 * share:.0f} % of the information, moved the mean by {moved:.2f} sd (wanted {MOVED:g})"
-    if moved <= MOVED:
-        return Verdict(True, f"{own.why}; {why}", own.worst)
-    return verdict_of.approximate(f"{why}; {own.why}")
+    word: Word = True if moved <= MOVED else "approximate"
+    return own.also(Check(Finding.of("summaries-moved", share=100 * share, moved=moved, wanted=MOVED), word))

@@ -39,6 +39,7 @@ NAIVE = (
     "coxph has robust ones, often wider"
 )
 KEPT, MEANS = "baseline.csv", "restricted_mean.csv"
+TELLS = 0.1  # information of a score that is near normal: that of some five events, with time in -1/2 .. 1/2
 UNLIKELY = 0.01  # of the least p of all coefficients, where hazards are proportional
 
 
@@ -211,11 +212,11 @@ def _content(model: CoxModel, replies: Sequence[SurvivalSums]) -> tuple[dict[str
     slopes, notes = {}, list[str]()
     for j, name in enumerate(model.encoding.names):
         score, information = (np.array([getattr(one, what)[j] for one in replies]) for what in ("score", "information"))
-        of = information > 0
-        if of.any():
+        of = information >= TELLS
+        if information.sum() >= TELLS:
             z = float(score.sum() / information.sum() ** 0.5)
             slopes[name] = {"z": z, "p": float(2 * ndtr(-abs(z)))}
-            if not model.secure:  # where the server has no client's own score
+            if of.any() and not model.secure:  # where the server has no client's own score
                 slopes[name]["p_of_clients"] = float(chdtrc(of.sum(), (score[of] ** 2 / information[of]).sum()))
     if apart := [
         (name, one["p_of_clients"])

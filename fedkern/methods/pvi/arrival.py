@@ -8,6 +8,7 @@ columns are correlated. Source: docs/concepts/convergence.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -21,13 +22,14 @@ from ...algorithms.exchanges.arrival import AWAY, WIDTH
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.local import slope
 from ...errors import owned
+from ...finding import Finding
 from ...jobs.run import Run
 from ...jobs.stage import Stage
 from ...kernels.families import FAMILIES
 from ...models.expfam import Gaussian, pack, unpack
 from ...models.glm import Rows
 from ...results import guard, other_way
-from ...results.verdict import Verdict, not_judged
+from ...results.verdict import Check, Verdict, not_judged
 from . import keys
 from .keys import Config
 from .model import Model, Server
@@ -163,25 +165,22 @@ def judge_arrival(model: Model, arrived: Arrived | None, silent: Sequence[str] =
         return not_judged(arrived.why)
     names, away, width = model.encoding.names, step.away, step.width
     worst, narrow, wide = int(np.argmax(away)), int(np.argmin(width)), int(np.argmax(width))
-    at = f"{names[worst]} is {away[worst]:.2g} sd from where the posterior of all rows has it (wanted {AWAY:g})"
-    wider = f"of {names[wide]} is {width[wide]:.2g} times too wide" if width[wide] > 1 / WIDTH else ""
-    correlated = ""
-    if width[narrow] < WIDTH and model.covariance == "diagonal":
-        correlated = (
-            f"standard deviations are at least {1 / width[narrow]:.2g} times too narrow (columns are correlated), that of "
-            f"{names[narrow]} most{f', and that {wider}' if wider else ''}; {_remedy_of_width(model)}"
-        )
-    # A mean that is away comes first, then widths: too narrow by correlation, then any other.
-    if away[worst] > AWAY:
-        how = correlated or f"{f'the sd {wider}; ' if wider else ''}{_remedy(model, silent)}"
-        return Verdict(False, f"{at}; {how}", names[worst])
-    if correlated:
-        return Verdict(False, correlated, names[wide if width[wide] > 1 / width[narrow] else narrow])
-    if width[narrow] < WIDTH or width[wide] > 1 / WIDTH:
-        off = narrow if width[narrow] < WIDTH else wide
-        why = f"the sd of {names[off]} is {width[off]:.2f} times that of the posterior of all rows"
-        return Verdict(False, f"{why} (wanted {WIDTH:g} to {1 / WIDTH:.2f}); {_remedy(model, silent)}", names[off])
-    return Verdict("settled", f"{at}, sds are {width[narrow]:.2f} to {width[wide]:.2f} times its own", names[worst])
+    distance = Finding.of("q-from-posterior", name=names[worst], away=float(away[worst]), wanted=AWAY)
+    checks = [Check(distance, "settled" if away[worst] <= AWAY else False, names[worst])]
+    correlated = bool(width[narrow] < WIDTH and model.covariance == "diagonal")
+    for k in sorted({narrow, wide}, key=lambda k: -abs(math.log(width[k]))):
+        if k == narrow and correlated:
+            found = Finding.of("narrow-by-correlation", name=names[k], factor=1 / float(width[k]))
+            checks.append(Check(found, False, names[k]))
+        elif not WIDTH <= width[k] <= 1 / WIDTH:
+            found = Finding.of("sd-of-q", name=names[k], times=float(width[k]), least=WIDTH, most=1 / WIDTH)
+            checks.append(Check(found, False, names[k]))
+    if len(checks) == 1:
+        found = Finding.of("sds-of-q", least=float(width[narrow]), most=float(width[wide]))
+        checks.append(Check(found, "settled"))
+    if any(check.word is False for check in checks):
+        checks.append(Check(_remedy_of_width(model) if correlated else _remedy(model, silent), False))
+    return Verdict(tuple(checks))
 
 
 def _remedy_of_width(model: Model) -> str:

@@ -51,7 +51,7 @@ def judge(model: Model, server: client_level.Server) -> Verdict:
     by, name = float(noise.mean[worst]), names[worst]
     if not by <= MOST:
         clip, sigma = server.mechanism.clip, server.mechanism.sigma
-        return Verdict(
+        return Verdict.of(
             False,
             f"the noise in {name} has a standard deviation of about {by:.3g} posterior sds (wanted at most {MOST:g}), and no "
             f"interval is to be relied on: lower privacy.clip = {clip:g}, below about {clip / by:.2g}, with enough job.rounds "
@@ -62,18 +62,20 @@ def judge(model: Model, server: client_level.Server) -> Verdict:
         )
     if (room := server.n_clients * server.mechanism.clip * server.round) < GROWN:
         short = f"privacy.clip = {server.mechanism.clip:g}"
-        return Verdict(False, f"{short} lets q go {room:.2g} in {server.round} rounds (wanted {GROWN:g}): raise job.rounds", name)
+        return Verdict.of(
+            False, f"{short} lets q go {room:.2g} in {server.round} rounds (wanted {GROWN:g}): raise job.rounds", name
+        )
     moved = pvi.moved(server, server.round)
     if moved is None:
         return not_judged("a single round")
     excess = np.maximum(moved.mean / (MOVED + ERRORS * noise.mean), moved.sd / (NARROWED + ERRORS * noise.precision / 2))
     k = int(np.argmax(excess))
     if not excess[k] <= 1:
-        return Verdict(
+        return Verdict.of(
             False,
             f"{names[k]} moved by {moved.mean[k]:.2g} sd and its sd by {moved.sd[k]:.1%}, more than noise does: "
             f"raise job.rounds = {server.round}",
             names[k],
         )
     why = f"noise, whose standard deviation in {name} is about {by:.2g} posterior sds (wanted at most {MOST:g})"
-    return Verdict("not judged", f"{why}; intervals contain it", name)
+    return Verdict.of("not judged", f"{why}; intervals contain it", name)

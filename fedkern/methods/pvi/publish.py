@@ -18,7 +18,7 @@ from ...models.expfam import Gaussian
 from ...models.glm import Rows, averaged, metrics, tested
 from ...results import guard, unseen
 from ...results.gaussian import Posterior
-from ...results.verdict import Verdict, against, not_judged
+from ...results.verdict import Check, Verdict, against, not_judged
 from . import client_noise, linear, linearised, pull, response
 from .arrival import Arrived, find_reversed, judge_arrival
 from .model import Model, Server
@@ -93,8 +93,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     # A verdict of the posterior itself comes first; doubts of the files are stronger.
     own = _of_noise(model, estimate, pvi.released(server).mean) if model.with_noise else _verdict(model, server, ended.arrived)
     turned = find_reversed(model, server, ended.arrived)
-    if doubts := [*ended.doubts, *filter(None, [turned and turned.doubt])]:
-        own = against(doubts, own)
+    own = against([*ended.doubts, *filter(None, [turned and turned.doubt])], own)
     scores, scored = _scores(model, q, test)
     return replace(
         made,
@@ -102,7 +101,6 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
         metrics=scores,
         notes=[
             *([turned.note] if turned else []),
-            *([Finding.of("likelihood-asks-more")] if model.privacy is None else []),
             *_remarks(model, server, q),
             *_of_dropped(model, server),
             *([TRIALS] if model.trials else []),
@@ -146,20 +144,22 @@ def _verdict(model: Model, server: Server, arrived: Arrived | None) -> Verdict:
     if own is None or own.converged == "not judged":
         moved = _of_movement(model, server)
         return moved if own is None or moved.converged is False else own
-    if own.converged == "settled" and (assumed := linear.assumed(model)):
-        return replace(own, why=f"{own.why}; {assumed}")
-    return own
+    return own.also(*_assumed(model))
+
+
+def _assumed(model: Model) -> list[Check]:
+    """Says which standard deviation of the errors intervals of a linear job assume, where it has not been learnt."""
+    assumed = linear.assumed(model)
+    return [Check(assumed, "settled")] if assumed else []
 
 
 def _of_movement(model: Model, server: Server) -> Verdict:
     """Judges a q by its movement; in a private linear job it adds what the intervals assume, and any doubt of it."""
     own = _of_course(model, server)
+    if not linear.is_private(model):
+        return own
     doubts = [*linear.of_file(model), *filter(None, [linear.of_level(model, pvi.released(server).mean)])]
-    if own.converged is False or not linear.is_private(model):
-        return Verdict(own.converged, "; ".join([own.why, *doubts]), own.worst)
-    if own.converged == "settled" and doubts:
-        return Verdict("not judged", "; ".join(doubts), own.worst)
-    return Verdict(own.converged, "; ".join([own.why, *(doubts or [linear.assumed(model)])]), own.worst)
+    return own.also(*(Check(doubt, "not judged") for doubt in doubts), *_assumed(model))
 
 
 def _of_course(model: Model, server: Server) -> Verdict:
@@ -171,18 +171,16 @@ def _of_course(model: Model, server: Server) -> Verdict:
         return not_judged("a single round")
     worst = int(np.argmax(np.maximum(moved.mean / MEAN, moved.sd / SD)))
     name = model.encoding.names[worst]
-    private, least = model.privacy is not None, int(min(server.updates))
-    gone = model.progress(least) if private else None
-    asked = [
-        (moved.mean[worst] <= MEAN, f"{name} moved by {moved.mean[worst]:.2g} sd (wanted at most {MEAN:g})"),
-        (moved.sd[worst] <= SD, f"the sd of {name} moved by {moved.sd[worst]:.1%} (wanted at most {SD:.0%})"),
-    ]
+    mean, sd = float(moved.mean[worst]), float(moved.sd[worst])
+    judged = Verdict((
+        Check(Finding.of("q-moved", name=name, moved=mean, wanted=MEAN), "settled" if mean <= MEAN else False, name),
+        Check(Finding.of("sd-of-q-moved", name=name, moved=sd, wanted=SD), "settled" if sd <= SD else False, name),
+    ))  # fmt: skip
+    gone = None if model.privacy is None else model.progress(int(min(server.updates)))
     if gone is not None:
-        text = f"updates have gone {gone:.0%} of the way from the prior (wanted at least {FAR_ENOUGH:.0%})"
-        asked.append((gone >= FAR_ENOUGH, text))
-    settled = all(fulfilled for fulfilled, _ in asked)
-    why = "; ".join(text for fulfilled, text in asked if settled or not fulfilled)  # of a failure its reasons alone
-    return Verdict("settled" if settled else False, why, name)
+        found = Finding.of("updates-have-gone", gone=gone, wanted=FAR_ENOUGH)
+        judged = judged.also(Check(found, "settled" if gone >= FAR_ENOUGH else False, name))
+    return judged
 
 
 def _of_learning(model: Model, server: Server) -> Verdict | None:
@@ -194,7 +192,7 @@ def _of_learning(model: Model, server: Server) -> Verdict | None:
     if server.round > 1 and by <= SD:
         return None
     moved = f"moved by {by:.1%} (wanted {SD:.0%})" if server.round > 1 else "is learnt from the second round on"
-    return Verdict(False, f"the standard deviation of the errors {moved}: raise job.rounds = {server.round}")
+    return Verdict.of(False, f"the standard deviation of the errors {moved}: raise job.rounds = {server.round}")
 
 
 TRIALS = (
@@ -214,18 +212,19 @@ def _of_noise(model: Model, estimate: noise_aware.Estimate | None, mean: NDArray
     mean : (d,) of q after the last round
     """
     if estimate is None:
-        return Verdict(False, LACKING)
-    if why := "; ".join(filter(None, (_cutting(model), linearised.doubt(model, estimate, mean)))):
-        return Verdict("not judged", why)
+        return Verdict.of(False, LACKING)
+    if doubts := list(filter(None, (_cutting(model), linearised.doubt(model, estimate, mean)))):
+        return Verdict(tuple(Check(doubt, "not judged") for doubt in doubts))
     ask = np.maximum(estimate.moved / ASTRAY, estimate.curvature_error / linearised.DOUBTFUL)
     worst = int(np.argmax(ask))
     away, error = float(estimate.moved[worst]), float(estimate.curvature_error[worst])
     name = model.encoding.names[worst]
-    why = f"{name} is {away:.2g} sd from where the last steps were (wanted {ASTRAY:g}), its curvature is known to {error:.0%}"
-    why = f"{why} (wanted {linearised.DOUBTFUL:.0%})"
-    settled = float(ask[worst]) <= 1
-    more = linear.assumed(model) if settled else linear.late(model, worst) if away > ASTRAY else linear.of_long_clips(model)
-    return Verdict("settled" if settled else False, "; ".join(filter(None, [why, more])), name)
+    wanted = {"wanted": ASTRAY, "wanted_error": linearised.DOUBTFUL}
+    found = Finding.of("from-the-last-steps", name=name, away=away, error=error, **wanted)
+    if float(ask[worst]) <= 1:
+        return Verdict((Check(found, "settled", name), *_assumed(model)))
+    remedy = linear.late(model, worst) if away > ASTRAY else linear.of_long_clips(model)
+    return Verdict((Check(found, False, name), *([Check(remedy, False)] if remedy else [])))
 
 
 def _cutting(model: Model) -> str:

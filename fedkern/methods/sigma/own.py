@@ -121,7 +121,7 @@ def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
     if far > BEYOND:
         content["warning"] = f"theta reaches {far:.0f} standard deviations of its prior: the decoder is far from its training"
     if isinstance(client, sfvi.Client) and (unknowns := _unknowns(own)):
-        content["own"] = convergence.own(client, unknowns)
+        content["own"] = convergence.own(client, unknowns).content
     if file.areas:
         kept.write(folder, model, client.index, file, areas.without(concealed), drawn.xi, own.said)
     run.hooks.write_own(client.index, "areas.json", content)

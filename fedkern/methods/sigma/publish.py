@@ -304,17 +304,15 @@ def _collapsed(model: SigmaModel, mean: Array) -> Verdict | None:
     for part, name in (("log_scale", "sigma_theta"), ("log_period", "sigma_period")):
         where = model.layout.parts[part]
         if where.stop > where.start and (value := float(np.exp(mean[where.start]))) < LOST_SCALE:
-            what = f"{name} has collapsed to {model.units.scale * value:.1g}, and with it the sds of what it scales"
-            return Verdict(
-                False, f"{what}: areas are written as if they hardly differed, and cannot be read; {verdict.REMEDY}", name
-            )
+            found = Finding.of("collapsed", name=name, value=model.units.scale * value, remedies=["wider-than-q"])
+            return Verdict.of(False, found, name)
     return None
 
 
 def _of_weights(model: SigmaModel, checks: nested.Found) -> Verdict:
     """Judges by the searches, the lattice and the weights whether the result is right."""
     if not checks.converged:
-        return Verdict(False, checks.reason)
+        return Verdict.of(False, checks.reason)
     return verdict.of_weights(checks.posterior, model.nested.effective)
 
 

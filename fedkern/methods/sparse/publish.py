@@ -61,7 +61,8 @@ def _verdict(model: SparseModel, released: Samples | Streamed, groups: list[chai
     """Judges whether the chains agree about all judged quantities, by the job's limits where it has some."""
     slowest, settings, until = released.slowest(), model.settings, model.until
     if groups:
-        return Verdict(False, f"the chains disagree ({chains.describe_groups(groups)})", slowest[2] if slowest else "")
+        found = Finding.of("chains-disagree", groups=chains.describe_groups(groups))
+        return Verdict.of(False, found, slowest[2] if slowest else "")
     limits = {} if until is None else {"rhat": until.rhat, "ess": until.ess}
     return verdict.of_chains(slowest, settings.chains // settings.tempering, **limits)
 

@@ -26,7 +26,9 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
         yield from _found(content)
         yield from _modes(content.get("modes", []))
     yield ""
-    if "ess" in sampler and "R-hat" not in content["verdict"]:  # the first line has said it
+    if "ess" in sampler and not {"rhat", "ess"} & {
+        check.get("id") for check in content.get("checks", []) if check["is"] == content["converged"]
+    }:  # the first line has said it
         yield f"R-hat at most {sampler['rhat']:.4f}, ESS at least {sampler['ess']:.0f} ({sampler['slowest']})"
     if "loo" in content:
         yield loo.line(content["loo"])

@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ...finding import Finding
 from ...models.mixed.quadrature import even
 from ...results.lines import AT, Lines, fit_lines
+from ...results.verdict import Check
 from .model import VerticalModel
 
 Array = NDArray[np.float64]
@@ -92,13 +94,11 @@ def _offset(p: Array, mean: Array, sd: Array) -> Array:
     return np.asarray((low + high) / 2)
 
 
-def words(along: Lines | None, content: dict[str, dict[str, float]]) -> str:
-    """Returns the first statement of the result; "" where q is as wide as the posterior."""
+def checks(along: Lines | None, content: dict[str, dict[str, float]]) -> list[Check]:
+    """Returns the check of unknowns whose posterior is wider than q; nothing where q is as wide."""
     if along is None or not len(along.off):
-        return ""
+        return []
     name, by = along.names[along.worst], float(along.sd[along.worst])
-    others = f" and of {len(along.off) - 1} more" if len(along.off) > 1 else ""
-    return (
-        f"the posterior of {name} is about {by:.2f} times as wide as q, which is normal: few rows or events tell of it. Take the "
-        f"90 % interval by its own log-density, {content[name]['q05']:.3g} to {content[name]['q95']:.3g} (`lines` has it{others})"
-    )
+    low, high = content[name]["q05"], content[name]["q95"]
+    found = Finding.of("no-normal-posterior", name=name, by=by, low=low, high=high, lines=len(along.off))
+    return [Check(found, False, name)]

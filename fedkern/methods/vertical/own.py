@@ -20,7 +20,7 @@ from ...results import guard
 from ...results.gaussian import summarised
 from ...results.lines import Lines
 from ...results.plain import Record
-from ...results.verdict import Verdict, not_judged
+from ...results.verdict import against, not_judged
 from . import levels, normal, parts
 from .keys import Config
 from .model import PRODUCT, VerticalModel
@@ -101,14 +101,12 @@ def _judged(model: VerticalModel, own: Own, client: vertical.Client) -> Record:
     columns = own.columns
     judged = convergence.own(client, _unknowns(model, client, columns))
     intervals = {} if own.lines is None else _intervals(model, own, own.lines)
-    doubts = [normal.words(own.lines, intervals), own_words(own.ratio, widened=own.widened)]
-    doubts += [levels.TIED] if columns.tied else []
-    doubts = [doubt for doubt in doubts if doubt]
-    if doubts and judged["converged"] == "settled":
-        judged = Verdict(False, f"settled, but {'; '.join(doubts)}").content
+    doubts = [check.found for check in normal.checks(own.lines, intervals)]
+    doubts += [text for text in (own_words(own.ratio, widened=own.widened), levels.TIED if columns.tied else "") if text]
+    judged = against(doubts, judged)
     notes = [*doubts, *([PRODUCT] if len(model.names) > 1 else []), model.about_rho()]
     content: dict[str, Any] = {"lines": intervals} if intervals else {}
-    return content | {"own": judged, "note": "; ".join(notes)} | ({"rho": model.rho} if model.watched else {})
+    return content | {"own": judged.content, "note": "; ".join(notes)} | ({"rho": model.rho} if model.watched else {})
 
 
 @guard.figure("widths along lines", None)

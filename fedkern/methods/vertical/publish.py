@@ -24,7 +24,7 @@ from ...results import guard
 from ...results.gaussian import Posterior
 from ...results.lines import Lines
 from ...results.plain import Record
-from ...results.verdict import Verdict, against, not_judged, of_movement, with_clients
+from ...results.verdict import Check, Verdict, against, not_judged, of_movement, with_clients
 from . import normal
 from .model import PRODUCT, VerticalModel
 from .pull import Pulls, measure_pulls
@@ -171,7 +171,7 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
         notes=[
             *_of_responses(model, rows),
             *too_fine(fitted.movement, fitted.posterior.sd, fitted.posterior.names, model.learning_rate),
-            *_of_widths(model, fitted),
+            *_of_widths(fitted),
             *_about(model),
         ],
         more={
@@ -202,15 +202,16 @@ def _verdict(model: VerticalModel, fitted: Fitted) -> Verdict:
         return not_judged("optimised")
     if model.inference == "soul":
         return not_judged("conditional")
-    own = of_movement(fitted.movement, fitted.posterior.names)
-    own = own if own.converged is False or len(model.names) == 1 else replace(own, why=f"{own.why}; {NARROW}")
-    if model.watched or own.converged is False:
-        own = _of_clients(model, own, fitted)
-        if own.converged == "settled" and (said := normal.words(fitted.lines, _intercept(fitted))):
-            return Verdict(False, f"settled, but {said}", "intercept")
-        own = own if fitted.pulls is None else fitted.pulls.judged(own)
-        return own if fitted.widths is None else fitted.widths.judged(own)
-    return not_judged("private: each client alone sees whether its coefficients have settled; the server's own numbers have")
+    judged = of_movement(fitted.movement, fitted.posterior.names)
+    if not model.watched and judged.converged is not False:
+        return not_judged("private: each client alone sees whether its coefficients have settled; the server's own numbers have")
+    if len(model.names) > 1:
+        judged = judged.also(Check(Finding.of("narrow-where-correlated"), "settled"))
+    judged = _of_clients(model, judged, fitted)
+    if judged.converged is not False:  # else the numbers that these look at are not the last ones
+        pulls = [] if fitted.pulls is None else fitted.pulls.checks
+        judged = judged.also(*normal.checks(fitted.lines, _intercept(fitted)), *pulls)
+    return judged if fitted.widths is None else judged.also(*fitted.widths.checks)
 
 
 def _of_clients(model: VerticalModel, own: Verdict, fitted: Fitted) -> Verdict:
@@ -251,15 +252,9 @@ def too_fine(movement: Movement | None, sds: Array, names: Sequence[str], rate: 
 
 
 @guard.figure("notes on the widths", [])
-def _of_widths(model: VerticalModel, fitted: Fitted) -> list[str]:
-    """Returns notes about widths, where the first line speaks of something else."""
-    if fitted.widths is None:
-        return []
-    return list(fitted.widths.notes(_of_clients(model, of_movement(fitted.movement, fitted.posterior.names), fitted)))
-
-
-# docs/spec/vertical.md, section 3: at best q is the best product over clients.
-NARROW = "standard deviations are too small where columns of different clients are correlated"
+def _of_widths(fitted: Fitted) -> list[str]:
+    """Returns notes about widths and counts, beside the verdict."""
+    return [] if fitted.widths is None else fitted.widths.notes
 
 
 def _inference(model: VerticalModel) -> dict[str, Any]:

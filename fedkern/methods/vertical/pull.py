@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.split import machine as vertical
+from ...finding import Finding
 from ...results import guard
-from ...results.verdict import Verdict
+from ...results.verdict import Check
 from .model import VerticalModel
 from .widths import SURE
 
@@ -36,24 +37,22 @@ class Pulls:
     moved: dict[str, tuple[float, str]]
     size: float
 
-    def judged(self, own: Verdict) -> Verdict:
-        """Returns the verdict after this test; `false` where a prior moves a number by more than `LIMIT`."""
+    @property
+    def checks(self) -> list[Check]:
+        """The numbers that a prior moves by more than `LIMIT`, as one check; nothing where it moves none."""
         moved = {what: by for what, by in sorted(self.moved.items(), key=lambda one: -one[1][0]) if by[0] > LIMIT}
-        if own.converged is False or not moved:
-            return own
+        if not moved:
+            return []
         said = ", ".join(f"{what} by {by:.2g} ({key})" for what, (by, key) in moved.items())
         wider = f"{self.size:.2g}"
         remedy = {
             "sigma": f"model.scale_sd = {wider}",
             "the intercept": f"model.intercept_sd = {wider} and no model.intercept_centre",
         }
-        keys = [remedy.get(what, f"model.prior = {{sd = {wider}}} (or sd of the client's own prior)") for what in moved]
-        return Verdict(
-            False,
-            "settled, but priors that do not fit the response's unit move these numbers by so many of their standard deviations: "
-            f"{said}. Set {', '.join(dict.fromkeys(keys))}: about the response's standard deviation",
-            next(iter(moved)),
-        )
+        of_clients = f"model.prior = {{sd = {wider}}} (or sd of the client's own prior)"
+        keys = [remedy.get(what, of_clients) for what in (*moved, *self.moved)]  # with one of them wider the next is narrow
+        found = Finding.of("moved-by-the-prior", moved=said, keys=list(dict.fromkeys(keys)))
+        return [Check(found, False, next(iter(moved)))]
 
 
 @guard.check("the pull of the prior", None)

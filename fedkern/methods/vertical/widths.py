@@ -9,18 +9,18 @@ section 3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.exchanges.sums import PearsonSums
 from ...algorithms.split import machine as vertical
+from ...finding import Finding
 from ...models.glm import Rows, pearson_sums
 from ...results import dispersion, guard
 from ...results.dispersion import Dispersion
-from ...results.verdict import Verdict
+from ...results.verdict import Check
 from .model import VerticalModel
 from .undivided import Undivided
 
@@ -49,39 +49,28 @@ class Widths:
         named = {"the intercept": self.intercept} | {f"client {name}": ratio for name, ratio in self.clients.items()}
         return {name: ratio for name, ratio in sorted(named.items(), key=lambda one: one[1]) if ratio < ENOUGH}
 
-    def judged(self, own: Verdict) -> Verdict:
-        """Returns the verdict after this test; `false` where widths are too small."""
-        if own.converged is False:
-            return own
-        if narrow := self._narrow:
+    @property
+    def checks(self) -> list[Check]:
+        """Whether widths are wide enough, and counts vary as the model says."""
+        narrow = self._narrow
+        if narrow:
             first = next(iter(narrow))
-            return Verdict(False, f"settled, but {self.words}", "intercept" if first == "the intercept" else first)
-        if self.counts is not None and (self.counts.ratio > 1 or not self.counts.off):
-            # below 1 a ratio may only say how many coefficients the clients have
-            own = dispersion.judge(own, self.counts)
-        if own.converged != "settled":
-            return own
-        least = min([self.intercept, *self.clients.values()])
-        said = f"as far as clients' parts tell, q's are {least:.2f} of the right ones where they are narrowest; widened by it"
-        return replace(own, why=f"{own.why}; {said}")
+            found = Finding.of("narrow-product", factors=[(name, 1 / ratio) for name, ratio in narrow.items()])
+            return [Check(found, False, "intercept" if first == "the intercept" else first), *self._of_counts]
+        found = Finding.of("wide-as-parts-tell", least=min([self.intercept, *self.clients.values()]))
+        return [*self._of_counts, Check(found, "settled")]
 
     @property
-    def words(self) -> str:
-        """The unknowns whose standard deviations q has too small, and by how much; "" where it has none."""
-        said = ", ".join(f"{name} {1 / ratio:.2f}" for name, ratio in self._narrow.items())
-        return said and (
-            f"q, a product over parties, has standard deviations that are too small by these factors: {said}. Under the rows' "
-            "weights these go with unknowns of other parties. Published ones are wider (sd_of_q has q's own); means may be up to "
-            "a quarter of one off"
-        )
+    def _of_counts(self) -> list[Check]:
+        # Below 1 a ratio may only say how many coefficients the clients have.
+        if self.counts is None or (self.counts.off and self.counts.ratio < 1):
+            return []
+        return self.counts.checks
 
-    def notes(self, own: Verdict) -> Iterator[str]:
-        """Yields notes that the first line does not have."""
-        if self._narrow and own.converged is False:
-            yield self.words
-        if self.counts is not None and (self.counts.ratio > 1 or not self.counts.off):
-            said_before = own.converged is False or bool(self._narrow)
-            yield from dispersion.notes(Verdict(False, "") if said_before else own, self.counts)
+    @property
+    def notes(self) -> list[str]:
+        """What a reader has to know beside the verdict."""
+        return [] if self.counts is None else list(dispersion.notes(self.counts))
 
 
 def own_words(ratio: float | None, *, widened: bool) -> str:

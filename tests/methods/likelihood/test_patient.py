@@ -54,6 +54,7 @@ PATIENTS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:column .* more than 10 times")
 @pytest.mark.parametrize("what", list(PATIENTS))
 def test_what_is_foreseen_of_the_named_patient_is_the_curve(what: str) -> None:
     asked, patient = PATIENTS[what]

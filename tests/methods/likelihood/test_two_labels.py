@@ -11,7 +11,7 @@ import pytest
 
 import fedkern
 from fedkern.errors import JobError
-from fedkern.labels import event_of
+from fedkern.labels import event_of, in_order
 
 LOGISTIC: Any = {"job": {"method": "likelihood"}, "model": {"family": "bernoulli", "formula": "y ~ x + z"}}
 WHOLE_FILE = {"job": {"method": "likelihood"}, "model": {"family": "bernoulli"}, "data": {"response": "y"}}
@@ -50,6 +50,15 @@ def test_two_labels_are_as_0_and_1(labels: list[Any], event: str, job: str) -> N
     assert repr(result).splitlines()[0].endswith(f"; event: y = {event}")
     assert wanted.summary["encoding"]["positive"] is None
     assert "event" not in repr(wanted).splitlines()[0]
+
+
+@pytest.mark.parametrize(("order", "event"), [(["normal", "low"], "low"), (["low", "normal"], "normal"), (None, "normal")])
+def test_the_last_in_the_order_of_a_category_type_is_the_event(order: list[str] | None, event: str) -> None:
+    data = dealt([("normal", "low")] * 3)
+    if order:
+        for frame in data.values():
+            frame["y"] = pd.Categorical(frame["y"], order, ordered=True)
+    assert fedkern.run(LOGISTIC, data=data).summary["encoding"]["positive"] == event
 
 
 @pytest.mark.parametrize("job", ["pvi", "cox"])
@@ -113,4 +122,4 @@ def test_a_private_job_takes_its_event_from_the_job_file_alone() -> None:
     (["female", "male"], "male"), (["none", "some"], "some"), (["event", "censored"], "event"), (["yes", "case"], "yes"),
 ])  # fmt: skip
 def test_which_label_counts_as_1(labels: list[str], event: str) -> None:
-    assert event_of(labels) == event == event_of(labels[::-1])
+    assert event_of(in_order(labels)) == event == event_of(in_order(labels[::-1]))

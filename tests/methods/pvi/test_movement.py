@@ -1,7 +1,5 @@
 """A verdict that rests on q's movement: a failure names the reasons that are not fulfilled, and no others."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,6 @@ import fedkern
 
 X = np.linspace(-1, 1, 400)
 PRIVATE = {"epsilon": 50.0, "delta": 1e-5, "clip": 2.5, "noise_multiplier": 1.0, "sampling_rate": 0.2}
-REASON = re.compile(r"([\d.e+-]+)(%?) (?:sd |of the way from the prior )?\(wanted at (most|least) ([\d.]+)(%?)\)")
 
 
 def rows(shift):
@@ -29,9 +26,10 @@ def test_a_failure_names_the_reasons_that_are_not_fulfilled(rounds, steps, dampi
         "privacy": PRIVATE,
     }
     result = fedkern.run(job, data={"a": rows(0), "b": rows(1)})
-    why = result.summary["verdict"]
-    said = [(float(is_), most == "most", float(wanted)) for is_, _, most, wanted, _ in REASON.findall(why)]
-    assert said
-    fulfilled = [is_ <= wanted if most else is_ >= wanted for is_, most, wanted in said]
-    # Numbers are printed with two digits: one that is just beyond its bound may look equal.
-    assert all(fulfilled) if result.converged is True else not any(fulfilled) or any(is_ == wanted for is_, _, wanted in said)
+    fulfilled = {}
+    for check in result.summary["checks"]:
+        is_, wanted = (check["values"].get(name) for name in ("moved", "wanted"))
+        fulfilled[check["id"]] = is_ <= wanted if is_ is not None else check["values"]["gone"] >= wanted
+        assert (check["is"] is not False) is fulfilled[check["id"]]
+    assert {*fulfilled} == {"q-moved", "sd-of-q-moved", "updates-have-gone"}
+    assert result.converged == ("settled" if all(fulfilled.values()) else False)

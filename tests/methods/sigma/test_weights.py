@@ -90,8 +90,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory):
 def test_a_gaussian_posterior_is_reached_and_said_to_be_right(ran):
     path, found = ran
     assert found.result.converged is True
-    told = "converged: settled, and q of the global unknowns is the posterior as far as weights tell: weights of "
-    assert found.result.summary["verdict"].startswith(told)
+    assert [check["id"] for check in found.result.summary["checks"]] == ["weights-agree"]
     compare("\n".join(check_job(InProcess(), *load(path)) or []), ledgers(path.parent / "run"))
     sent = [json.loads(line)["kind"] for line in (path.parent / "run" / "ledger" / "east.jsonl").read_text().splitlines()]
     assert sent.count("LogTerms") == 1
@@ -131,7 +130,8 @@ def test_negative_control_a_q_that_is_too_narrow_is_not_right(ran, which):
         assert said.sd[-1] > 0.15
         judged = with_weights(publish.settled(found.model, found.server, found.settled), said)
         assert judged.converged is False
-        assert f"not near the posterior: {said.names[-1]} has too small an sd, mean" in judged.why
+        (narrow,) = (check.found for check in judged.checks if check.word is False)
+        assert (narrow.id, narrow.values["names"]) == ("narrow-by-weights", [said.names[-1]])
         assert 'algorithm.inference = "nested"' in judged.why
 
 
@@ -182,4 +182,4 @@ def test_counts_with_an_unknown_scale_are_not_said_to_be_right(tmp_path):
     result = fedkern.run({"job": {"method": "sigma", "seed": 3, "rounds": 2000}, "model": model, **steps, **tables})
     assert result.converged in ("settled", False)
     if result.converged == "settled":
-        assert result.summary["verdict"].startswith("settled: whether it is right is not known: ")
+        assert result.summary["checks"][0]["id"] == "weights-do-not-tell"

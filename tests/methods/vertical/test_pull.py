@@ -15,7 +15,6 @@ from fedkern.jobs.load import config_of
 from fedkern.methods.vertical import keys
 from fedkern.methods.vertical.model import VerticalModel
 from fedkern.methods.vertical.pull import measure_pulls
-from fedkern.results.verdict import Verdict
 
 DATA = {"clients": ["a.csv", "b.csv"], "id": "id", "response": "y", "server": "y.csv"}
 
@@ -88,24 +87,19 @@ def pulls_of(scale_sd: float, prior_sd: float, n: int = 1000) -> Any:
 
 
 def test_a_prior_of_another_unit_is_told_with_what_it_moves() -> None:
-    settled = Verdict("settled", "all moves are small")
     pulls, w, sd, theta = pulls_of(1.0, 1.0)
     X, y = pressure()
     flat, _ = exact_log_sigma(y - 130 - X @ theta, 1e6)
     np.testing.assert_allclose(pulls.moved["sigma"][0], (flat - w) / sd, rtol=0.3)
     free = np.linalg.solve(X.T @ X, X.T @ (y - 130))
     np.testing.assert_allclose(pulls.moved["client a's coefficients"][0], (free - theta)[0] / (16 / np.sqrt(1000)), rtol=0.3)
-    own = pulls.judged(settled)
-    assert (own.converged, own.worst) == (False, "sigma")
-    assert "settled, but priors that do not fit the response's unit move these numbers" in own.why
-    assert "model.scale_sd = 17" in own.why
-    assert "model.prior = {sd = 17}" in own.why
+    (check,) = pulls.checks
+    assert (check.found.id, check.word, check.worst) == ("moved-by-the-prior", False, "sigma")
+    assert {"model.scale_sd = 17", "model.prior = {sd = 17} (or sd of the client's own prior)"} <= {*check.found.values["keys"]}
     # The remedy, followed to its end, gives the right sigma, and nothing more is said.
     pulls, w, sd, theta = pulls_of(17.0, 17.0)
     assert abs(w - np.log((y - y.mean() - X @ free).std())) < 0.1 * sd
-    assert pulls.judged(settled) is settled
-    still = Verdict(False, "moves", "intercept")
-    assert pulls_of(1.0, 1.0)[0].judged(still) is still
+    assert pulls.checks == []
 
 
 def test_priors_are_not_asked_of_responses_without_a_unit() -> None:
