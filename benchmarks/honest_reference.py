@@ -5,6 +5,8 @@ R fits each with the function that its users take (`lm`, `glm`, `glm.nb`, `polr`
 against the posterior, and the posterior against R: a column that is coded otherwise would show. The posterior is that of
 docs/spec/likelihood.md, sections 3, 4, 9 and 10, written in JAX (not a dependency) without fedkern, by weighted draws.
 
+Rows may have widened a job's default priors, and rare levels joined: the reference of such a result has the same ones.
+
 Columns are those that formulaic makes of the complete rows; without a formula there is one for each label of a column of texts.
 """
 
@@ -29,7 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import pandas as pd
-from honest import DataSet, plain
+from honest import DataSet, Fitted, plain
 from jax.scipy.special import gammaln
 from numpy.typing import NDArray
 from numpyro.diagnostics import effective_sample_size
@@ -183,7 +185,7 @@ def _numeric(column: pd.Series) -> bool:
 def _labels(column: pd.Series, name: str) -> pd.DataFrame:
     if _numeric(column):
         return column.to_frame(name).astype(float)
-    labels = sorted(column.astype(str).unique())
+    labels = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else sorted(column.astype(str).unique())
     return pd.DataFrame({f"{name}={label}": (column.astype(str) == label) * 1.0 for label in labels})
 
 
@@ -207,6 +209,13 @@ def _response(one: DataSet, left: str, d: pd.DataFrame) -> tuple[Any, list[str],
         labels = [re.sub(r"\.0$", "", str(value)) for value in column]
         return np.array([levels.index(label) for label in labels], float), levels, None
     return column.to_numpy(float), [], None
+
+
+class Priors(NamedTuple):
+    """The standard deviations of coefficients' priors, of columns with one of 1, and of the intercept's."""
+
+    prior_sd: float = 2.5
+    intercept_sd: float = 5.0
 
 
 class Model(NamedTuple):
@@ -313,6 +322,7 @@ def _over_groups(group: NDArray[np.int64], terms: Callable[[Any], Any], eta: Any
 
 def _regression(
     rows: Rows,
+    priors: Priors,
     terms: Callable[[Any, Any], Any],
     level: float | None,
     *,
@@ -335,7 +345,8 @@ def _regression(
     def density(xi: Any) -> Any:
         beta, numbers = xi[:p], xi[p + has : free]
         eta = rows.X @ beta + rows.offset + (xi[p] if has else 0.0)
-        found = _normal(beta, 0.0, 2.5 * unit) + (_normal(xi[p], level, 5 * unit) if has else 0.0) + prior(numbers)
+        found = _normal(beta, 0.0, priors.prior_sd * unit) + prior(numbers)
+        found += _normal(xi[p], level, priors.intercept_sd * unit) if has else 0.0
         if rows.group is None:
             return found + jnp.sum(terms(eta, numbers))
         tau = jnp.exp(xi[free])
@@ -362,7 +373,7 @@ def _regression(
     return Model(starts, density, told)
 
 
-def _gaussian(rows: Rows) -> Model:
+def _gaussian(rows: Rows, priors: Priors) -> Model:
     sd = float(rows.y.std())
 
     def terms(eta: Any, more: Any) -> Any:
@@ -370,6 +381,7 @@ def _gaussian(rows: Rows) -> Model:
 
     return _regression(
         rows,
+        priors,
         terms,
         float(rows.y.mean()),
         unit=sd,
@@ -379,18 +391,18 @@ def _gaussian(rows: Rows) -> Model:
     )
 
 
-def _bernoulli(rows: Rows) -> Model:
+def _bernoulli(rows: Rows, priors: Priors) -> Model:
     y, n = rows.y if isinstance(rows.y, tuple) else (rows.y, np.ones(len(rows.y)))
     share = y.sum() / n.sum()
-    return _regression(rows, lambda eta, more: y * eta - n * jnp.logaddexp(0, eta), float(np.log(share / (1 - share))))
+    return _regression(rows, priors, lambda eta, more: y * eta - n * jnp.logaddexp(0, eta), float(np.log(share / (1 - share))))
 
 
-def _poisson(rows: Rows) -> Model:
+def _poisson(rows: Rows, priors: Priors) -> Model:
     level = float(np.log(rows.y.sum() / np.exp(rows.offset).sum()))
-    return _regression(rows, lambda eta, more: rows.y * eta - jnp.exp(eta), level)
+    return _regression(rows, priors, lambda eta, more: rows.y * eta - jnp.exp(eta), level)
 
 
-def _negative_binomial(rows: Rows) -> Model:
+def _negative_binomial(rows: Rows, priors: Priors) -> Model:
     def terms(eta: Any, more: Any) -> Any:
         r = jnp.exp(-2 * more[0])
         counts = gammaln(rows.y + r) - gammaln(r)
@@ -398,6 +410,7 @@ def _negative_binomial(rows: Rows) -> Model:
 
     return _regression(
         rows,
+        priors,
         terms,
         float(np.log(rows.y.sum() / np.exp(rows.offset).sum())),
         more=[0.0],
@@ -406,13 +419,14 @@ def _negative_binomial(rows: Rows) -> Model:
     )
 
 
-def _gamma(rows: Rows) -> Model:
+def _gamma(rows: Rows, priors: Priors) -> Model:
     def terms(eta: Any, more: Any) -> Any:
         shape = jnp.exp(more[0])
         return shape * (more[0] - eta) - gammaln(shape) + (shape - 1) * np.log(rows.y) - shape * rows.y * jnp.exp(-eta)
 
     return _regression(
         rows,
+        priors,
         terms,
         float(np.log(rows.y.mean())),
         more=[0.0],
@@ -421,7 +435,7 @@ def _gamma(rows: Rows) -> Model:
     )
 
 
-def _ordinal(rows: Rows) -> Model:
+def _ordinal(rows: Rows, priors: Priors) -> Model:
     shares = np.bincount(rows.y.astype(int), minlength=len(rows.levels)) / len(rows.y)
     first = float(np.log(shares[0] / (1 - shares[0])))
     y = rows.y.astype(int)
@@ -438,15 +452,16 @@ def _ordinal(rows: Rows) -> Model:
 
     return _regression(
         rows,
+        priors,
         terms,
         None,
         more=[first, *np.zeros(len(rows.levels) - 2)],
-        prior=lambda more: _normal(more[0], first, 5.0) + _normal(more[1:], 0.0, 1.5),
+        prior=lambda more: _normal(more[0], first, priors.intercept_sd) + _normal(more[1:], 0.0, 1.5),
         published=published,
     )
 
 
-def _multinomial(rows: Rows) -> Model:
+def _multinomial(rows: Rows, priors: Priors) -> Model:
     y = rows.y.astype(int)
     shares, p = np.bincount(y) / len(y), rows.X.shape[1] + 1
     X = np.column_stack([np.ones(len(y)), rows.X])
@@ -456,7 +471,7 @@ def _multinomial(rows: Rows) -> Model:
         B = xi.reshape(-1, p)
         eta = jnp.concatenate([jnp.zeros((len(y), 1)), X @ B.T], axis=1)
         rest = jnp.sum(jnp.take_along_axis(jax.nn.log_softmax(eta, axis=1), y[:, np.newaxis], axis=1))
-        return rest + _normal(B[:, 0], centres, 5.0) + _normal(B[:, 1:], 0.0, 2.5)
+        return rest + _normal(B[:, 0], centres, priors.intercept_sd) + _normal(B[:, 1:], 0.0, priors.prior_sd)
 
     def published(draws: Vector) -> dict[str, Vector]:
         B, found = draws.reshape(len(draws), -1, p), {}
@@ -469,7 +484,7 @@ def _multinomial(rows: Rows) -> Model:
     return Model(np.column_stack([centres, np.zeros((len(centres), p - 1))]).ravel(), density, published)
 
 
-def _weibull(rows: Rows) -> Model:
+def _weibull(rows: Rows, priors: Priors) -> Model:
     entry, time, event = rows.y
     unit = (time - entry).sum() / event.sum()
     logs = np.log(time / unit)
@@ -478,7 +493,7 @@ def _weibull(rows: Rows) -> Model:
         k = jnp.exp(more[0])
         return event * (more[0] + (k - 1) * logs + eta) - jnp.exp(k * logs + eta)
 
-    model = _regression(rows, terms, 0.0, more=[0.0], prior=lambda more: _normal(more[0], 0.0, 1.0))
+    model = _regression(rows, priors, terms, 0.0, more=[0.0], prior=lambda more: _normal(more[0], 0.0, 1.0))
 
     def published(draws: Vector) -> dict[str, Vector]:
         shape, told = np.exp(draws[:, rows.X.shape[1] + 1]), model.published(draws)
@@ -487,7 +502,7 @@ def _weibull(rows: Rows) -> Model:
     return model._replace(published=published)
 
 
-def _cox(rows: Rows) -> Model:
+def _cox(rows: Rows, priors: Priors) -> Model:
     """Efron's partial likelihood, stratified by client."""
     entry, time, event = rows.y
     dead, weights = [], []
@@ -504,10 +519,10 @@ def _cox(rows: Rows) -> Model:
     def terms(eta: Any, more: Any) -> Any:
         return jnp.concatenate([eta[at] - jnp.log(W @ jnp.exp(eta)), none])
 
-    return _regression(rows, terms, None)
+    return _regression(rows, priors, terms, None)
 
 
-MODELS: dict[str, Callable[[Rows], Model]] = {
+MODELS: dict[str, Callable[[Rows, Priors], Model]] = {
     "gaussian": _gaussian,
     "bernoulli": _bernoulli,
     "binomial": _bernoulli,
@@ -521,23 +536,22 @@ MODELS: dict[str, Callable[[Rows], Model]] = {
 }
 
 
-def write_references(chosen: Iterable[DataSet], folder: Path, path: Path) -> None:
-    """Adds those that the file has not; of counts both families, as a job of the first may advise the second."""
+def write_references(wanted: Iterable[tuple[DataSet, Fitted]], folder: Path, path: Path) -> None:
+    """Adds those that the file has not, of families that are written here."""
     stored = json.loads(path.read_text()) if path.exists() else {"versions": {}, "sets": {}}
-    for one in chosen:
-        for family in (one.family, "negative-binomial") if one.family == "poisson" else (one.family,):
-            name = f"{one.source} {family}"
-            if name in stored["sets"]:
-                continue
-            d = one.rows(folder)
-            found, versions = estimates(one, family, d)
-            rows = design(one, d)
-            told = posterior(MODELS[family](rows))
-            stored["sets"][name] = {"rows": len(rows.X), "R": found, "posterior": told}
-            stored["versions"] = {"R": versions or stored["versions"].get("R", ""), "jax": jax.__version__}
-            stored["versions"] |= {"formulaic": formulaic.__version__, "python": platform.python_version()}
-            path.write_text(json.dumps(stored, indent=1) + "\n")
-            print(name, f"{furthest(stored['sets'][name])}", file=sys.stderr, flush=True)
+    for one, fitted in wanted:
+        name = fitted.named(one.source)
+        if name in stored["sets"] or fitted.family not in MODELS:
+            continue
+        d = fitted.rows(one.rows(folder))
+        found, versions = estimates(one, fitted.family, d)
+        rows = design(one, d)
+        told = posterior(MODELS[fitted.family](rows, Priors(**fitted.priors)))
+        stored["sets"][name] = {"rows": len(rows.X), "R": found, "posterior": told}
+        stored["versions"] = {"R": versions or stored["versions"].get("R", ""), "jax": jax.__version__}
+        stored["versions"] |= {"formulaic": formulaic.__version__, "python": platform.python_version()}
+        path.write_text(json.dumps(stored, indent=1) + "\n")
+        print(name, f"{furthest(stored['sets'][name])}", file=sys.stderr, flush=True)
 
 
 def furthest(one: dict[str, Any]) -> str:

@@ -102,7 +102,7 @@ class OwnFault(JobError):
 
     def __str__(self) -> str:
         look = f"; {self.look}" if self.look else ""
-        return super().__str__() + look + ("; fault.txt in its own folder has all of it" if self.kept else "")
+        return super().__str__() + look + ("; holder.txt in its own folder has all of it" if self.kept else "")
 
     @property
     def brief(self) -> str:

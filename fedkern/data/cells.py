@@ -17,8 +17,10 @@ from .dialect import has_decimal_comma, read
 from .plain_text import canonical
 
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?")
+UNIT = re.compile(r"[+-]?\d*[.,]?\d+ ?([^\d\s.,:;-]\S*)")  # a number, and a unit behind it
 EPOCH = datetime(1970, 1, 1)
 TRUTH = {"False": 0.0, "True": 1.0}
+PADDED = re.compile(r"0(?<![\d.eE+-]0)\d")  # a number with a zero before it, anywhere in a text; no decimals, and no exponent
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})  # compared in lower case, in numeric columns only (`incomplete`)
 
 SINGLE = 7  # significant digits of a float of 32 bits
@@ -81,11 +83,11 @@ class Text:
     def kind(self) -> Literal["numeric", "categorical"]:
         """Tells whether the column is of numbers or of categories, which are labels.
 
-        With a cell that is no number it is of categories: where less than half of its cells are numbers, or few values are
-        (0, 1, 2, 3+), each in `EACH` rows on average. Of more values such a cell is a mistake, and so is one without letter and
-        digit (?). Missing cells do not count, and numbers with a decimal comma are numbers.
+        Codes are of categories. With a cell that is no number it is, too: where less than half of its cells are numbers, or few
+        values are (0, 1, 2, 3+), each in `EACH` rows on average. Of more values such a cell is a mistake, and so is one without
+        letter and digit (?). Missing cells do not count, and numbers with a decimal comma are numbers.
         """
-        if self.truths or self.category:
+        if self.truths or self.category or self.coded:
             return "categorical"
         counts = np.bincount(self.codes, minlength=len(self.levels))
         there = np.array([level.lower() not in MISSING for level in self.levels], dtype=bool) & (counts > 0)
@@ -97,12 +99,21 @@ class Text:
         return "categorical" if words.any() and there.sum() <= min(FEW, rows // EACH) else "numeric"
 
     @property
-    def percents(self) -> bool:
-        """Whether each cell that is there is a number with a percent sign behind it."""
-        there = [level for level in self.levels if level.lower() not in MISSING]
-        if not all(level.endswith("%") for level in there):
+    def coded(self) -> bool:
+        """Whether its whole numbers are written as codes are, with zeros before them: 01234, or 01 where all have two digits."""
+        digits = [level for level in self.levels if level.isdecimal()]
+        padded = [len(level) for level in digits if level[0] == "0" and len(level) > 1]
+        if not padded or (max(padded) == 2 and len({*map(len, digits)}) > 1):
             return False
-        return bool(there) and not any(math.isnan(number(level[:-1].strip(), self.decimal)) for level in there)
+        return all(level.lstrip("-").isalnum() for level in self.levels if level.lower() not in MISSING)  # without decimals
+
+    @property
+    def unit(self) -> str:
+        """The unit behind the numbers that all cells hold, or "%"; "" without one, and where values are as few as categories'."""
+        there = [level for level in self.levels if level.lower() not in MISSING]
+        units = {match.group(1) if (match := UNIT.fullmatch(level)) else "" for level in there}
+        unit = units.pop() if len(units) == 1 else ""
+        return unit if unit == "%" or len(there) > FEW else ""
 
     @property
     def mixed(self) -> bool:
@@ -122,6 +133,10 @@ def no_number(cells: Cells) -> str:
     """Returns a clause for the holder on the first cell that makes a column one of categories; "" where all are numbers."""
     if not isinstance(cells, Text):
         return ""
+    if cells.coded:
+        first = next(level for level in cells.levels if PADDED.match(level))
+        numbers = 'if they are numbers, set kind = "numeric" in [data.columns]'
+        return f" (cells begin with 0, as codes do, so that it is of categories: the first is {first!r}; {numbers})"
     words = np.isnan(cells.values) & np.array([level != "" for level in cells.levels], dtype=bool)
     rows = np.flatnonzero(words[cells.codes])
     if not len(rows):
@@ -190,6 +205,23 @@ def worded(text: Text) -> Text:
 def days(cells: Sequence[object]) -> NDArray[np.float64]:
     """Returns a column whose type is of dates as days since 1970, as R has them; NaN where a cell is missing."""
     return np.array([_day(cell) for cell in cells], dtype=np.float64)
+
+
+def as_days(cells: Cells) -> Cells:
+    """Returns a column of texts that are dates (1985-03-01) as days since 1970; any other as it is."""
+    if not isinstance(cells, Text):
+        return cells
+    there = {level: _date(level) for level in cells.levels if level.lower() not in MISSING}
+    if not there or None in there.values():
+        return cells
+    return days([there.get(level) for level in cells.levels])[cells.codes]
+
+
+def _date(level: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(level) if level[4:5] == "-" else None
+    except ValueError:
+        return None
 
 
 def _day(cell: object) -> float:

@@ -16,6 +16,7 @@ from scipy.linalg import lstsq, qr
 from ..algorithms.exchanges.column_notes import Degenerate
 from ..kernels.families import FAMILIES
 from ..models.encoding import Column, Encoding
+from ..models.formula_effects import units_of_effects
 from .isolated import decide, find_codes, judge
 
 __all__ = ["Degenerate", "degenerate", "with_far"]
@@ -23,11 +24,11 @@ __all__ = ["Degenerate", "degenerate", "with_far"]
 Array = NDArray[np.float64]
 
 COARSE = 1e10  # values over their range: fewer than six of a number's sixteen digits are left
-LEFT = 1e-3  # of a column's standard deviation beside what follows from others: its variance is inflated 10^6 times
+LEFT = 1e-3  # of an effect's standard deviation beside what follows from others: its variance is inflated 10^6 times
 NAMED = 1e-2  # of a standardised coefficient of the others
 WORK = 4e9  # operations of the factorisation: more rows are thinned, and where too few are left nothing is said
 BLOCK = 16384
-ROUNDING = 1e-9  # of a column's constants: what is left of a zero that was standardised
+ROUNDING = 1e-9  # of a column's constants: what is left of a zero that was standardised; of its sd: what may be its effect's
 
 
 def degenerate(X: np.ndarray, encoding: Encoding, *, intercept: bool = True) -> Degenerate:
@@ -59,7 +60,7 @@ def degenerate(X: np.ndarray, encoding: Encoding, *, intercept: bool = True) -> 
             coarse.append(column.name)
         else:
             informative.append((column.name, int(there[0])))
-    collinear = _collinear(X, [j for _, j in informative], intercept)
+    collinear = _collinear(X, [j for _, j in informative], intercept, units_of_effects(encoding))
     names = dict(zip((j for _, j in informative), (name for name, _ in informative)))
     follows: dict[str, tuple[str, ...]] = {}
     for j, others in (collinear or {}).items():
@@ -129,8 +130,8 @@ def _is_coarse(column: Column, low: float, high: float) -> bool:
         return bool(size > COARSE * scale * (high - low))
 
 
-def _collinear(X: np.ndarray, places: list[int], intercept: bool) -> dict[int, list[int]] | None:
-    """Returns column -> earlier ones that it follows from, or None if too few rows are complete to say so."""
+def _collinear(X: np.ndarray, places: list[int], intercept: bool, units: Array) -> dict[int, list[int]] | None:
+    """Returns column -> earlier ones that it follows from, or None if too few rows are complete to say so; `units`: see there."""
     q = len(places)
     if q < 2:
         return {}
@@ -151,8 +152,9 @@ def _collinear(X: np.ndarray, places: list[int], intercept: bool) -> dict[int, l
     # The length that is left of each column after its earlier ones are taken out.
     left = np.abs(np.diag(qr(part, mode="r", check_finite=False)[0][:q]))
     follows: dict[int, list[int]] = {}
-    for j in np.flatnonzero((left < LEFT) & (norm > 0)):
-        before = [i for i in range(j) if left[i] >= LEFT]
+    least = LEFT * np.clip(units[places], ROUNDING, 1.0)
+    for j in np.flatnonzero((left < least) & (norm > 0)):
+        before = [i for i in range(j) if left[i] >= least[i]]
         slopes = lstsq(part[:, before], part[:, j], check_finite=False)[0]
         follows[places[j]] = [places[i] for i, slope in zip(before, slopes) if abs(slope) > NAMED]
     return {j: others for j, others in follows.items() if others}

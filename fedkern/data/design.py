@@ -74,9 +74,9 @@ class Design:
     units: NDArray[np.int64] | None = None
 
 
-_PERCENTS = (
-    "has numbers with % behind them, which would be labels: write plain numbers into the files, or, where they are labels, set "
-    'kind = "categorical" in [data.columns.NAME]'
+_UNITS = (
+    "has numbers with a unit or % behind them, which would be labels: write plain numbers into the files, or, where they are "
+    'labels, set kind = "categorical" in [data.columns.NAME]'
 )
 
 
@@ -131,9 +131,9 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
             if declared is not None and declared.levels is not None:
                 hot(cells, column_of(spec, table, name), marks)
                 continue
-            if declared is None and cells.percents:
+            if declared is None and cells.unit:
                 called = name_column(name, table.names, known)
-                refusals.errors.append(OwnFault(f"{begin}: {called} {_PERCENTS}", f"{begin}: column {name!r} {_PERCENTS}"))
+                refusals.errors.append(OwnFault(f"{begin}: {called} {_UNITS}", f"{begin}: column {name!r} {_UNITS}"))
             levels[name] = _levels(cells)
             if declared is None and isinstance(column, Text) and column.mixed:
                 mixed.add(name)

@@ -23,7 +23,7 @@ from .table import Table
 LISTED = 1000  # faults that are kept one by one; the others are only counted
 NO_VALUE = 'or set model.missing = "impute" (sparse, but not "sem"), "drop" or "indicator" (likelihood, pvi, vertical)'
 LEFT_OUT = 'or set model.missing = "drop" (likelihood, pvi, vertical)'
-COMMA = 'if numbers have decimal commas set [data.dialect] decimal = ","'
+COMMA = 'if numbers have decimal commas set [data.dialect] decimal = ",", and if commas part thousands (1,234) remove them'
 LABEL = (
     "or write 0 and 1, or the same two labels, in all files, or set model.family for a response that is measured or counted; a "
     'private job names the label that counts as 1: [data] positive = "..."'

@@ -16,7 +16,7 @@ from ..errors import JobError, OwnFault
 from ..models.encoding import Column, Encoding, Spec
 from ..models.formula.expansion import Formula, Known
 from ..models.formula.factors import Node, ends, read
-from .cells import Cells, Text, as_text, floats, labels
+from .cells import MISSING, Cells, Text, as_days, as_text, floats, labels, plain
 from .design import column_of
 from .faults import Marks, who
 from .reading import Reader
@@ -97,6 +97,39 @@ def failures_of(known: Spec | Encoding, names: Collection[str]) -> str | None:
     return next((name for name in names if known.trials == of_both(str(known.response), name)), None)
 
 
+def since(end: str, start: str) -> str:
+    """Returns the name of the time from one column's to another's."""
+    return f"{end} - {start}"
+
+
+def _with_times(table: Table, spec: Spec) -> Table:
+    """Returns the table with dates that are written as texts as days, and times from one column to another as their own."""
+    times = [name for name in (*spec.times, spec.upper) if name in table.names]
+    read = {name: days for name in times if (days := as_days(table.columns[name])) is not table.columns[name]}
+    made = {name: _difference(table, *name.split(" - ")) for name in made_times(spec, table.names)}
+    if not (read or made):
+        return table
+    columns = {**table.columns, **read, **made}
+    return replace(table, names=tuple(columns), columns=columns, dates=table.dates | {*read}, matrix=None, matrix_names=())
+
+
+def _difference(table: Table, end: str, start: str) -> Cells:
+    """Returns the time from one column to another; texts, which are faults of their rows, where cells are there and it is not."""
+    lived = floats(as_days(table.columns[end])) - floats(as_days(table.columns[start]))
+    rows = np.flatnonzero(np.isnan(lived))
+    both = [*zip(table.cells(end), table.cells(start))] if len(rows) else []
+    wrong = {row: " - ".join(both[row]) for row in rows if not MISSING & {cell.lower() for cell in both[row]}}
+    if not wrong:
+        return lived
+    return as_text([wrong.get(row, plain(value)) for row, value in enumerate(lived.tolist())])
+
+
+def made_times(spec: Spec, names: Collection[str]) -> list[str]:
+    """Returns the times that are from one of these columns to another."""
+    times = [name for name in (*spec.times, spec.upper) if name is not None and name not in names]
+    return [name for name in times if len(both := name.split(" - ")) == 2 and {*both} <= {*names}]
+
+
 def joined_columns(group: str | None, names: Collection[str]) -> tuple[str, ...]:
     """Returns the columns whose labels together name a group, as in (1 | ward:bed); none where it is a column itself."""
     parts = tuple((group or "").split(":"))
@@ -115,11 +148,11 @@ def with_group(table: Table, group: str | None) -> Table:
 
 
 def with_calculated(table: Table, known: Spec | Encoding) -> Table:
-    """Returns the table with an offset, trials and groups that are made from its columns as columns of their own, and with times
-    of 0 where only the end of an interval is known.
+    """Returns the table with an offset, trials and groups that are made from its columns as columns of their own, and with
+    intervals of events as they are read.
     """
     if isinstance(known, Spec):
-        table = _with_beginnings(with_group(table, known.group), known)
+        table = _with_ends(_with_times(with_group(table, known.group), known), known)
     table, failures = with_offset(table, known.offset), failures_of(known, table.names)
     if failures is None or known.response not in table.names:
         return table
@@ -128,18 +161,31 @@ def with_calculated(table: Table, known: Spec | Encoding) -> Table:
     return replace(table, names=(*table.names, trials), columns=columns, matrix=None, matrix_names=())
 
 
-def _with_beginnings(table: Table, spec: Spec) -> Table:
-    """Returns the table with 0 for an empty time whose row has the end of its interval: as R's interval2, it began before."""
-    time = spec.times[0] if spec.times else None
-    if spec.upper not in table.names or time not in table.names:
+def of_end(upper: str) -> str:
+    """Returns the name of the event that the ends of intervals tell."""
+    return f"is.finite({upper})"
+
+
+def _with_ends(table: Table, spec: Spec) -> Table:
+    """Returns the table with intervals as R's interval2 has them.
+
+    An empty time, or -Inf, is 0 where the row has the end of its interval, for it began before; an infinite end is none. Whether
+    there is an end is a column of its own.
+    """
+    time, upper = spec.times[0] if spec.times else None, spec.upper
+    if time not in table.names or upper not in table.names:
         return table
-    begins, ends = floats(table.columns[time]), floats(table.columns[spec.upper])
-    cells = table.columns[time]
+    begins, ends = floats(table.columns[time]), floats(table.columns[upper])
+    cells, columns = table.columns[time], {**table.columns}
     empty = np.array([cell == "" for cell in table.cells(time)]) if isinstance(cells, Text) else np.isnan(begins)
-    open_left = empty & np.isfinite(ends)
-    if not open_left.any():
-        return table
-    return replace(table, columns={**table.columns, time: np.where(open_left, 0.0, begins)}, matrix=None, matrix_names=())
+    open_left = (empty | (begins == -np.inf)) & np.isfinite(ends)
+    if open_left.any():
+        columns[time] = np.where(open_left, 0.0, begins)
+    if (ends == np.inf).any():
+        columns[upper] = np.where(ends == np.inf, np.nan, ends)
+    if made := {of_end(upper)} & {spec.response} - {*table.names}:
+        columns |= dict.fromkeys(made, np.isfinite(ends).astype(np.float64))
+    return replace(table, names=(*table.names, *made), columns=columns, matrix=None, matrix_names=())
 
 
 def with_offset(table: Table, offset: str | None) -> Table:
@@ -249,7 +295,7 @@ def _check(table: Table, formula: Formula, client: str) -> None:
     """Refuses columns of texts with which a formula calculates."""
     for name in sorted(formula.numeric):
         cells = table.columns[name]
-        if isinstance(cells, Text) and cells.kind() == "categorical" and not cells.truths:
+        if isinstance(cells, Text) and cells.kind() == "categorical" and not (cells.truths or cells.coded):
             remedy = "correct the cells, or take the column as it stands, or in C(..)"
             text = f"{who(client, table.source)}: model.formula calculates with column {name!r}, which holds texts; {remedy}"
             raise OwnFault(text, text)

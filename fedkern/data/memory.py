@@ -48,8 +48,9 @@ def table(held: object, source: str, *, text: frozenset[str] = frozenset(), resp
         names = _names(frame.columns, source)
         series = {name: frame[:, at] for name, at in names.items()}
         columns = {name: _column(one, name, source, name in text) for name, one in series.items()}
-        texts = frozenset(name for name, one in series.items() if not _numbers(one))
-        return Table(source, tuple(names), columns, len(frame), broken=_lost(columns), texts=texts)
+        dates = frozenset(name for name, one in series.items() if _dates(one))
+        texts = frozenset(name for name, one in series.items() if not _numbers(one)) - dates
+        return Table(source, tuple(names), columns, len(frame), broken=_lost(columns), texts=texts, dates=dates)
     if isinstance(held, Mapping):
         return _of_columns(held, source, text)
     X, y = _arrays(held, source)
@@ -146,13 +147,15 @@ def _of_columns(held: Mapping[Any, object], source: str, text: frozenset[str]) -
 
     given = [*held.values()]
     columns: dict[str, Cells] = {}
-    texts = set[str]()
+    texts, dates = set[str](), set[str]()
     for name, at in _names(held, source).items():
         series = nw.from_native(given[at], series_only=True, pass_through=True)
         if isinstance(series, nw.Series):
             columns[name] = _column(series, name, source, name in text)
             if not _numbers(series) and isinstance(columns[name], Text):
                 texts.add(name)
+            if _dates(series):
+                dates.add(name)
             continue
         values = _array(np.array(given[at]) if isinstance(given[at], list) else given[at], f"{source}: column {name!r}", "OUfiub")
         if values.ndim != 1:
@@ -167,7 +170,9 @@ def _of_columns(held: Mapping[Any, object], source: str, text: frozenset[str]) -
     if len(sizes) > 1:
         text_of_all = f"{source}: columns have different lengths; every column needs a cell for every row"
         raise OwnFault(text_of_all, f"{text_of_all}; there are columns of {', '.join(map(str, sorted(sizes)))} cells")
-    return Table(source, tuple(columns), columns, sizes.pop(), broken=_lost(columns), texts=frozenset(texts))
+    return Table(
+        source, tuple(columns), columns, sizes.pop(), broken=_lost(columns), texts=frozenset(texts), dates=frozenset(dates)
+    )
 
 
 def _names(columns: Iterable[object], source: str) -> dict[str, int]:
@@ -193,6 +198,11 @@ def _numbers(series: Any) -> bool:
     return bool(series.dtype.is_numeric()) or str(series.dtype) == "Boolean"
 
 
+def _dates(series: Any) -> bool:
+    """Tells whether a column's type is of dates."""
+    return str(series.dtype).startswith("Date")
+
+
 def _column(series: Any, name: str, source: str, keep: bool) -> Cells:
     """Returns a column of a data frame. `keep`: as texts."""
     dtype = str(series.dtype)
@@ -208,7 +218,7 @@ def _column(series: Any, name: str, source: str, keep: bool) -> Cells:
         return _objects(series.to_list(), name, source, keep)
     if (order := _order(series)) is not None:
         return ordered(series.to_list(), order)
-    if dtype.startswith("Date") and not keep:
+    if _dates(series) and not keep:
         return days(series.to_list())
     if dtype.startswith(("Categorical", "Enum")):
         return replace(typed(series.to_list()), category=True)

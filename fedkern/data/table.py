@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..errors import JobError, OwnFault
 from . import plain_text
-from .cells import Cells, Text, as_text, days, labels, ordered, plain, truths, typed, worded
+from .cells import PADDED, Cells, Text, as_text, days, labels, ordered, plain, truths, typed, worded
 from .dialect import Dialect, stem, suffix
 from .dialect import read as read_number
 
@@ -59,8 +59,8 @@ class Table:
 
     `columns`: name -> values (n,), or `Text`. `matrix`: if all covariates are one array (npy, npz), that array, whose columns
     `matrix_names` names; `columns` then holds views of it. `broken`: row -> the fault of the whole row. `texts`: columns whose
-    type in the file is not a number (csv files have no types). `incomplete`: rows that lack a cell, if that was asked. `whole`:
-    (n,) of a part of a table, the number of each row in the whole.
+    type in the file is not a number (csv files have no types). `dates`: those whose type is of dates, in days. `incomplete`: rows
+    that lack a cell, if that was asked. `whole`: (n,) of a part of a table, the number of each row in the whole.
     """
 
     source: str
@@ -72,6 +72,7 @@ class Table:
     broken: Mapping[int, str] = field(default_factory=dict)
     lines: Sequence[int] | None = None  # csv: line of each row in the file
     texts: frozenset[str] = frozenset()
+    dates: frozenset[str] = frozenset()
     incomplete: int | None = None
     whole: NDArray[np.int64] | None = None
 
@@ -101,7 +102,9 @@ class Table:
         broken = {place[row]: reason for row, reason in self.broken.items() if row in place}
         lines = None if self.lines is None else [self.lines[row] for row in rows]
         whole = rows if self.whole is None else self.whole[rows]
-        return Table(source or self.source, self.names, columns, len(rows), broken=broken, lines=lines, whole=whole)
+        return Table(
+            source or self.source, self.names, columns, len(rows), broken=broken, lines=lines, dates=self.dates, whole=whole
+        )
 
 
 def load(path: str | Path, *, text: Collection[str] = (), response: str = "y", dialect: Dialect = PLAIN) -> Table:
@@ -285,8 +288,9 @@ def _csv(path: Path, text: frozenset[str], response: str, dialect: Dialect) -> T
     text_body = plain_text.decoded(body)
     written = [(at, line) for at, line in enumerate(text_body.split("\n"), start=2) if line and not line.isspace()]
     lines, texts = [at for at, _ in written], [line for _, line in written]
-    # The fast way first: a file of numbers alone needs no cells.
-    numbers = None if text & set(names) or not dialect.plain else _all_numbers(texts, delimiter, width)
+    # The fast way first: a file of numbers alone needs no cells, unless some may be codes (01).
+    cells_needed = bool(text & set(names)) or not dialect.plain or PADDED.search(text_body) is not None
+    numbers = None if cells_needed else _all_numbers(texts, delimiter, width)
     if numbers is not None:
         return Table(str(path), names, dict(zip(names, numbers)), len(lines), lines=lines)
     # The careful way keeps broken rows, with their reason, so that all can be named at once.
@@ -342,9 +346,12 @@ def _column(cells: Sequence[str], keep: bool, careful: bool, decimal: str) -> ND
     if not keep and not (careful and any("_" in cell for cell in cells)):
         try:
             values = map(float, cells) if decimal == "." else (read_number(cell, decimal) for cell in cells)
-            return np.array([*values], dtype=np.float64)
+            numbers = np.array([*values], dtype=np.float64)
         except ValueError:
-            pass
+            return as_text(cells, decimal)
+        if not any(map(PADDED.search, cells)) or not (text := as_text(cells, decimal)).coded:
+            return numbers
+        return text
     return as_text(cells, decimal)
 
 
@@ -390,7 +397,7 @@ def _parquet_header(path: Path, response: str, dialect: Dialect) -> tuple[str, .
 def _parquet(path: Path, text: frozenset[str], response: str, dialect: Dialect) -> Table:
     names = _parquet_header(path, response, dialect)
     columns: dict[str, Cells] = {}
-    texts = set()
+    texts, dates = set(), set()
     with _reading(path, "not a parquet file that can be read", "write it anew"):
         data = _parquet_module(path).read_table(path)
         for name in names:
@@ -405,13 +412,14 @@ def _parquet(path: Path, text: frozenset[str], response: str, dialect: Dialect) 
                 columns[name] = column.cast("float64", safe=False).to_numpy()
             elif dated and name not in text:
                 columns[name] = days(column.to_pylist())
+                dates.add(name)
             elif kind.startswith("dictionary") and column.type.ordered:
                 chunks = column.unify_dictionaries().chunks
                 columns[name] = ordered(column.to_pylist(), chunks[0].dictionary.to_pylist() if chunks else ())
             else:
                 cells = typed(column.to_pylist(), kind in ("float", "halffloat"))
                 columns[name] = replace(cells, category=True) if kind.startswith("dictionary") else worded(cells)
-    return Table(str(path), names, columns, data.num_rows, texts=frozenset(texts))
+    return Table(str(path), names, columns, data.num_rows, texts=frozenset(texts), dates=frozenset(dates))
 
 
 def _npz(path: Path, text: frozenset[str], response: str, dialect: Dialect) -> Table:

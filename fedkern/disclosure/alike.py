@@ -28,6 +28,7 @@ from ..models.sparse import Spline
 from ..models.weighing import effective, leverages
 from .refusals import Broken
 from .requirement import Fit, Requirement
+from .rules import LEVELS
 
 Array = NDArray[np.float64]
 
@@ -102,9 +103,11 @@ def find_alike(
             yield _by_weight("rows-by-offset", "rows_per_value", int(number), number, wanted, remedies, column=str(spec.offset))
             return
         fits = _weighed(asked, table, columns, spec, y, trials, weights, exposed)
+    # Questions, too, ask for rows by their effective number, unless fewer than usual are asked for.
+    rows = asked.rules.rows if asked.weighs is not None and asked.rules.rows >= LEVELS["standard"].rows else 0
     for own, why in fits:
-        if why == BY_FIT and not asked.summed and (number := effective(own)) < max(wanted, weighing[0]):
-            yield _of_fit(number, wanted, weighing)
+        if why == BY_FIT and not asked.summed and (number := effective(own)) < max(wanted, weighing[0], rows):
+            yield _of_fit(number, wanted, weighing, rows)
             alone = True
         if search and not alone and (found := rare(table, columns, own, fewest, fewest, filled)):
             yield broken(found, why)
@@ -176,8 +179,11 @@ def _at_no_slopes(table: Table, spec: Spec, weights: Array) -> Array:
 
 def _of_leverage(asked: Requirement, table: Table, spec: Spec, columns: Sequence[Column], weights: Array) -> Broken | None:
     """Finds a row whose leverage in the posterior's curvature is above the rule's: it is nearly alone in some sum of the columns
-    of numbers. (Of levels rows are counted.)"""
-    numbers = [column for column in columns if column.kind == "numeric"]
+    of numbers. Of levels rows are counted; where fewer than usual are asked for they are looked at, as in questions, whose points
+    are others than the fit: a number that does for this row would not do there."""
+    linear, usual = FAMILIES[spec.family].linear, LEVELS["standard"]
+    lowered = not linear and (asked.rules.rows_per_value < usual.rows_per_value or asked.rules.linear < usual.linear)
+    numbers = [column for column in columns if column.kind == "numeric" or lowered]
     if asked.rules.leverage >= 1 or not numbers:
         return None
     with np.errstate(all="ignore"):  # numbers whose squares are none are faults, or end the job later
@@ -185,22 +191,23 @@ def _of_leverage(asked: Requirement, table: Table, spec: Spec, columns: Sequence
     if design is None or not len(there) or not np.isfinite(design.X).all():
         return None
     X, precision = design.X * np.sqrt(weights[there])[:, None], np.zeros(1 + len(design.names))
-    if not FAMILIES[spec.family].linear:
+    if not linear:
         precision = np.concatenate([[OF_INTERCEPT], _precision(asked, columns, design)])
     leverage = leverages(X, np.diag(precision))
     row = int(leverage.argmax())
     if leverage[row] <= asked.rules.leverage:
         return None
     name = design.names[int(np.abs(design.X[row, 1:]).argmax())]
-    value = floats(table.columns[name])[there[row]]
+    cells = table.columns[name]
+    value = cells.levels[cells.codes[there[row]]] if isinstance(cells, Text) else float(floats(cells)[there[row]])
     values: dict[str, Value] = {
         "row": table.place(int(there[row])),
         "leverage": float(leverage[row]),
         "most": asked.rules.leverage,
     }
-    values |= {"column": name, "value": float(value)}
+    values |= {"column": name, "value": value}
     remedies = ("mend-cell", "cap", "fewer-columns", "pool")
-    return Broken("row-of-leverage", "leverage", math.ceil(100 * leverage[row]) / 100, values, remedies)
+    return Broken("row-of-leverage", "leverage", 1.0 if lowered else math.ceil(100 * leverage[row]) / 100, values, remedies)
 
 
 def _seen(table: Table, spec: Spec, weights: Array) -> tuple[Rare, ...]:
@@ -476,8 +483,8 @@ def _remedies(one: Rare, table: Table, spec: Spec, splines: Collection[str]) -> 
         return ("wider-knots", "mend-cells", "pool")
     if any(name.endswith(MARK) for name in columns):
         return ("drop", "fill-cells", "ignore-column")
-    # Of two levels the other would be all that is left.
-    if len(columns) == 1 and len(column_of(spec, table, one.columns[0]).levels or ()) > 2:
+    # Of two levels the other would be all that is left; a response keeps its levels.
+    if len(columns) == 1 and columns != {spec.response} and len(column_of(spec, table, one.columns[0]).levels or ()) > 2:
         cells = table.columns[one.columns[0]]  # that are numbers here may be of categories elsewhere
         known = isinstance(cells, Text) and cells.kind() == "categorical"
         return ("join-rare" if known else "join-rare-numbers", "mend-cells", "pool", "no-column")
@@ -500,12 +507,13 @@ def _farthest(one: Rare, table: Table) -> tuple[str, float] | None:
     return table.place(at), float(values[at])
 
 
-def _of_fit(few: float, wanted: int, weighing: tuple[int, int]) -> Broken:
+def _of_fit(few: float, wanted: int, weighing: tuple[int, int], rows: int) -> Broken:
     """Returns that the fit leaves few rows their weight."""
     remedies = ("leave-out-decider", "natural-scale", "pool")
-    if weighing[0] > wanted:
+    if weighing[0] > max(wanted, few):
         return _by_weight("rows-by-fit", "rows_per_coefficient", int(10 * few / weighing[1]) / 10, few, weighing[0], remedies)
-    return _by_weight("rows-by-fit", "rows_per_value", int(few), few, wanted, remedies)
+    key, least = ("rows_per_value", wanted) if wanted > few else ("rows", rows)
+    return _by_weight("rows-by-fit", key, int(few), few, least, remedies)
 
 
 def _by_weight(id: str, key: str, enough: float, few: float, wanted: int, remedies: tuple[str, ...], **values: Value) -> Broken:

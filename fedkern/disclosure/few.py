@@ -6,27 +6,33 @@ found at once, for its holder. No message, no text for others and no exit code d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.cells import no_number
+from ..algorithms.importance.summaries import CELLS, told
+from ..data.cells import Text, labels, no_number
 from ..data.design import LEAST_OF_LEVEL, column_of, with_event
 from ..data.formula import looked_at
+from ..data.joined import find_rare, gone_of, with_other
 from ..data.table import Table
 from ..finding import Value
 from ..kernels.families import FAMILIES
-from ..models.encoding import Spec
+from ..models.encoding import OTHER, Spec
 from . import alike
 from .combinations import Combinations, combinations
 from .counting import LEAST_AT_RISK, counted, covered_events, weights
 from .refusals import Broken, Few
 from .requirement import Requirement
-from .rules import COARSE_ROWS, EQUATIONS, Rules, told_up_to
+from .rules import COARSE_ROWS, EQUATIONS, Rules, told_up_to, with_keys
 
 Array = NDArray[np.float64]
 
+JOIN = "join-rare"  # the remedy for rare levels
 WIDE = 0.25  # of the coefficients: a column that takes more is named where they are too many
 NEARLY = 1e-9  # what sums of weights lose
 OF_A_SUMMARY = 12  # rows, by their effective number, of a client that takes part by a summary
@@ -35,13 +41,64 @@ OF_A_SUMMARY = 12  # rows, by their effective number, of a client that takes par
 def find_few(asked: Requirement, table: Table, spec: Spec, client: str, more: Sequence[str] = ()) -> Few | None:
     """Returns the rules, of the job and of the client's holder, that its rows break; None if they break none.
 
+    What is proposed is judged by the same rules: where levels that join would do, what is said beside it is of rows whose levels
+    have joined; and a rule that rows break only where the others are lowered is said with these. So all that is proposed, done at
+    once, has these rows taken.
+
     `more`: ids of other remedies.
     """
     spec = with_event(spec, table)
     if asked.rules == Rules():
         return None
-    broken = list(_broken(asked, table, spec, client))
-    return Few(broken, [one.refusal(asked, client, table.source, more) for one in broken]) if broken else None
+    every, lowered = dict[object, Broken](), dict[str, float]()
+    now, mended, broken = asked, table, [*_broken(asked, table, spec, client)]
+    if joins := [one for one in broken if JOIN in one.remedies]:
+        joined = join_rare(asked, table, spec)
+        if _joinable(joined):
+            every, mended, broken = {one.about: one for one in joins}, joined, [*_broken(asked, joined, spec, client)]
+        else:
+            joins, broken = [], [one._replace(remedies=tuple(way for way in one.remedies if way != JOIN)) for one in broken]
+    while lower := _lowered(broken, lowered):
+        every |= {one.about: every.get(one.about, one) for one in broken}
+        lowered |= lower
+        now = replace(now, rules=with_keys(now.rules, lower))
+        mended = join_rare(now, table, spec) if joins else mended
+        broken = [*_broken(now, mended, spec, client)]
+    every |= {one.about: one for one in broken if one.by_summary}
+    found = [one if one.by_summary else one._replace(enough=lowered.get(one.key, one.enough)) for one in every.values()]
+    return Few(found, [one.refusal(asked, client, table.source, more) for one in found]) if found else None
+
+
+def _lowered(broken: Sequence[Broken], before: Mapping[str, float]) -> dict[str, float]:
+    """Returns the numbers to which rules are lowered once more, with which these rows would do; none where that helps no more."""
+    now = dict[str, float]()
+    for one in broken:
+        best = max if one.key == "leverage" else min
+        if not one.by_summary and (number := best(one.enough, before.get(one.key, one.enough))) != before.get(one.key):
+            now[one.key] = best(number, now.get(one.key, number))
+    return now
+
+
+def _joinable(joined: Table) -> bool:
+    """Tells whether two levels of each column are left beside those that have joined: at another client these may be others."""
+    every = (cells for cells in joined.columns.values() if gone_of(cells))
+    return all(isinstance(cells, Text) and len({*cells.levels} - {OTHER}) > 1 for cells in every)
+
+
+def join_rare(
+    asked: Requirement, table: Table, spec: Spec, earlier: Mapping[str, Collection[str]] = MappingProxyType({})
+) -> Table:
+    """Returns a client's table with "other" in the place of its rare levels; `earlier`: those of an earlier job."""
+    least, rows, columns = alike.of_a_value(asked, spec.family), weights(table, spec), dict(table.columns)
+    for name in spec.covariates(table.names):
+        if (levels := column_of(spec, table, name).levels) is None:
+            continue
+        cells = labels(columns[name])
+        gone, first = find_rare(cells, levels, rows, least), {*earlier.get(name, ())} & {*cells.levels}
+        if first and not find_rare(with_other(cells, first), (*levels, OTHER), rows, least):
+            gone = frozenset(first)
+        columns[name] = with_other(cells, gone) if gone else columns[name]
+    return replace(table, columns=columns)
 
 
 def _broken(asked: Requirement, table: Table, spec: Spec, client: str) -> Iterator[Broken]:
@@ -71,11 +128,13 @@ def _broken(asked: Requirement, table: Table, spec: Spec, client: str) -> Iterat
     # Rows a coefficient are counted, and again as the fit weighs them: the first says it, with a number that does for both.
     per_coefficient = [one for one in found if one.key == "rows_per_coefficient"]
     enough = min((one.enough for one in per_coefficient), default=0)
+    columns = sum(_levels(table, spec).values())
     summed = (
         asked.summaries
         and rules.summary > 0
         and enough >= rules.summary
         and enough * p >= (rules.rows_of_one_column if p <= 2 else OF_A_SUMMARY)
+        and told(asked.unknowns(columns + spec.intercept) + asked.shapes) <= CELLS * n * columns
     )
     yield from (one._replace(enough=enough, by_summary=summed) for one in per_coefficient[:1])
     yield from (one for one in found if one.key != "rows_per_coefficient")
@@ -136,15 +195,24 @@ def _of_curvature(asked: Requirement, table: Table, spec: Spec, n: int, p: int) 
     # Others may not read whether a diagonal covariance is enough.
     remedies = [*(["diagonal"] if full else []), "fewer-columns", *(_instead(asked) if named else [])]
     remedies += [*([] if asked.covariance else ["fewer-unknowns"]), "pool"]
-    enough = int(10 * (n - 1) / p) / 10
     yield Broken(
         "few-rows-for-coefficients",
         "rows_per_coefficient",
-        enough,
+        _enough(asked, n, p),
         values,
         tuple(remedies),
         tuple(name for name, holds in facts.items() if holds),
     )
+
+
+def _enough(asked: Requirement, n: int, p: int) -> float:
+    """Returns the rows a coefficient that so many rows do for, to a tenth."""
+
+    def too_many(tenths: int) -> bool:
+        rules = with_keys(asked.rules, {"rows_per_coefficient": tenths / 10})
+        return not replace(asked, rules=rules).may_tell_curvature(n, p)
+
+    return max(bisect_left(range(10 * n), True, key=too_many) - 1, 0) / 10
 
 
 def _of_events(asked: Requirement, table: Table, spec: Spec, p: int, rows: Array) -> Iterator[Broken]:
@@ -175,8 +243,10 @@ def _of_events(asked: Requirement, table: Table, spec: Spec, p: int, rows: Array
     values |= {"too": asked.counted_too, "label": spec.positive}
     # A label that counts as an event here and as none elsewhere makes few events of many.
     remedies = (*(["see-event"] if spec.positive is not None else []), "fewer-columns-or-strata", "pool")
-    enough = int(10 * max(counts.covered - 1, 0) / max(p, 1)) / 10
-    yield Broken("few-events-for-coefficients", "rows_per_coefficient", enough, values, remedies)
+    key, enough = "rows_per_coefficient", _enough(asked, counts.covered, p)
+    if not by_coefficients or counts.covered > by_coefficients:
+        key, enough = "rows", counts.covered if by_coefficients else counts.events
+    yield Broken("few-events-for-coefficients", key, enough, values, remedies)
 
 
 def _of_values(

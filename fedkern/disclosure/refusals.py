@@ -43,11 +43,17 @@ class Broken(NamedTuple):
     of_values: bool = False
     by_summary: bool = False
 
+    @property
+    def about(self) -> object:
+        """The rule, and the columns that it is about."""
+        return self.id, self.key, self.values.get("columns", self.values.get("column"))
+
     def refusal(self, asked: Requirement, client: str, where: str, more: Sequence[str] = ()) -> RuleRefusal:
         """Returns the error; `where`: the rows, as their holder calls them; `more`: other remedies."""
         rule = "linear" if self.key == "rows_per_coefficient" else self.key
         by_holder = asked.own is not None and getattr(asked.own, rule) != getattr(asked.rules, rule)
         number = "raise-rule" if self.key == "leverage" else "lower-rule"
+        first = ("by-summary",) if self.by_summary else ()
         ends = () if asked.secure else ("leave-out-client",)
         if asked.additive and not asked.summed and asked.level != "none":
             ends = (*ends, "sign-sums")
@@ -59,7 +65,7 @@ class Broken(NamedTuple):
             asks=f"{self.key} in [disclosure] of its policy" if by_holder else f"disclosure.{self.key}",
             enough=self.enough,
             facts=self.facts,
-            remedies=(*self.remedies, *more, number, *ends),
+            remedies=(*first, *self.remedies, *more, number, *ends),
             **self.values,
         )
 
@@ -84,7 +90,7 @@ class Few(Refused):
     @property
     def numbers(self) -> str:
         """The keys of the rules, with the numbers that the rows would do for."""
-        return ", ".join(f"{one.key} = {one.enough:g}" for one in self.broken)
+        return ", ".join(dict.fromkeys(f"{one.key} = {one.enough:g}" for one in self.broken))
 
 
 def name_rules(errors: Iterable[Exception]) -> None:

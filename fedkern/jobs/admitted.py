@@ -214,7 +214,7 @@ def leave_out(place: Place, kept: Kept) -> list[int]:
     if not kept.numbers:
         raise JobError(
             "no client is left: each is refused by a disclosure rule, or by its holder's policy ([disclosure], small = "
-            '"leave-out"); a holder reads why in fault.txt of its own folder, or by fedkern check JOB --local FILE'
+            '"leave-out"); a holder reads why in holder.txt of its own folder, or by fedkern check JOB --local FILE'
         )
     place.leave_out(kept.numbers, kept.parties.names)
     return place.mine(kept.parties.n_clients)

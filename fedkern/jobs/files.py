@@ -37,7 +37,7 @@ DIGEST = 32
 RECORD = "job.json"  # in the folder of a run, and in each client's own, once a run has begun there
 ACCEPTED = "consent.toml"  # in the folder of a site, below which runs lie that a server elsewhere has started
 DEEP, DEEPEST = 3, 6  # folders above a file of a run, of which one is one of these; of which one is a site's
-EARLY = {".lock", "holder.txt", "fault.txt"}  # what a client's own folder may hold before it is bound to a run
+EARLY = {".lock", "holder.txt"}  # what a client's own folder may hold before it is bound to a run
 
 
 @contextmanager

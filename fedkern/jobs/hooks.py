@@ -30,7 +30,7 @@ from ..results.summary import Wire
 from ..transports.driver import Kept, Received
 from ..transports.place import Place, carrier, signers
 from . import admitted, holders, sketched, tables
-from .files import RunFolder, write_atomically
+from .files import RunFolder
 from .holders import Standing
 from .holding.binding import Account, Binding
 from .holding.budget import Books, Holder, Near, run_of
@@ -188,8 +188,7 @@ class RunHooks(Keeper):
             with self.between_holder_and_job(party):
                 binding = self.bindings[party] = holders.permit(self.config, parties, party, carrier(place), signed)
             if self.folder is not None:
-                for earlier in ("holder.txt", "fault.txt"):  # of a start that was refused
-                    self.folder.remove(self.folder.home(party) / earlier)
+                self.folder.remove(self.folder.home(party) / "holder.txt")  # of a start that was refused
             if party != SERVER:
                 self._warnings[party] = holders.warnings(binding, partial(parties.fingerprint, party))
 
@@ -224,10 +223,8 @@ class RunHooks(Keeper):
         said = set[str]()
         for party in self.clients:
             texts = [*holders.lost(self.bindings[party])]
-            if texts and self.folder is not None:
-                path = self.folder.home(party) / "holder.txt"
-                content = "\n".join([*texts, ""]).encode(errors="replace")
-                write_atomically(path, content, secret=True, ground=self.folder.ground(path))
+            if texts:
+                self.keep_fault(party, "\n".join(texts))
             for text in texts:
                 if self.alone and text not in said:
                     print(f"fedkern: {printable(text)}", file=sys.stderr, flush=True)
@@ -490,9 +487,7 @@ class RunHooks(Keeper):
         except JobError as fault:
             name = holders.who(self.names, party)
             error = fault if isinstance(fault, HolderError) else holders.unusable(name, fault, None if self.alone else path)
-            if path is not None and self.folder is not None:
-                text = f"{error}\n{error.detail}\n".encode(errors="replace")
-                write_atomically(path, text, secret=True, ground=self.folder.ground(path))
+            self.keep_fault(party, f"{error}\n{error.detail}")
             raise error from None
 
     def _account(self, party: int) -> Account:

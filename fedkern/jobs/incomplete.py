@@ -15,7 +15,7 @@ from ..algorithms.exchanges.sums import Incomplete
 from ..data import incomplete
 from ..data.design import with_event
 from ..data.dialect import Dialect
-from ..data.formula import failures_of, joined_columns, offset_node, with_calculated
+from ..data.formula import failures_of, joined_columns, made_times, of_end, offset_node, with_calculated
 from ..data.table import Table
 from ..errors import owned
 from ..finding import Finding
@@ -90,6 +90,9 @@ def laid(config: JobConfig, parties: Parties) -> Parties:
         with owned(k):
             offset, trials = parties.spec.offset, parties.spec.trials
             more = [str(trials)] if failures_of(parties.spec, names) is not None else []
+            more += made_times(parties.spec, names)
+            made = of_end(str(parties.spec.upper))
+            more += [made] if parties.spec.response == made and made not in names else []
             more += [str(parties.spec.group)] if joined_columns(parties.spec.group, names) else []
             names = (*names, *([str(offset)] if offset_node(offset, names) is not None else []), *more)
             return source, incomplete.with_marks(names, centers(config))

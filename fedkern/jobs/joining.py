@@ -17,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algorithms.exchanges import rare_levels
-from ..data.cells import labels
-from ..data.design import column_of
-from ..data.joined import find_rare, gone_of, with_other
+from ..data.joined import gone_of
 from ..data.table import Table
 from ..disclosure.alike import of_a_value
-from ..disclosure.counting import weights
+from ..disclosure.few import join_rare as joined
+from ..disclosure.requirement import Requirement
 from ..errors import JobError, owned
 from ..models.encoding import OTHER, Column, Encoding, Spec
 from . import holders
@@ -44,15 +43,14 @@ def describe(config: JobConfig) -> list[str]:
     """Returns the lines that `fedkern check` prints about it."""
     if not config.joins_levels:
         return []
-    least = _least(config, getattr(config.model, "family", "gaussian"))
+    least = of_a_value(_asked(config), getattr(config.model, "family", "gaussian"))
     said = f'levels in fewer than {least} rows of any client become "{OTHER}" at all'
     return [f"joined   {said}; each client says which of the others' levels it cannot keep"]
 
 
-def _least(config: JobConfig, family: str, policies: Iterable[Policy] = ()) -> int:
-    """Returns the rows that a level must have which is kept; at level "none", where nothing is asked, as at "standard"."""
-    config = config.at_standard() if config.level == "none" else config
-    return of_a_value(holders.bound(config, policies), family)
+def _asked(config: JobConfig, policies: Iterable[Policy] = ()) -> Requirement:
+    """Returns what is asked of a client's rows; at level "none", where nothing is, as at "standard"."""
+    return holders.bound(config.at_standard() if config.level == "none" else config, policies)
 
 
 def laid(
@@ -90,16 +88,7 @@ def join_rare(
     """Returns one client's table with "other" in the place of its rare levels; `earlier`: those of an earlier job."""
     if not config.joins_levels:
         return table
-    least, rows, columns = _least(config, spec.family, policies), weights(table, spec), dict(table.columns)
-    for name in spec.covariates(table.names):
-        if (levels := column_of(spec, table, name).levels) is None:
-            continue
-        cells = labels(columns[name])
-        gone, first = find_rare(cells, levels, rows, least), {*earlier.get(name, ())} & {*cells.levels}
-        if first and not find_rare(with_other(cells, first), (*levels, OTHER), rows, least):
-            gone = frozenset(first)
-        columns[name] = with_other(cells, gone) if gone else columns[name]
-    return replace(table, columns=columns)
+    return joined(_asked(config, policies), table, spec, earlier)
 
 
 def told(table: Table, columns: Iterable[Column]) -> NDArray[np.float64]:

@@ -313,7 +313,7 @@ class Keeper(Hooks):
         """Returns the text of a fault that others may read."""
         is_written = self.write_fault(error)
         # The text of an OwnFault says this itself once it is written.
-        where = "; fault.txt in its own folder has all of it" if is_written and not isinstance(error, OwnFault) else ""
+        where = "; holder.txt in its own folder has all of it" if is_written and not isinstance(error, OwnFault) else ""
         if not self.private or (isinstance(error, SHARED_TEXT) and not isinstance(error, PRIVATE_TEXT)):
             return super().public(error) + where
         return f"a fault, which is not described here because it may tell something of the rows{where}"
@@ -359,9 +359,9 @@ class Keeper(Hooks):
         return True
 
     def keep_fault(self, party: int, text: str) -> None:
-        """Writes fault.txt, in the party's own folder."""
+        """Writes holder.txt, in the party's own folder: all that its holder reads, and nobody else, of why a job ended or may."""
         if self.folder is not None:
-            path = self.folder.home(party) / "fault.txt"
+            path = self.folder.home(party) / "holder.txt"
             content = text.encode("utf-8", "backslashreplace") + b"\n"
             write_atomically(path, content, secret=True, ground=self.folder.ground(path))
 

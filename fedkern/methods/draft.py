@@ -13,7 +13,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..algorithms.exchanges.compare import one_but_for, spellings
 from ..data import table
-from ..data.cells import MISSING, Cells, Text, floats, labels, number
+from ..data.cells import MISSING, UNIT, Text, floats, labels, number
 from ..data.design import LEAST_OF_LEVEL
 from ..data.dialect import SEPARATORS, Dialect, has_decimal_comma, stem, suffix
 from ..data.far import FAR, coded, distances
@@ -57,7 +57,6 @@ AREAS = ("area", "district", "county", "region", "municipality", "ward", "zip", 
 EXPOSURES = ("expected", "exposure", "population", "person_years", "pop", "offset")
 GRAPH_LEAST = 3  # columns
 THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:([,.' \u00a0\u202f\u2019])\d{3})(?:\1\d{3})*(?:[.,]\d+)?")
-UNIT = re.compile(r"[+-]?\d+(?:[.,]\d+)? ?([^\d\s.,:;-]\S*)")
 GAPS = "some rows lack a cell"
 GROUPS = re.compile(
     r"(.*_)?(ward|unit|clinic|hospital|department|dept|centre|center|site|doctor|physician|surgeon|room|district|county)s?"
@@ -112,7 +111,6 @@ class Seen:
     kinds : name -> "binary", "count", "real", "text" or "names" (each cell another text, or all cells empty)
     gaps : columns that lack cells
     two : columns of numbers with two values that are not 0 and 1
-    codes : columns of whole numbers that are written with zeros before them, as postal codes are
     dates : columns of dates
     crowded : columns of text with nearly as many levels as rows, that do not name each row
     numbered : columns of few whole numbers that may number wards, or the like
@@ -124,7 +122,6 @@ class Seen:
     kinds: dict[str, str]
     gaps: frozenset[str] = frozenset()
     two: frozenset[str] = frozenset()
-    codes: frozenset[str] = frozenset()
     dates: frozenset[str] = frozenset()
     crowded: frozenset[str] = frozenset()
     numbered: frozenset[str] = frozenset()
@@ -185,7 +182,7 @@ def job(wanted: Wanted) -> Draft:
     if wanted.private:
         lines += _private(method, seen, part)
     constants = _constants(seen, part) if wanted.private else ()
-    return Draft("\n".join(lines) + "\n", (*part.open, *_codes_left_out(seen, part), *_slips(tables, seen), *constants))
+    return Draft("\n".join(lines) + "\n", (*part.open, *_slips(tables, seen), *constants))
 
 
 def policy(files: Sequence[Path]) -> str:
@@ -635,10 +632,6 @@ def _table(path: Path, dialect: Dialect) -> Table:
     words = [name for name in names if not isinstance(one.columns[name], Text) and name.strip().lower() not in MISSING]
     if among and not (len(words) > 1 and len(among) == 1):  # a level "ward" of a column "ward", where words stand above numbers
         raise JobError(_no_header(path, "a name in it stands among the cells of its column, too"))
-    whole = {name for name in names if _kind(one, name) in ("binary", "count")}
-    written = table.load(path, text=whole, dialect=dialect) if whole else one  # numbers do not say how they are written
-    codes = {name: written.columns[name] for name in whole if _zeros_before(written.columns[name])}
-    one = replace(one, columns={**one.columns, **codes})
     if not one.n_rows:
         raise JobError(f"init: {path.name}: no rows, so that nothing tells what its columns hold; give files with rows")
     return one
@@ -662,13 +655,11 @@ def _seen(tables: Sequence[Table]) -> Seen:
         zeros |= {name} if any((_numbers(one, name) == 0).any() for one in holding) else set()
         if kinds[name] == "text" and len({level for one in holding for level in labels(one.columns[name]).levels if level}) > 2:
             several.add(name)
-    codes = {name for name in names for one in tables if name in one.names and _zeros_before(one.columns[name])}
-    kinds |= dict.fromkeys(codes, "names")
     own = {name: [one for one in tables if name in one.names] for name in names}
-    dates = {name for name in names if name not in codes and all(_are_dates(one, name) for one in own[name])}
+    dates = {name for name in names if all(_are_dates(one, name) for one in own[name])}
     crowded = {name for name in names if kinds[name] == "text" and any(_is_crowded(one, name) for one in own[name])} - dates
     numbered = {name for name in names if kinds[name] == "count" and all(_are_codes(one, name) for one in own[name])} - dates
-    sets = (gaps, two - codes, codes, dates, crowded, numbered, zeros, several)
+    sets = (gaps, two, dates, crowded, numbered, zeros, several)
     return Seen(names, kinds, *map(frozenset, sets))
 
 
@@ -695,25 +686,6 @@ def _are_codes(one: Table, name: str) -> bool:
     values = np.unique(_numbers(one, name))
     few = 2 < len(values) <= min(CODES, one.n_rows // ROWS_OF_A_CODE)
     return few and (bool(GROUPS.fullmatch(name.lower())) or float(values[0]) >= LEAST_CODE)
-
-
-def _zeros_before(column: Cells) -> bool:
-    """Returns whether whole numbers are written as codes are: 01234, or 01 where all have two digits."""
-    if not isinstance(column, Text):
-        return False
-    digits = [level for level in column.levels if level.isdecimal()]
-    with_zeros = [level for level in digits if len(level) > 1 and level.startswith("0")]
-    return bool(with_zeros) and (max(map(len, with_zeros)) > 2 or len({*map(len, digits)}) == 1)
-
-
-def _codes_left_out(seen: Seen, part: Part) -> Iterator[str]:
-    """Yields a line for each ignored column of codes."""
-    for name in part.ignored:
-        if name in seen.codes and not IDS.fullmatch(name.lower()):
-            yield (
-                f"column {name}: its cells begin with 0, as codes do, and would be read as numbers; it stands in data.ignore: to "
-                f'have it as categories remove it there, and write kind = "categorical" in [data.columns.{_text(name)}]'
-            )
 
 
 def _missing_lines(tables: Sequence[Table], seen: Seen, part: Part) -> list[str]:

@@ -257,9 +257,10 @@ class Spec:
 
     @property
     def roles(self) -> frozenset[str]:
-        """The columns of a file that are no covariates, and that a job reads."""
+        """The columns of a file that are no covariates, and that a job reads; of a time "end - start" both are, too."""
         names = {self.response, self.offset, self.weight, self.row_id, self.trials, self.group, *self.times, self.upper}
-        return frozenset(name for name in names if name is not None)
+        parts = {part for name in (*self.times, self.upper) if name is not None for part in name.split(" - ")}
+        return frozenset(name for name in names | parts if name is not None)
 
     def covariates(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Returns those of a file's columns that are covariates, in the file's order."""

@@ -159,7 +159,7 @@ def test_a_run_has_a_folder_of_its_own_and_goes_on_in_the_last(tmp_path):
 def test_a_run_goes_on_in_the_last_folder_that_has_a_checkpoint(tmp_path):
     for name in ("a", "a-2", "a-3"):
         (tmp_path / name / "client-ada").mkdir(parents=True)
-    (tmp_path / "a-3" / "client-ada" / "fault.txt").write_text("a start that failed")
+    (tmp_path / "a-3" / "client-ada" / "holder.txt").write_text("a start that failed")
     assert run_folder(tmp_path, "a", resume=True).name == "a-3"
     (tmp_path / "a-2" / "client-ada" / "checkpoint").mkdir()
     (tmp_path / "a-2" / "client-ada" / "checkpoint" / "pvi-000003.ckpt").write_bytes(b"state")

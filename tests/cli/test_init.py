@@ -406,7 +406,6 @@ def test_whole_numbers_with_zeros_before_them_are_no_numbers(
     (tmp_path / "b.csv").write_text("age,plz,y\n" + rows(AGES, [cells[-1]] * 30, LABELS))
     out = tmp_path / "job.toml"
     assert main(["init", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), "--out", str(out)]) == 0
-    assert ("column plz: its cells begin with 0, as codes do" in capsys.readouterr().out) == codes
     assert tomllib.loads(out.read_text())["data"].get("ignore", []) == (["plz"] if codes else [])
 
 

@@ -110,6 +110,66 @@ def test_labels_of_a_column(tmp_path: Path) -> None:
     assert (halves.levels, halves.codes.tolist()) == (("0.3", "2", ""), [0, 2, 0, 1])
 
 
+CODES: dict[str, Any] = {
+    "csv": lambda cells, path: (
+        (path / "a.csv").write_text("ward,x\n" + "".join(f"{cell},{k}\n" for k, cell in enumerate(cells)))
+        and table.load(path / "a.csv")
+    ),
+    "pandas": lambda cells, path: memory.table(pd.DataFrame({"ward": cells}), "rows"),
+    "polars": lambda cells, path: memory.table(pl.DataFrame({"ward": cells}), "rows"),
+    "Parquet": lambda cells, path: (
+        parquet.write_table(pa.table({"ward": cells}), path / "a.parquet") or table.load(path / "a.parquet")
+    ),
+    "npz": lambda cells, path: np.savez(path / "a.npz", ward=np.array(cells)) or table.load(path / "a.npz"),
+}
+
+
+@pytest.mark.parametrize("reader", CODES)
+@pytest.mark.parametrize(
+    ("cells", "coded"),
+    [
+        ([f"{k:05d}" for k in range(998, 1040)], True),  # more of them than a column of words may have
+        ([f"{1 + k % 12:02d}" for k in range(24)], True),
+        (["01", "02", "-9", "01", "NA", "02"] * 4, True),  # what stands for a missing cell is no measurement
+        ([*map(str, range(98, 122)), "05"], False),  # ages, one of them padded
+        ([f"{k:04.1f}" for k in range(24)], False),
+        ([f"{k / 7:.2g}" for k in range(24)], False),
+        ([f"{k}e-05" for k in range(1, 24)], False),
+        (["00", "0", "10"] * 8, False),
+    ],
+)
+def test_whole_numbers_with_zeros_before_them_are_labels(cells: list[str], coded: bool, reader: str, tmp_path: Path) -> None:
+    read = CODES[reader](cells, tmp_path).columns["ward"]
+    if coded:
+        assert read.kind() == "categorical"
+        assert {*cells} == {*labels(read).levels}
+    elif reader == "csv":  # a column of texts with few values is of labels whatever they are
+        np.testing.assert_array_equal(read, [float(cell) for cell in cells])
+
+
+def test_codes_are_labels_at_all_clients_or_numbers_by_the_job(tmp_path: Path) -> None:
+    """One of them has no cell that begins with 0."""
+    i = np.arange(120)
+    ward = {"a": 8 + i % 5, "b": 8 + i % 5, "c": 10 + i % 3}
+    frames = {
+        name: pd.DataFrame({"ward": [f"{one:02d}" for one in own], "x": np.cos(i), "y": np.sin(own) + 0.1 * np.cos(3 * i)})
+        for name, own in ward.items()
+    }
+    for name, frame in frames.items():
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    files: Any = {"clients": [str(tmp_path / "*.csv")]}
+    found = fedkern.run(gaussian("y ~ x + ward"), data=files)
+    assert [name for name in found.parameters if "ward" in name] == [f"theta[ward[T.{k:02d}]]" for k in range(9, 13)]
+    assert found.parameters["theta[ward[T.10]]"]["mean"] == pytest.approx(np.sin(10) - np.sin(8), abs=0.05)
+    assert fedkern.run(gaussian("y ~ x + ward"), data=frames).digest == found.digest
+    declared = {**files, "columns": {"ward": {"kind": "numeric"}}}
+    slopes = [fedkern.run(gaussian("y ~ x + ward"), data=declared), fedkern.run(gaussian("y ~ x + log(ward)"), data=files)]
+    for name, own in ward.items():
+        frames[name].assign(ward=own).to_csv(tmp_path / f"{name}.csv", index=False)
+    for formula, found in zip(("y ~ x + ward", "y ~ x + log(ward)"), slopes):
+        assert fedkern.run(gaussian(formula), data=files).parameters == found.parameters
+
+
 DOSE = frozenset({"dose"})
 SINGLE: dict[str, Any] = {
     "pandas": lambda cells, path: memory.table(pd.DataFrame({"dose": cells}), "rows", text=DOSE),

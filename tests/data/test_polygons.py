@@ -264,7 +264,7 @@ def test_polygons_that_do_not_match_end_job_and_check(tmp_path: Path, capsys: py
     with pytest.raises(OwnFault, match=r"client 'east': map\.geojson: no polygon for 5 of its 5 areas in the prior") as caught:
         fedkern.run(path, out=tmp_path / "out")
     assert "east-1" not in str(caught.value)
-    own = (tmp_path / "out" / "client-east" / "fault.txt").read_text()
+    own = (tmp_path / "out" / "client-east" / "holder.txt").read_text()
     assert "'east-0', 'east-1', 'east-2', 'east-3', 'east-4'" in own
     assert main(["check", str(path)]) == 2
     assert "no polygon for 5 of its 5 areas in the prior" in capsys.readouterr().err

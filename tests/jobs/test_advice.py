@@ -53,7 +53,7 @@ class Hospitals:
 
     def refused(self, *words: str) -> str:
         """Sees that a run is refused, in these words, and returns what bo reads in its own folder."""
-        return (self.fails(*words) / "client-bo" / "fault.txt").read_text()
+        return (self.fails(*words) / "client-bo" / "holder.txt").read_text()
 
     def fails(self, *words: str) -> Path:
         """Sees that a run is refused, in these words, and returns its folder."""
@@ -77,7 +77,7 @@ def test_a_column_of_another_name_at_one_client(fedkern: Any, tmp_path: Path) ->
     own = hospitals.refused(
         "client 'bo': covariate no. 1 of client 'ada' is missing, while its own covariate no. 2 is not at client 'ada': where "
         "these are one column, give it one name in all files (capitals count)",
-        "fault.txt in its own folder has all of it",
+        "holder.txt in its own folder has all of it",
     )
     assert own.rstrip().endswith("its covariates that client 'ada' lacks: 'AGE' (covariate no. 2)")
     ended, _ = hospitals.run()
@@ -95,8 +95,8 @@ def test_a_server_writes_nothing_into_the_folder_of_a_client_that_lives_elsewher
     codes, err = mpirun_jobs(4, tmp_path / "commands", {"all": ["run", hospitals.write(), "--out", out, "--quiet"]})
     assert codes == {"all": 2}, err
     assert "covariate no. 1 of client 'ada' is missing, while its own covariate no. 1 is not at client 'ada'" in err
-    assert "fault.txt" not in err
-    assert not (out / "client-bo" / "fault.txt").exists()
+    assert "holder.txt" not in err
+    assert not (out / "client-bo" / "holder.txt").exists()
 
 
 def test_a_slip_of_typing_is_a_cell_far_from_all_others_and_no_rare_value(fedkern: Any, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_client_that_is_refused_runs_at_the_numbers_that_its_refusal_names(fed
     for columns in files.values():
         columns["died"][:2] = 1
     hospitals = Hospitals(tmp_path, fedkern, files)
-    own = (hospitals.fails("client 'ada': refused by disclosure.") / "client-ada" / "fault.txt").read_text()
+    own = (hospitals.fails("client 'ada': refused by disclosure.") / "client-ada" / "holder.txt").read_text()
     named = re.findall(r"where all holders agree that such rows may be known to the server, lower disclosure.(\w+) to (\S+)", own)
     assert "rows_per_value" in dict(named)
     hospitals.asks += "".join(f"\n{key} = {number}" for key, number in named)

@@ -99,13 +99,13 @@ def test_each_diagnostic_may_fail(tmp_path: Path, attempts: Callable[[str], list
         out = tmp_path / f"out-{number}"
         said = fedkern.run(path, out=out, **MORE[name]).summary
         assert essential(said) == essential(whole), failing
-        faults = [file for file in out.rglob("fault.txt") if f"{failing} failed:" in file.read_text()]
+        faults = [file for file in out.rglob("holder.txt") if f"{failing} failed:" in file.read_text()]
         assert faults, failing
         judges = any(one.judges for one in seen if one.name == failing)
-        at_server = out / "fault.txt" in faults
+        at_server = out / "holder.txt" in faults
         assert any(failing in note for note in said["notes"]) == at_server, failing
         assert "61.5" not in (out / "summary.json").read_text()
-        assert not at_server or "61.5" not in (out / "fault.txt").read_text()
+        assert not at_server or "61.5" not in (out / "holder.txt").read_text()
         if judges:
             assert said["converged"] in ("not judged", False), failing
             assert not at_server or failing in said["verdict"], failing

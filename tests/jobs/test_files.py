@@ -494,7 +494,7 @@ def test_before_the_first_protocol_too_a_fault_stays_with_the_client(tmp_path):
     keeper = Run(tmp_path, private=True)
     keeper.clients = (2,)
     assert "47" not in keeper.public(ValueError("could not convert 'age 47'"))
-    assert "age 47" in (tmp_path / "client-c" / "fault.txt").read_text()
+    assert "age 47" in (tmp_path / "client-c" / "holder.txt").read_text()
 
 
 def test_the_fault_of_a_private_client_stays_with_it(tmp_path):
@@ -514,7 +514,7 @@ def test_the_fault_of_a_private_client_stays_with_it(tmp_path):
         text = keeper.public(caught.value)
         assert secret not in text
         assert ("internal error\nTraceback" in text) is not private
-        found = {path.parent.name for path in (tmp_path / str(private)).rglob("fault.txt") if secret in path.read_text()}
+        found = {path.parent.name for path in (tmp_path / str(private)).rglob("holder.txt") if secret in path.read_text()}
         assert found == {"client-ward_a"}
-        assert (tmp_path / str(private) / "client-ward_a" / "fault.txt").stat().st_mode & 0o777 == 0o600
+        assert (tmp_path / str(private) / "client-ward_a" / "holder.txt").stat().st_mode & 0o777 == 0o600
     assert keeper.public(JobError("client c: no column 'age'")) == "client c: no column 'age'"

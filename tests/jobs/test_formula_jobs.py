@@ -156,7 +156,9 @@ def test_a_check_takes_knots_that_only_rows_could_judge(frames: dict[str, pd.Dat
 
 
 def test_groups_and_a_posterior_by_weights(frames: dict[str, pd.DataFrame]) -> None:
-    found, wanted = (run(rows, f"died ~ {FIXED} + (1 | ward)").summary for rows in (frames, pooled(frames)))
+    # One prior for both: rounding goes by the number of clients, and may leave no questions for wider ones.
+    prior = {"model": {"prior_sd": 5.0, "intercept_sd": 10.0}}
+    found, wanted = (run(rows, f"died ~ {FIXED} + (1 | ward)", **prior).summary for rows in (frames, pooled(frames)))
     assert "group_sd[intercept]" in found["parameters"]
     for name, row in wanted["parameters"].items():
         # Rounding goes by the number of clients, and moves weights of some hundred draws.
@@ -383,7 +385,8 @@ def test_effects_of_groups_are_for_another_method(frames: dict[str, pd.DataFrame
 
 
 def test_survival_as_r_has_it(frames: dict[str, pd.DataFrame]) -> None:
-    """Treatment contrasts, though a Cox model has no intercept; the same as by keys and columns of its own."""
+    """Treatment contrasts, though a Cox model has no intercept; the same as by keys and columns of its own, but for the prior:
+    each of two levels has one, and a column of 0 and 1 has one."""
     rng = np.random.default_rng(5)
     timed = {name: frame.assign(months=rng.exponential(10, len(frame)).round(2) + 0.01) for name, frame in frames.items()}
     found = run(timed, "Surv(months, died) ~ age + sex + strata(ward)", model={"family": "cox"})
@@ -403,7 +406,7 @@ def test_survival_as_r_has_it(frames: dict[str, pd.DataFrame]) -> None:
     )
     assert [*found.summary["parameters"]] == ["theta[age]", "theta[sex[T.m]]", "theta_std[age]"]
     for one, other in (("theta[age]", "theta[age]"), ("theta[sex[T.m]]", "theta[male]")):
-        assert found.summary["parameters"][one]["mean"] == pytest.approx(wanted.summary["parameters"][other]["mean"], rel=1e-9)
+        assert found.summary["parameters"][one]["mean"] == pytest.approx(wanted.summary["parameters"][other]["mean"], rel=1e-3)
 
 
 def test_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch, frames: dict[str, pd.DataFrame]) -> None:

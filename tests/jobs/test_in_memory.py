@@ -438,9 +438,13 @@ def test_numbers_with_a_percent_sign_are_no_labels() -> None:
     share = [f"{one:.0f}.5%" for one in random.integers(1, 9, 200)]
     frame = pd.DataFrame({"share": share, "y": random.integers(0, 2, 200)})
     job = {"job": {"method": "likelihood"}, "data": {"response": "y"}}
-    with pytest.raises(JobError, match=r"column .share. has numbers with % behind them.*write plain numbers"):
+    with pytest.raises(JobError, match=r"column .share. has numbers with a unit or % behind them.*write plain numbers"):
         fedkern.run(job, data={"a": frame})
     labels = {"columns": {"share": {"kind": "categorical"}}}
     assert "theta[share=2.5%]" in fedkern.run({**job, "data": {"response": "y", **labels}}, data={"a": frame}).parameters
+    with pytest.raises(JobError, match=r"column .share. has numbers with a unit or % behind them"):
+        fedkern.run(job, data={"a": frame.assign(share=[f"{k}.{k % 7} mg/dl" for k in range(200)])})
+    few = fedkern.run(job, data={"a": frame.assign(share=[f"{k % 3} mg" for k in range(200)])})
+    assert "theta[share=1 mg]" in few.parameters
     frame.loc[0:20, "share"] = "none of it"
     assert "theta[share=none of it]" in fedkern.run(job, data={"a": frame}).parameters

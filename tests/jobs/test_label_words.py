@@ -11,7 +11,7 @@ import pytest
 
 import fedkern
 from fedkern.cli.__main__ import main
-from fedkern.errors import OwnFault
+from fedkern.errors import JobError, OwnFault
 
 # R 4.2.2, survival 3.5-3, lme4 1.1-31:
 COX = (0.81179040, 0.09766529)  # coxph(Surv(t, b) ~ x + strata(site, g))
@@ -88,11 +88,60 @@ def test_an_empty_cell_of_the_entry_is_no_missing_column(tmp_path: Path) -> None
         ("Surv(event = b, time = t) ~ x", "Surv(t, b) ~ x"),
         ("Surv(t, event = b) ~ x", "Surv(t, b) ~ x"),
         ("Surv(time = entry, time2 = t, event = b) ~ x", "Surv(entry, t, b) ~ x"),
+        ("Surv(t, b, type = 'right') ~ x", "Surv(t, b) ~ x"),
+        ('Surv(entry, t, b, type="counting") ~ x', "Surv(entry, t, b) ~ x"),
     ],
 )
 def test_arguments_of_surv_have_names(named: str, plain: str, tmp_path: Path) -> None:
     found, wanted = (run([frame(0), frame(7)], formula, tmp_path, missing="drop") for formula in (named, plain))
     assert found.parameters == wanted.parameters
+
+
+# R 4.2.2, survival 3.5-3: m <- survreg(Surv(lower, upper, type = "interval2") ~ x); c(-coef(m) / m$scale, 1 / m$scale)
+INTERVALS = {"intercept": -1.83526088, "theta[x]": 0.82727320, "shape": 1.53297131}
+
+
+def intervals(k: int) -> pd.DataFrame:
+    """Visits every two units: an event between two, one that was seen, one before the first visit, or none."""
+    i = np.arange(200)
+    x = np.round(np.cos(i + k), 4)
+    t = np.round(3 * (-np.log((i * 0.618 + 0.1 * k) % 1 * 0.98 + 0.01) * np.exp(-0.8 * x)) ** 0.7, 3)
+    first = 2 * np.floor(t / 2)
+    lower = np.where(i % 4 == 0, t, np.where(first == 0, np.nan, first))
+    lower, upper = (np.where(i % 5 == 0, 0.7 * t, lower), np.where(i % 5 == 0, np.nan, np.where(i % 4 == 0, t, first + 2)))
+    return pd.DataFrame({"x": x, "lower": lower, "upper": upper})
+
+
+def test_intervals_of_events_as_r_has_them(tmp_path: Path) -> None:
+    frames = {"p": intervals(0), "q": intervals(7)}
+
+    def fit(formula: str, data: Any) -> Any:
+        model = {"family": "weibull", "formula": f"{formula} ~ x", "prior_sd": 100.0}
+        return fedkern.run({"job": {"method": "likelihood", "seed": 3}, "data": data.pop("keys", {}), "model": model}, data=data)
+
+    found = fit("Surv(lower, upper, type = 'interval2')", dict(frames))
+    for name, value in INTERVALS.items():
+        assert found.parameters[name]["mean"] == pytest.approx(value, abs=0.15 * found.parameters[name]["sd"])
+    with_event = {name: one.assign(event=one["upper"].notna().astype(int)) for name, one in frames.items()}
+    assert fit("Surv(lower, event)", {**with_event, "keys": {"time_upper": "upper"}}).parameters == found.parameters
+    for name, one in frames.items():  # as R writes ends that are not there, too
+        ends = one.assign(lower=one["lower"].fillna(-np.inf), upper=one["upper"].fillna(np.inf))
+        ends.to_csv(tmp_path / f"{name}.csv", index=False)
+    files = {"clients": [str(tmp_path / "*.csv")]}
+    assert fit('Surv(time2 = upper, lower, type = "interval2")', files).parameters == found.parameters
+    (tmp_path / "job.toml").write_text(
+        '[job]\nmethod = "likelihood"\n[data]\nclients = ["*.csv"]\ntime = "lower"\ntime_upper = "upper"\n'
+        '[model]\nfamily = "weibull"\n'
+    )
+    assert main(["check", str(tmp_path / "job.toml"), "--local", str(tmp_path / "p.csv")]) == 0
+
+
+@pytest.mark.parametrize(
+    "left", ["Surv(t, b, type = 'left')", "Surv(entry, t, b, type = 'interval')", "Surv(t)", "Surv(t, b, x, y)"]
+)
+def test_other_types_of_times_are_refused_with_those_that_there_are(left: str, tmp_path: Path) -> None:
+    with pytest.raises(JobError, match=r"Surv\(lower, upper, type = 'interval2'\)"):
+        run([frame(0), frame(7)], f"{left} ~ x", tmp_path)
 
 
 def test_cells_that_are_no_numbers_are_shown_to_the_holder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -90,7 +90,7 @@ def test_a_fault_of_a_private_job_is_the_clients_too(fedkern: Any, clients: TwoC
         assert "ZeroDivisionError" not in keeper.public(ZeroDivisionError())
     finally:
         os.umask(before)
-    assert clients.root / "out" / "client-a" / "fault.txt" in own(clients.root / "out")
+    assert clients.root / "out" / "client-a" / "holder.txt" in own(clients.root / "out")
 
 
 def test_whatever_the_umask(clients: TwoClients, umask: int) -> None:

@@ -71,7 +71,7 @@ def names_of_a_run(root: Path, kind: str) -> list[str]:
     path = interrupted(TwoClients(root), kind, root / "out")
     package.run(path, out=root / "whole", algorithm=OFTEN)
     shutil.rmtree(root / "data")
-    more = {"client-a/holder.txt", "client-a/fault.txt", f".summary.json.{os.getpid()}.part", f".job.json.{os.getpid()}.part"}
+    more = {"client-a/holder.txt", f".summary.json.{os.getpid()}.part", f".job.json.{os.getpid()}.part"}
     return sorted(more.union(of_one_client(root / "out"), of_one_client(root / "whole")))
 
 

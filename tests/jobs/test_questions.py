@@ -184,5 +184,5 @@ def test_a_job_with_a_client_that_fails_publishes_nothing(at: str, tmp_path: Pat
     with pytest.raises(RemoteFault, match=re.escape(masked.ENDED)):
         fedkern.run(path, out=tmp_path / "out", **FAST | {"job": {"sums": "secure"}})
     assert not (tmp_path / "out" / "summary.json").exists()
-    assert "its holder has looked why" in (tmp_path / "out" / "client-b" / "fault.txt").read_text()
-    assert not (tmp_path / "out" / "client-a" / "fault.txt").exists()
+    assert "its holder has looked why" in (tmp_path / "out" / "client-b" / "holder.txt").read_text()
+    assert not (tmp_path / "out" / "client-a" / "holder.txt").exists()

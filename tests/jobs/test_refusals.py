@@ -158,7 +158,6 @@ def test_few_alike_and_nearly_known_rows_are_one_sentence(fedkern: Any, tmp_path
         assert REFUSED in run.err
         seen.append((run.code, run.err, run.out, check.code, check.err, check.out, read_by_others(Path(name))))
         assert own in (Path(name) / "client-b" / "holder.txt").read_text()
-        assert not (Path(name) / "client-b" / "fault.txt").exists()
         local = fedkern("check", job, "--local", tmp_path / "b.csv", *more)
         assert local.code == 2
         assert name == "near and few" or own in local.out
@@ -176,8 +175,8 @@ def test_who_is_left_out_is_not_told_why_to_others(fedkern: Any, tmp_path: Path,
     assert fedkern("run", job, "--out", "near", "--quiet", *more).code == 0
     (tmp_path / "b.csv").write_text("\n".join((tmp_path / "d.csv").read_text().splitlines()[:-1]) + "\n")
     assert fedkern("run", job, "--out", "few", "--quiet", *more).code == 0
-    assert "nearly" not in (Path("few") / "client-b" / "fault.txt").read_text()
-    assert "fewer than 20" in (Path("near") / "client-b" / "fault.txt").read_text()
+    assert "nearly" not in (Path("few") / "client-b" / "holder.txt").read_text()
+    assert "fewer than 20" in (Path("near") / "client-b" / "holder.txt").read_text()
     summaries = [json.loads((Path(name) / "summary.json").read_text()) for name in ("near", "few")]
     assert summaries[0]["notes"] == summaries[1]["notes"]
     assert any("client 'b' is left out: refused by" in note for note in summaries[0]["notes"])

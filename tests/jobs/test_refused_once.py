@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,76 @@ def test_what_is_advised_is_all_that_is_needed() -> None:
     assert fedkern.run(job, data={"a": rows(1), "b": frame}).summary["converged"] is True
 
 
+# Federations whose first refusal is not the whole of it: a response with a rare level, few of whose rows are of any other; events
+# that are few beside coefficients and by themselves; rows that an exposure weighs unequally; a level of one row, which is nearly
+# alone in all that is asked; a level that joins, beside a 0/1 column; and groups of two rows.
+
+
+def few_of_a_level(rng: np.random.Generator) -> tuple[pd.DataFrame, dict[str, Any]]:
+    x, word = rng.normal(size=40), np.repeat(["no", "yes", "undecided", "never"], [18, 14, 6, 2])
+    return pd.DataFrame({"x": x, "z": rng.choice(["a", "b", "c"], 40), "y": word}), {
+        "family": "multinomial",
+        "formula": "y ~ x + z",
+    }
+
+
+def few_events(rng: np.random.Generator) -> tuple[pd.DataFrame, dict[str, Any]]:
+    died = np.arange(30) < 6
+    frame = pd.DataFrame({"t": rng.exponential(size=30), "d": rng.permutation(died) * 1, "x": rng.normal(size=30)})
+    return frame.assign(u=rng.normal(size=30)), {"family": "cox", "formula": "Surv(t, d) ~ x + u"}
+
+
+def exposed(rng: np.random.Generator) -> tuple[pd.DataFrame, dict[str, Any]]:
+    years = np.exp(rng.normal(size=16))
+    frame = pd.DataFrame({"years": years, "x": rng.normal(size=16), "y": rng.poisson(40 * years)})
+    return frame, {"family": "poisson", "formula": "y ~ x + offset(log(years))"}
+
+
+def one_of_a_level(rng: np.random.Generator) -> tuple[pd.DataFrame, dict[str, Any]]:
+    frame = pd.DataFrame({"z": np.repeat(["a", "b", "c"], [70, 49, 1]), "x": rng.normal(size=120)})
+    return frame.assign(y=rng.gamma(9, np.exp(0.2 * frame["x"]))), {"family": "gamma", "formula": "y ~ x + z"}
+
+
+def both(rng: np.random.Generator) -> tuple[pd.DataFrame, dict[str, Any]]:
+    frame = pd.DataFrame({"z": np.repeat(list("abcde"), [50, 40, 35, 3, 2]), "one": rng.permutation(np.arange(130) < 4) * 1})
+    return frame.assign(x=rng.normal(size=130), y=rng.integers(0, 2, 130)), {"family": "bernoulli", "formula": "y ~ x + z + one"}
+
+
+def pairs(rng: np.random.Generator) -> tuple[pd.DataFrame, dict[str, Any]]:
+    frame = pd.DataFrame({"ward": np.repeat([f"w{k}" for k in range(20)], [2, *[6] * 19]), "x": rng.normal(size=116)})
+    return frame.assign(y=rng.normal(size=116)), {"family": "gaussian", "formula": "y ~ x + (1 | ward)"}
+
+
+LOWER = re.compile(r"(lower|raise) disclosure\.(\w+) to ([\d.]*\d)")
+
+
+def done(job: dict[str, dict[str, Any]], text: str) -> dict[str, dict[str, Any]]:
+    """The job with what each line of a refusal proposes: levels that join, a summary, or else a number."""
+    asked, more = dict(job["disclosure"]), {}
+    for line in text.splitlines():
+        if 'set disclosure.rare = "join"' in line:
+            asked["rare"] = "join"
+        elif "set algorithm.approximate = true" in line:
+            more["algorithm"] = {"approximate": True}
+        else:
+            (verb, key, number), *_ = LOWER.findall(line)
+            asked[key] = (min if verb == "lower" else max)(float(number), asked.get(key, float(number)))
+    whole = {key: int(value) if key in ("rows", "rows_per_value", "groups") else value for key, value in asked.items()}
+    return {**job, **more, "disclosure": whole}
+
+
+@pytest.mark.parametrize("made", [few_of_a_level, few_events, exposed, one_of_a_level, both, pairs])
+def test_what_all_lines_propose_done_at_once_ends_in_an_answer(
+    made: Callable[[np.random.Generator], tuple[pd.DataFrame, dict[str, Any]]],
+) -> None:
+    frames = [made(np.random.default_rng(seed)) for seed in range(3)]
+    data, model = {name: frame for name, (frame, _) in zip("abc", frames, strict=True)}, frames[0][1]
+    job = {"job": {"method": "likelihood"}, "model": model, "data": {}, "disclosure": {"level": "standard"}}
+    with pytest.raises(JobError) as fault:
+        fedkern.run(job, data=data)
+    assert fedkern.run(done(job, str(fault.value)), data=data).converged in (True, "approximate")
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     for name, frame in (("a", rows(1)), ("b", faulty())):
@@ -84,7 +155,7 @@ def files(tmp_path: Path) -> Path:
 def test_the_holder_has_the_whole_list_and_others_no_cell(files: Path, fedkern: Any) -> None:
     ended = fedkern("run", files, "--out", files.parent / "out", "--quiet")
     assert ended.code == 2
-    own = (files.parent / "out" / "client-b" / "fault.txt").read_text()
+    own = (files.parent / "out" / "client-b" / "holder.txt").read_text()
     for said in SAID:
         assert re.sub(r"row (\d+)(?=[,)])", lambda row: f"line {int(row[1]) + 1}", said) in own
     for cell in ("5o.1", "liver", "line 5", "line 7"):
@@ -129,7 +200,7 @@ def test_all_clients_that_live_here_are_named_at_once_and_each_reads_its_own(fil
     assert ended.code == 2
     assert "client 'a'" in ended.err
     assert "client 'b'" in ended.err
-    faults = {name: (files.parent / "out" / f"client-{name}" / "fault.txt").read_text() for name in "ab"}
+    faults = {name: (files.parent / "out" / f"client-{name}" / "holder.txt").read_text() for name in "ab"}
     assert "line 13, column 'dose'" in faults["a"]
     assert "client 'b'" not in faults["a"]
     assert "'5o.1' is not a number" in faults["b"]

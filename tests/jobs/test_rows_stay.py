@@ -79,8 +79,8 @@ def searched(fedkern: Any, folder: Path, wire: list[bytes], method: str, only: s
         if ended.code:
             refused += 1
             said.add(ended.err.replace(str(folder / str(k)), ""))
-            kept = list((folder / str(k) / "out").rglob("fault.txt"))
-            assert len(kept) == ("fault.txt" in ended.err), (name, ended.err, kept)
+            kept = list((folder / str(k) / "out").rglob("holder.txt"))
+            assert len(kept) == ("holder.txt" in ended.err), (name, ended.err, kept)
     assert places == []
     assert refused > 25
     if m.private:  # one sentence for all that may be wrong with a file, and few others
@@ -114,7 +114,7 @@ def test_check_and_report_show_no_cell_and_the_holder_is_shown_them(fedkern: Any
         own = next(p for p in sorted((folder / "clients").iterdir()) if p.name.startswith(f"{FAULTY}."))
         local = fedkern("check", path, "--local", own)
         assert "Traceback" not in local.err, (name, local)
-        kept = folder / "out" / f"client-{FAULTY}" / "fault.txt"
+        kept = folder / "out" / f"client-{FAULTY}" / "holder.txt"
         if kept.exists() and "are not at" not in kept.read_text():  # not of what the file is beside others
             assert (ended.code, local.code) == (2, 2), (name, local)
             shown += bool(PLANTED.search((local.out + local.err).encode()))
@@ -158,11 +158,11 @@ def test_the_server_s_test_rows_are_its_own_too(fedkern: Any, tmp_path: Path, wi
     (tmp_path / "test.csv").write_text(f"{header}\n{line}\n")
     ended, found = fedkern("run", path, "--out", "out"), Found()
     looked_at(ended, found, "run")
-    found.look_in(tmp_path / "out", ("fault.txt",))
+    found.look_in(tmp_path / "out", ("holder.txt",))
     found.look("wire", b"".join(wire))
     assert found.places == []
     if ended.code:
-        assert (tmp_path / "out" / "fault.txt").stat().st_mode & 0o777 == 0o600
+        assert (tmp_path / "out" / "holder.txt").stat().st_mode & 0o777 == 0o600
 
 
 TELLING = [("pvi", "^text for a number$"), ("pvi, rows", "^no header$"), ("sigma", "unknown area")]

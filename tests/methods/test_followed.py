@@ -340,6 +340,8 @@ FOLLOWED = {
     "disclosure.rare": "jobs/test_joining.py::test_a_refusal_proposes_the_key",
     "disclosure.small": "jobs/test_few.py::test_the_others_messages_are_the_same_whatever_a_left_out_client_has",
     "job.rounds": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
+    "job.sums": "methods/likelihood/test_summaries.py::"
+    "test_three_small_clients_are_sent_on_to_signed_sums_which_end_in_the_posterior",
     "model.covariance": "methods/pvi/test_arrival.py::test_a_diagonal_q_of_correlated_columns_says_so_and_names_the_remedy",
     "model.family": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "model.formula": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",

@@ -172,7 +172,7 @@ def test_all_rows_less_the_largest_clients_are_too_few(tmp_path: Path, tape: Tap
         run(tmp_path, federation({"ada": 8, "bo": 8, "cy": 8, "di": 400}))
     assert tape.kinds <= FIRST
     own = "all clients but this one have 24 rows for 3 coefficients; 55 are asked for"
-    (found,) = [path for path in (tmp_path / "out").rglob("fault.txt") if own in path.read_text()]
+    (found,) = [path for path in (tmp_path / "out").rglob("holder.txt") if own in path.read_text()]
     assert "di" in str(found)
 
 

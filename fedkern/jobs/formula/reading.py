@@ -15,7 +15,7 @@ from itertools import pairwise
 from keyword import iskeyword
 from typing import Any
 
-from ...data.formula import of_both
+from ...data.formula import of_both, since
 from ...errors import JobError
 from ...models.formula import factors, habits
 from ...models.formula.expansion import Formula
@@ -32,6 +32,12 @@ EVERY = (
     "which takes all other columns that are not in data.ignore)"
 )
 WORD = "fedkern_word_"  # before a name that is a word of Python's grammar
+TYPE = re.compile(r"""\s*type\s*=\s*(['"])(\w+)\1\s*""")
+SURV = {  # types of R's Surv: its arguments, and the keys of [data] that they set
+    "right": (("time", "event"), ("time", "event")),
+    "counting": (("time", "time2", "event"), ("entry", "time", "event")),
+    "interval2": (("time", "time2"), ("time", "time_upper")),
+}
 CALL = re.compile(r"\s*(offset|strata)\s*\((.*)\)\s*", re.DOTALL)
 
 
@@ -232,8 +238,12 @@ _LEFT = (
     'positive = ".." in [data], and needs no call)'
 )
 _SURV = (
-    "Surv is of columns: Surv(time, event); one of several causes, or a time in another unit, is a column of its own in all "
-    'files (which of two labels is the event says positive = ".." in [data])'
+    "Surv is of columns: Surv(time, event), Surv(end - start, event); one of several causes, or a time in another unit, is a "
+    'column of its own in all files (which of two labels is the event says positive = ".." in [data])'
+)
+_SURVS = (
+    "wanted Surv(time, event), Surv(entry, time, event) with late entry, or Surv(lower, upper, type = 'interval2') of events in "
+    "intervals: lower is empty where the event was before upper, upper where there was none, and both are one where it was seen"
 )
 
 
@@ -245,8 +255,6 @@ def _left(text: str) -> dict[str, str]:
     name, inner = call.groups()
     parts = inner.split(",")
     if name == "Surv":
-        if len(parts) not in (2, 3):
-            raise _no(text, "wanted Surv(time, event), or Surv(entry, time, event) with late entry")
         return _of_surv(text, parts)
     match = re.fullmatch(rf"\s*({NAME})\s*,\s*({NAME})\s*(?:-\s*({NAME})\s*)?", inner)
     if match is None or match.group(3) not in (None, match.group(1)) or match.group(1) == match.group(2):
@@ -261,8 +269,12 @@ def _left(text: str) -> dict[str, str]:
 
 def _of_surv(text: str, parts: Sequence[str]) -> dict[str, str]:
     """Returns the keys of [data] that the arguments of Surv set, by their names in R where they have them."""
-    arguments = ("time", "event") if len(parts) == 2 else ("time", "time2", "event")
-    keys = ("time", "event") if len(parts) == 2 else ("entry", "time", "event")
+    types = [match.group(2) for part in parts if (match := TYPE.fullmatch(part))]
+    parts = [part for part in parts if not TYPE.fullmatch(part)]
+    kinds = [kind for kind, (arguments, _) in SURV.items() if len(arguments) == len(parts) and types in ([], [kind])]
+    if not kinds:
+        raise _no(text, _SURVS)
+    arguments, keys = SURV[kinds[0]]
     given, left = dict[str, str](), list[str]()
     for part in parts:
         name, named, column = part.partition("=")
@@ -272,7 +284,16 @@ def _of_surv(text: str, parts: Sequence[str]) -> dict[str, str]:
             left.append(part)
     others = [name for name in arguments if name not in given]
     given |= dict(zip(others, left))
-    return {key: _column(given[name], _SURV) for key, name in zip(keys, arguments)}
+    columns = {key: _time(given[name]) for key, name in zip(keys, arguments) if key != "event"}
+    if "event" in keys:
+        columns["event"] = _column(given["event"], _SURV)
+    return columns
+
+
+def _time(text: str) -> str:
+    """Returns a column of Surv, or the difference of two."""
+    match = re.fullmatch(rf"\s*({NAME})\s*-\s*({NAME})\s*", text)
+    return _column(text, _SURV) if match is None else since(*(one.strip("`") for one in match.groups()))
 
 
 def _terms(text: str) -> Formula:

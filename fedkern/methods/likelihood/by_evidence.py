@@ -1,6 +1,7 @@
 """Takes the family of counts by evidence: all rounds are run of each, on the same rows, and the job goes on with one.
 
-Log evidences are those of the draws, so that their difference is exact but for its standard error, and depends on the priors.
+Log evidences are those of the draws, so that their difference is exact but for its standard error. It depends on the priors: each
+family has its own default ones, and evidences are compared beside the widest of these.
 Source: docs/spec/likelihood.md, section 3.
 """
 
@@ -10,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
+
+from scipy.special import logsumexp
 
 from ...algorithms.core import once
 from ...algorithms.exchanges.answers import FamilyHeard, TellFamily, family_heard
@@ -34,11 +37,11 @@ class Drawn(NamedTuple):
 
 
 def others(model: SampledModel) -> list[Model]:
-    """Returns the models that a job tries beside its own, with its prior; none where it names its family."""
+    """Returns the models that a job tries beside its own; none where it names its family."""
     if not isinstance(model, Model) or not model.by_evidence:
         return []
-    alike = replace(model, widened=model.widened or 0)  # evidence depends on priors
-    return [alike.with_family(name) for name in COUNTS if name != model.family]
+    own = replace(model, widened=None)  # its default prior is none that another family's rows ask for
+    return [own.with_family(name) for name in COUNTS if name != model.family]
 
 
 def of_model(run: Run[Config], read: Read, model: Model) -> Read:
@@ -46,11 +49,22 @@ def of_model(run: Run[Config], read: Read, model: Model) -> Read:
     return read._replace(model=model, likelihoods={k: model.likelihood(own, run.threads) for k, own in read.rows.items()})
 
 
+def evidence_at(server: importance.Server, number: int) -> tuple[float, float] | None:
+    """Returns the log evidence beside one of the job's priors, whichever the draws have, and its standard error."""
+    found = importance.read_result(server)
+    if found.log_evidence is None or found.posterior is None or number == server.widened:
+        return found.log_evidence
+    priors, posterior = server.priors.each, found.posterior
+    change = priors[number].values(posterior.draws) - priors[server.widened].values(posterior.draws)
+    return found.log_evidence[0] + float(logsumexp(change, b=posterior.weights)), found.log_evidence[1]
+
+
 def choose(run: Run[Config], tried: list[Drawn]) -> Drawn:
     """Tells all clients which family has the highest evidence; returns that one, with `families` and `chosen` of summary.json."""
     asked, content = None, dict[str, Record]()
+    widest = max(drawn.server.widened for drawn in tried if drawn.server is not None) if run.place.is_server else 0
     for drawn in tried:
-        if drawn.server is not None and (evidence := importance.read_result(drawn.server).log_evidence) is not None:
+        if drawn.server is not None and (evidence := evidence_at(drawn.server, widest)) is not None:
             content[drawn.read.model.family] = dict(zip(("log_evidence", "error"), evidence))
     if run.place.is_server:
         values = [content[drawn.read.model.family]["log_evidence"] for drawn in tried]

@@ -162,8 +162,8 @@ def decided_by_prior(model: Model, at_mode: Found, columns: Sequence[str]) -> li
     """Returns those of the columns of which the prior has more than half of the information, beside all others."""
     p, R = model.layout.p, model.coding.matrix
     RC = R @ np.linalg.inv(at_mode.precision)[:p]
-    prior = np.diag(model.prior.curvature(at_mode.mode)[2])[:p]
-    share = (RC[:, :p] ** 2 @ prior) / (RC[:, :p] * R).sum(axis=1)
+    prior = model.prior.curvature(at_mode.mode)[2][:p, :p]
+    share = (RC[:, :p] @ prior * RC[:, :p]).sum(axis=1) / (RC[:, :p] * R).sum(axis=1)
     decided = [name for name, own in zip(model.published, share) if own > HALF]
     names = {column: [block + column for block in model.blocks] for column in columns}
     return [c for c, own in names.items() if any(n in own or n.startswith(tuple(f"{one}=" for one in own)) for n in decided)]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+from ...data.formula import of_end
 from ...disclosure.requirement import ALL, Requirement
 from ...disclosure.rules import of_a_narrow_prior, of_a_vague_prior
 from ...jobs import incomplete, keys
@@ -73,8 +74,14 @@ class JobSection(keys.JobSection):
 
 class DataSection(keys.DataSection):
     levels: Levels = key(None, help="ordinal: the response's levels, the lowest first; multinomial: the reference first")
-    time: str | None = key(None, help="survival: when each row has its event, or was seen for the last time")
-    event: str | None = key(None, help="survival: which of the two it is, 1 or 0 (or data.positive and another label)")
+    time: str | None = key(
+        None, help="survival: when each row has its event, or was seen for the last time; end - start: between two columns' dates"
+    )
+    event: str | None = key(
+        None,
+        help="survival: which of the two it is, 1 or 0 (or data.positive and another label); with time_upper by default whether "
+        "that is there",
+    )
     entry: str | None = key(None, help="survival: from when on each row was seen, if not from the beginning (left truncation)")
     time_upper: str | None = key(
         None,
@@ -128,7 +135,8 @@ class ModelSection(incomplete.ModelSection):
         ge=1e-5,
         le=1e5,
         help="standard deviation of each coefficient's normal prior, of a column in its standard deviations and, of a gaussian "
-        f"or student response, in that of the response; default {PRIOR_SD:g}, and wider where that would decide what rows decide",
+        "or student response, in that of the response, and else, of a formula, of effects at means and of each level; default "
+        f"{PRIOR_SD:g}, and wider where that would decide what rows decide",
     )
     intercept_sd: float | None = key(
         None, ge=1e-5, le=1e5, help=f"of the intercept's prior, with the same units; default {INTERCEPT_SD:g}, widened alike"
@@ -442,6 +450,8 @@ def refused(raw: Raw) -> Iterator[str]:
 def fill_defaults(raw: Raw) -> dict[str, Any]:
     """Returns the job file with the defaults of everything that it leaves out."""
     raw = laid.laid(raw)
+    if (upper := table(raw, "data").get("time_upper")) is not None:
+        raw["data"] = {"event": of_end(str(upper)), **raw["data"]}
     if table(raw, "model").get("family") == AUTO:
         raw["model"] = {**raw["model"], "family": COUNTS[0], "by_evidence": True}
     builtin = table(raw, "data").get("builtin")

@@ -202,7 +202,8 @@ class NominalModel(LevelModel):
 
     def prior_of(self, layout: Layout) -> Prior:
         own = self.encoding.names, self.pooled_shares, self.config.model.intercept_centre
-        return levels.prior_of_blocks(layout, *own, *self.prior_sds)
+        usual = levels.prior_of_blocks(layout, *own, *self.prior_sds)
+        return usual if self.effects is None else usual.of_effects(self.effects, len(self.blocks))
 
     @property
     def takes_client(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.core.box import LOG_SCALE, Box, reach
+from ...algorithms.core.box import LOG_SCALE, REACH, Box, reach
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.exchanges import level, odd_response
 from ...algorithms.exchanges.sums import Replicated
@@ -34,6 +34,7 @@ from ...jobs.stage import Stage, odd_response_stage
 from ...kernels.families import FAMILIES, Family
 from ...models import survival_parametric
 from ...models.encoding import INTERCEPT, Encoding
+from ...models.formula_effects import coefficients_of_effects
 from ...models.mixed import Layout, Prior, Rows
 from ...models.mixed.layout import LEVELS
 from ...models.mixed.mode import Density
@@ -257,7 +258,19 @@ class Model(WeighedModel[OutputSection]):
     def prior_of(self, layout: Layout) -> Prior | survival_parametric.Walk:
         """Returns the prior of a layout of these coefficients, which may have fewer effects."""
         of_coefficients, of_intercept = self.prior_sds
-        return Prior.usual(layout, prior_sd=of_coefficients, intercept_sd=of_intercept, intercept_centre=self.centre)
+        usual = Prior.usual(layout, prior_sd=of_coefficients, intercept_sd=of_intercept, intercept_centre=self.centre)
+        return usual if self.effects is None else usual.of_effects(self.effects)
+
+    @cached_property
+    def effects(self) -> Array | None:
+        """(p, q) from the effects that have the prior to coefficients; None where these have it.
+
+        Of a measured response far wider priors are tried instead (`wider`).
+        """
+        if self.measured:
+            return None
+        most = REACH if self.secure else math.inf  # the box is one of coefficients: an effect of a prior sd has room
+        return coefficients_of_effects(self.encoding, of_constant=self.encoding.intercept or not self.layout.shapes, most=most)
 
     @property
     def prior_sds(self) -> tuple[float, float]:

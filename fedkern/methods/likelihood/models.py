@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ...errors import JobError
 from ...models.encoding import Encoding
+from ...privacy.masks import FEWEST
 from .keys import Config, RowKind
 from .level_models import NominalModel, OrderedModel
 from .model import Model
@@ -32,6 +33,8 @@ def check_summaries(config: Config, names: Sequence[str], summaries: Collection[
         raise JobError(f"{begin}, and no client takes part by a summary in a job with {config.without_summaries}: {remedy}")
     if len(summaries) == len(names) and not config.approximate:
         remedy = "set algorithm.approximate = true for a result near the posterior, take fewer columns, or pool sites' rows"
+        if config.requirement.additive and len(names) >= FEWEST:
+            remedy = f'set job.sums = "secure" where sites sign, by which all rows are judged together, or else {remedy}'
         raise JobError(f"{begin}, and there is no other client: {remedy}")
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ...algorithms.exchanges.compare import one_but_for, spellings
 from ...data.cells import labels
 from ...data.design import LEAST_OF_LEVEL, Design, column_of, with_event
-from ...data.faults import HINT, LEFT_OUT, who
+from ...data.faults import HINT, LEFT_OUT, Refusals, who
 from ...data.formula import looked_at
 from ...data.table import Table
 from ...disclosure import alike, counting, few
@@ -229,15 +229,22 @@ def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.in
         It has few of one kind.
     """
     table, spec = looked_at(table, spec)
-    asked, numbers = config.requirement, np.bincount(codes)
+    asked, numbers, errors = config.requirement, np.bincount(codes), Refusals()
     ones, twos = (int((numbers == size).sum()) for size in (1, 2))
-    wanted, pairs = max(LEAST_OF_LEVEL, int(config.rules.linear * few.coefficients(asked, table, spec)) + 1), LEAST_OF_LEVEL
-    if config.random.slopes:  # then a group's message is of its own rows, and not of all of its size
-        wanted, pairs = max(wanted, config.rules.sloped_groups), max(pairs, config.rules.sloped_groups)
-    if 0 < ones < wanted or 0 < twos < pairs:
-        values: dict[str, Value] = {"column": config.random.group, "ones": ones, "twos": twos, "wanted": wanted, "pairs": pairs}
-        where, remedies = table.source, ("join-groups",)
-        raise RuleRefusal("small-groups", client, "model.random.group", where=where, remedies=remedies, **values)
+    p, least = few.coefficients(asked, table, spec), min(LEAST_OF_LEVEL, config.rules.rows_per_value)
+    # With slopes a group's message is of its own rows, and not of all of its size.
+    sloped, fewest = config.rules.sloped_groups if config.random.slopes else 0, min(ones or twos, twos or ones)
+    wanted, pairs = max(least, int(config.rules.linear * p) + 1, sloped), max(least, sloped)
+    values: dict[str, Value] = {"column": config.random.group, "ones": ones, "twos": twos, "wanted": wanted, "pairs": pairs}
+    broken, remedies = dict[str, float](), ("join-groups", *(() if sloped else ("lower-rule",)))
+    if 0 < fewest < pairs:
+        broken["disclosure.rows_per_value"] = fewest
+    if 0 < ones < wanted and not (sloped and broken):
+        broken["disclosure.rows_per_coefficient"] = int(10 * (ones - 1) / p) / 10
+    for rule, enough in broken.items():
+        values |= {"asks": rule, "enough": enough, "where": table.source, "remedies": remedies}
+        errors.errors.append(RuleRefusal("small-groups", client, rule, **values))
+    errors.refuse()
     alone = counting.weights(table, spec) * (numbers[codes] == 1)
     for found in alike.find_alike(asked, table, spec, alone) if ones else ():
         raise found.refusal(asked, client, f"{table.source}, among groups of one row")

@@ -47,7 +47,8 @@ def fit(run: Run[Config]) -> Fit | None:
         tried = [by_evidence.Drawn(read, mode, at_mode)]
         for model in others:
             other = by_evidence.of_model(run, read, model)
-            tried.append(by_evidence.Drawn(other, *_find_mode_and_draw(run, other, f"importance-{model.family}")))
+            drawn = _find_mode_and_draw(run, other, f"importance-{model.family}")
+            tried.append(by_evidence.Drawn(_at_prior(other, *drawn), *drawn))
         read, mode, at_mode = by_evidence.choose(run, tried)
     if mode is not None and read.follows:
         at = importance.read_result(mode)

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...data.design import Design, read_numbers
-from ...data.faults import Marks
+from ...data.faults import Marks, who
 from ...data.reading import NAMED
 from ...data.rounded import join_rounded
 from ...data.table import Table
+from ...errors import OwnFault
 from ...finding import RuleRefusal, Value
 from ...models.weighing import effective
 
@@ -24,7 +25,11 @@ DAY_0 = (
     "an event on day 0 was later on that day: write half of the unit (0.5), or 0 with the end of the day (1) in a column "
     "data.time_upper; a row that was last seen on day 0 says nothing, write half of the unit as well"
 )
-NO_TIME = "times are numbers from a row's own beginning, such as days since admission, and no dates: correct or remove the row"
+NO_TIME = (
+    "times are numbers from a row's own beginning, such as days since admission, and no dates: correct or remove the row (with "
+    'two columns of dates as 2024-03-01 set data.time = "end - start")'
+)
+YEAR_1 = 719_163.0  # days from then to 1970, where dates are counted from: among dates only differences have a meaning
 BETWEEN = 10  # events between two times at which a cumulative hazard is told
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -100,9 +105,12 @@ def read_times(columns: Columns, table: Table, event: Array, client: str = "", *
         are for the holder.
     """
     marks = Marks(table)
+    _check_dates(columns, table, client, positive=positive)
     time = read_numbers(table, columns.time, marks, instead=NO_TIME)
     entry = None if columns.entry is None else read_numbers(table, columns.entry, marks, instead=NO_TIME)
     ends = None if columns.upper is None else read_numbers(table, columns.upper, marks, missing=True, instead=NO_TIME)
+    if entry is not None and columns.time in table.dates:
+        time, entry = time + YEAR_1, entry + YEAR_1
     time, *others = join_rounded(columns.named, *(one for one in (time, entry, ends) if one is not None))
     entry = None if entry is None else others[0]
     upper = np.where(event == 1, time, np.inf) if ends is None else _upper(columns, marks, time, others[-1], event)
@@ -123,6 +131,20 @@ def read_times(columns: Columns, table: Table, event: Array, client: str = "", *
         strata = np.array([numbers[cell] for cell in cells], np.int64)
     marks.refuse(client, [name for name in (columns.time, columns.entry, columns.strata, columns.upper) if name is not None])
     return Times(time, entry, strata, labels, upper)
+
+
+def _check_dates(columns: Columns, table: Table, client: str, *, positive: bool) -> None:
+    """Refuses dates as times, but the two between which a row of a Cox model was seen: of dates as of times only order counts."""
+    dated = table.dates & {columns.time, columns.entry, columns.upper}
+    if dated and (positive or dated != {columns.time, columns.entry}):
+        start = "START"
+        if columns.entry in dated:
+            start = str(columns.entry)
+        text = (
+            f"{who(client, table.source)}: column {min(dated)!r} holds dates, and a time counts from a row's own beginning: take "
+            f'Surv({columns.time} - {start}, ..), or data.time = "{columns.time} - {start}", with the dates on which rows begin'
+        )
+        raise OwnFault(text, text)
 
 
 def _upper(columns: Columns, marks: Marks, time: Array, upper: Array, event: Array) -> Array:

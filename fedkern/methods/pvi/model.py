@@ -66,7 +66,12 @@ class Model(WeighedModel[OutputSection]):
         """The map to the coefficients that are published, at reference levels; None where these are all."""
         if not (self.encoding.intercept and any(column.levels for column in self.encoding.columns)):
             return None
-        return coding_of(self.encoding, self.references, absorbs=True)
+        return self.published
+
+    @property
+    def published(self) -> Coding:
+        """The map to the coefficients that are published, whichever these are."""
+        return coding_of(self.encoding, self.references, absorbs=self.encoding.intercept)
 
     @property
     def given(self) -> Given:

@@ -300,7 +300,7 @@ def _remarks(model: Model, server: Server, q: Gaussian) -> list[str]:
             notes.append(f"client {name!r} was lost after {updates[k]} updates: they are in this result{certificate}")
     if model.privacy is not None:  # there noise alone can carry them away
         return [*notes, *linearised.of_clip(model), *linear.notes(model)]
-    return notes + pull.notes(model.encoding.names, q, model.prior, model.given, model.encoding.intercept)
+    return notes + pull.notes(model.published, q, model.prior, model.given, model.encoding.intercept)
 
 
 def _arrays(model: Model, server: Server, q: Gaussian) -> dict[str, NDArray[np.float64]]:

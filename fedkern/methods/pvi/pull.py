@@ -1,4 +1,4 @@
-"""Finds coefficients that the prior moves by more than a part of their posterior standard deviation.
+"""Finds coefficients that the prior moves by more than a part of their posterior standard deviation, or of which it knows most.
 
 Near the posterior, with mean b and precision P, the log-likelihood is taken for a parabola of precision L = P - P0. Without the
 prior N(b0, 1 / P0) its top lies at b + L^-1 P0 (b - b0). (P^-1 in the place of L^-1 would be one step of Newton's towards it, far
@@ -8,57 +8,85 @@ too short where the prior has much of the information.)
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...models.expfam import Gaussian
+from ...models.reference import Coding
 from .response import Given
 
 Vector = NDArray[np.float64]
 LIMIT = 0.25  # posterior standard deviations
 AIM = 0.1  # to which the advice would bring the largest; what is below is not worth a word
-LEAST = 1e-6  # of the posterior's precision: what rows tell less of has no top
+HALF = 0.5  # of a variance by the rows alone, which a posterior's must be
+LEAST = 1e-10  # of the posterior's precision: what rows tell less of has no top
 MOST = 100.0  # a number that is larger is not worth a digit
 
 
-def pulls(q: Gaussian, prior: Gaussian) -> tuple[Vector, Vector]:
-    """Computes by how many standard deviations the prior of coefficient j moves coefficient i.
+class Pulls(NamedTuple):
+    """Says what the priors of d coefficients do to n numbers that are linear in them.
 
-    Returns
-    -------
-    (d, d) moves by the prior of the job, in standard deviations of the posterior
-    (d, d) moves by a far weaker prior of the same shape, times how much weaker it is, in standard deviations of the rows alone
+    Attributes
+    ----------
+    moves : (n, d) by the prior of each coefficient, in standard deviations of the posterior
+    weaker : (n, d) by a far weaker one, times how much weaker it is, in standard deviations of the rows alone
+    left : (n,) variances of the posterior over those of the rows alone
+    taken : (n, d) the part of these that the far weaker one takes, times how much weaker it is
     """
+
+    moves: Vector
+    weaker: Vector
+    left: Vector
+    taken: Vector
+
+
+def pulls(q: Gaussian, prior: Gaussian, R: Vector) -> Pulls:
+    """Computes what the prior does to R theta (n,)."""
     own = np.diag(prior.P) if prior.P.ndim == 2 else prior.P  # all priors here have independent coefficients
     whole = np.diag(q.P) if q.diagonal else q.P
     of_rows, root = whole - np.diag(own), np.sqrt(np.diag(whole))
     values, vectors = np.linalg.eigh(of_rows / np.outer(root, root))
-    values = np.maximum(values, LEAST)
-    covariance = (vectors / values) @ vectors.T / np.outer(root, root)
-    top = q.mean + covariance @ (own * q.mean - prior.h)
-    moves = covariance * (own * q.mean - prior.h) / q.sd[:, None]
-    weaker = covariance * (own * top - prior.h) / np.sqrt(np.diag(covariance))[:, None]
-    return moves, weaker
+    factor = vectors / root[:, None] / np.sqrt(np.maximum(values, LEAST))
+    top = q.mean + factor @ (factor.T @ (own * q.mean - prior.h))
+    reached = R @ factor @ factor.T
+    variance, posterior = ((R @ factor) ** 2).sum(axis=1), np.diag(R @ q.covariance @ R.T)
+    return Pulls(
+        reached * (own * q.mean - prior.h) / np.sqrt(posterior)[:, None],
+        reached * (own * top - prior.h) / np.sqrt(variance)[:, None],
+        posterior / variance,
+        reached**2 * own / variance[:, None],
+    )
 
 
-def notes(names: Sequence[str], q: Gaussian, prior: Gaussian, given: Given, intercept: bool) -> list[str]:
-    """Returns a note for a reader that names moved coefficients and the remedy; nothing where none moves by more than `LIMIT`."""
-    each, weaker = pulls(q, prior)
-    total = np.abs(each.sum(axis=1))
-    moved = np.flatnonzero(total > LIMIT)
-    if not moved.size:
+def notes(coding: Coding, q: Gaussian, prior: Gaussian, given: Given, intercept: bool) -> list[str]:
+    """Returns a note for a reader on coefficients that the prior moves or tells, and the remedy; nothing where there are none."""
+    each = pulls(q, prior, coding.matrix)
+    total = np.abs(each.moves.sum(axis=1))
+    said = []
+    if moved := _listed(coding.spoken, total, LIMIT):
+        said.append(f"the prior moves these by so many of their posterior standard deviations: {moved}")
+    if narrower := _listed(coding.spoken, each.left**-0.5, HALF**-0.5):
+        said.append(f"the prior tells more of these than rows, and makes their sds so many times smaller: {narrower}")
+    if not said:
         return []
-    sizes = {int(i): f"{total[i]:.2g}" if total[i] < MOST else f"more than {MOST:g}" for i in moved}
-    listed = ", ".join(f"{names[i]} ({sizes[int(i)]})" for i in moved[np.argsort(-total[moved], kind="stable")])
-    first = int(intercept)
-    of_slopes = float(np.abs(weaker[moved][:, first:].sum(axis=1)).max()) if len(names) > first else 0.0
-    of_intercept = float(np.abs(weaker[moved, 0]).max()) if intercept else 0.0
-    advice = " and ".join(_advice(of_slopes, of_intercept, given, intercept))
+    named, first = (total > LIMIT) | (each.left < HALF), int(intercept)
+    by_slopes, by_intercept = (
+        max(float(np.abs(each.weaker[named, part].sum(axis=1)).max()), float(each.taken[named, part].sum(axis=1).max()))
+        for part in (slice(first, None), slice(first))
+    )
+    advice = " and ".join(_advice(by_slopes, by_intercept, given, intercept))
     return [
-        f"the prior moves these by so many of their posterior standard deviations: {listed}. Where it is not meant to, {advice}; "
+        f"{'; '.join(said)}. Where it is not meant to, {advice}; "
         "what is still named then is what the rows alone do not tell (as where a column separates the responses)"
     ]
+
+
+def _listed(names: Sequence[str], sizes: Vector, least: float) -> str:
+    """Returns names with their sizes, where these are above the least, the largest first."""
+    order = [i for i in np.argsort(-sizes, kind="stable") if sizes[i] > least]
+    return ", ".join(f"{names[i]} ({f'{sizes[i]:.2g}' if sizes[i] < MOST else f'more than {MOST:g}'})" for i in order)
 
 
 def _advice(of_slopes: float, of_intercept: float, given: Given, intercept: bool) -> Iterator[str]:

@@ -456,13 +456,14 @@ class VerticalModel(JobModel[OutputSection]):
             return out
         centred = self.about_level
         size = float(y.std() if centred else np.sqrt(np.mean(y**2)))
-        narrowest = min(self.prior(k).sd for k in range(len(self.names)))
+        own = [self.config.model.intercept_sd] if self.config.model.intercept else []
+        narrowest = min(*own, *(self.prior(k).sd for k in range(len(self.names))), math.inf)
         if self.likelihood.record.link == "identity" and size > FAR * narrowest:
             what, first = ("standard deviation", "") if centred else ("root mean square", "subtract their mean, and ")
             out.append(
-                f"the responses have a {what} of {size:.3g}, and {'' if centred else 'intercept and '}standardised coefficients "
-                f"have priors of sd {narrowest:g} in the response's unit, which pull them to zero, and predictions with "
-                f"them: {first}take a larger unit, or set model.prior.sd and model.intercept_sd to {size:.2g}"
+                f"the responses have a {what} of {size:.3g}, and a prior of intercept or standardised coefficients has sd "
+                f"{narrowest:g} in the response's unit, which makes intervals too narrow, pulls coefficients to zero, and "
+                f"predictions with them: {first}take a larger unit, or set model.prior.sd and model.intercept_sd to {size:.2g}"
             )
         if (share := self.kept(y)) < 0.5:
             least = ", the least that is worked out," if self.works_out else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,6 +25,9 @@ from . import splines
 from .factors import NATURAL, Array, Ends, Factor, Node, ends, evaluated, quoted, read, refused
 
 MOST_COLUMNS = 1000
+Labels = frozenset[tuple[str, bool, int]]  # columns of labels, as `Made.of` has them
+Powers = frozenset[tuple[str, int]]  # names of numeric columns, and their powers
+Monomial = tuple[Labels, Powers]  # which are multiplied
 _Scoped = tuple[str, bool]  # a factor, and whether it has one column fewer than labels
 
 
@@ -319,6 +323,21 @@ class Formula:
     def _scoped(self, text: str, reduced: bool) -> tuple[str, ...]:
         names = self._names(text, reduced)
         return names[1:] if reduced and self.factors[text].call == "bs" else names
+
+    def monomial(self, made: Made) -> Monomial:
+        """Returns the labels and powers whose product a column is."""
+        labels, powers = list[tuple[str, bool, int]](), Counter[str]()
+        for text, reduced, at in made.of:
+            factor = self.factors[text]
+            if self.is_labels(factor):
+                labels.append((text, reduced, at))
+            elif factor.call == "poly" and factor.option["raw"]:
+                powers[self._names(text, reduced)[0]] += at + 1
+            elif factor.call:
+                powers[self._scoped(text, reduced)[at]] += 1
+            else:
+                powers += factor.node.powers if factor.node.powers.total() > 1 else Counter({factor.label: 1})
+        return frozenset(labels), frozenset(powers.items())
 
     def matrix(self, rows: Reading, n: int) -> Array:
         """Returns (n, columns) the columns of `made`; rows with a fault are marked, and their values have no meaning."""

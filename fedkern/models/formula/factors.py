@@ -10,6 +10,7 @@ import ast
 import keyword
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -72,6 +73,17 @@ class Node:
         yield self
         for one in self.of:
             yield from one.walk()
+
+    @property
+    def powers(self) -> Counter[str]:
+        """The expressions whose product it is, with their powers: of `I(x ** 2 * z)` x twice and z once."""
+        if self.what == "I":
+            return self.of[0].powers
+        if self.what == "*" and not any(one.what == "number" for one in self.of):
+            return self.of[0].powers + self.of[1].powers
+        if self.what == "**" and self.of[1].number in range(2, int(MOST_POWER) + 1):
+            return Counter({text: int(self.of[1].number) * k for text, k in self.of[0].powers.items()})
+        return Counter({self.text: 1})
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
 from ...kernels.families import HALF_LOG_TAU
 from ..encoding import INTERCEPT
@@ -36,6 +37,7 @@ class Prior:
     layout : of xi
     mean, sd : (p,) of the coefficients
     tau_sd, dispersion_sd : see above
+    effects : (p, p) C, where the first prior is of effects: C (beta - mean) ~ N(0, 1)
     """
 
     layout: Layout
@@ -43,6 +45,7 @@ class Prior:
     sd: Vector
     tau_sd: float = 1.0
     dispersion_sd: float = 1.0
+    effects: Vector | None = None
 
     @classmethod
     def usual(
@@ -63,6 +66,17 @@ class Prior:
         own = np.array([name == INTERCEPT for name in layout.coefficients])
         sd = unit * np.where(own, intercept_sd, prior_sd)
         return cls(layout, np.where(own, intercept_centre, 0.0), sd, tau_sd * unit, unit)
+
+    def of_effects(self, K: Vector, blocks: int = 1) -> Prior:
+        """Returns the prior where other effects u (q,) have it, of which the coefficients of each of some blocks are K u.
+
+        The first effect is the intercept where the first coefficient is; all others have the standard deviation of the last.
+        """
+        sd = np.full(K.shape[1], self.sd[-1])
+        sd[0] = self.sd[0]
+        R = np.linalg.qr((K * sd).T, mode="r")  # coefficients have the covariance R'R
+        effects = np.kron(np.eye(blocks), solve_triangular(R, np.eye(len(R)), trans="T"))
+        return replace(self, effects=effects)
 
     @property
     def size(self) -> int:
@@ -95,8 +109,12 @@ class Prior:
 
         The sensitivity to the prior raises these to a power.
         """
-        beta = (points[:, : self.layout.p] - self.mean) / self.sd
-        value = -0.5 * (beta**2).sum(axis=1) - np.log(self.sd).sum() - self.layout.p * HALF_LOG_TAU
+        beta = points[:, : self.layout.p] - self.mean
+        if self.effects is None:
+            value = -0.5 * ((beta / self.sd) ** 2).sum(axis=1) - np.log(self.sd).sum()
+        else:
+            value = -0.5 * ((beta @ self.effects.T) ** 2).sum(axis=1) + np.linalg.slogdet(self.effects)[1]
+        value -= self.layout.p * HALF_LOG_TAU
         below = points[:, self.layout.off_diagonal] / self.tau_sd
         value -= 0.5 * (below**2).sum(axis=1) + below.shape[1] * (math.log(self.tau_sd) + HALF_LOG_TAU)
         at, scale = self._logs
@@ -107,7 +125,7 @@ class Prior:
         return np.asarray(value)
 
     def curvature(self, xi: Vector) -> tuple[float, Vector, Vector]:
-        """Returns the log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P), which is diagonal."""
+        """Returns the log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P), diagonal but for effects."""
         p = self.layout.p
         gradient, curvature = np.zeros(self.size), np.zeros(self.size)
         curvature[:p] = self.sd**-2.0
@@ -120,4 +138,8 @@ class Prior:
         gradient[at], curvature[at] = 1 - square, 2 * square
         for k, prior in self._shapes:
             gradient[k], curvature[k] = prior.slope(xi[k : k + 1])[0], prior.curve(xi[k : k + 1])[0]
-        return float(self.values(xi[np.newaxis])[0]), gradient, np.diag(curvature)
+        hessian = np.diag(curvature)
+        if (C := self.effects) is not None:
+            hessian[:p, :p] = C.T @ C
+            gradient[:p] = -hessian[:p, :p] @ (xi[:p] - self.mean)
+        return float(self.values(xi[np.newaxis])[0]), gradient, hessian

@@ -459,9 +459,9 @@ def test_a_start_removes_the_fault_of_the_one_before(tmp_path):
 
     with pytest.raises(JobError):
         fedkern.run(job, data={"a": rows(10), "b": rows(60)}, out=tmp_path / "run")
-    assert (tmp_path / "run" / "client-a" / "fault.txt").exists()
+    assert (tmp_path / "run" / "client-a" / "holder.txt").exists()
     fedkern.run(job, data={"a": rows(60), "b": rows(60)}, out=tmp_path / "run")
-    assert not (tmp_path / "run" / "client-a" / "fault.txt").exists()
+    assert not (tmp_path / "run" / "client-a" / "holder.txt").exists()
 
 
 def test_sites_that_repeat_one_design_are_no_file_twice_where_responses_are_their_own_or_the_job_says_so() -> None:

@@ -161,7 +161,7 @@ def test_a_level_that_the_job_lacks_is_told_to_its_holder_alone(family: str, tmp
     with pytest.raises(FedkernError, match="state") as fault:
         fedkern.run(written(tmp_path, frames, family), out=tmp_path / "out")
     assert "morbid" not in str(fault.value)
-    own = (tmp_path / "out" / "client-bo" / "fault.txt").read_text()
+    own = (tmp_path / "out" / "client-bo" / "holder.txt").read_text()
     assert "'morbid'" in own
     assert "is none of data.levels; the levels are none, mild, severe" in own.replace("\n", " ")
 

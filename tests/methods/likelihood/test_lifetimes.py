@@ -306,7 +306,7 @@ def test_few_events_between_two_times_are_refused_before_anything_leaves(tmp_pat
     with pytest.raises(FedkernError, match=r"refused by output\.survival_at"):
         fedkern.run(written(tmp_path, federation("cox", 1), text("cox", asked)), out=tmp_path / "out")
     assert not [*(tmp_path / "out").glob("ledger/*")]
-    faults = [*(tmp_path / "out").glob("client-*/fault.txt")]
+    faults = [*(tmp_path / "out").glob("client-*/holder.txt")]
     assert any("between 15 and 16, and 10 are asked for" in one.read_text() for one in faults)
 
 
@@ -395,7 +395,7 @@ def test_a_bad_cell_is_told_to_its_holder_and_only_named_to_others(what: str, tm
     assert told in str(caught.value)
     assert "line" not in str(caught.value).replace("likelihood", "")
     assert not [*(tmp_path / "out").glob("ledger/bo*")]
-    assert f"line {at + 2}" in (tmp_path / "out" / "client-bo" / "fault.txt").read_text()
+    assert f"line {at + 2}" in (tmp_path / "out" / "client-bo" / "holder.txt").read_text()
 
 
 def many(kind: str) -> dict[str, pd.DataFrame]:
@@ -415,7 +415,7 @@ def test_few_rows_that_end_in_a_piece_are_refused_before_anything_leaves(tmp_pat
     assert not [*(tmp_path / "out").glob("ledger/*")]
     assert (
         f"end, with their event or without: 'from 0 to {cut:g}' (3 rows); none or 10"
-        in (tmp_path / "out" / "client-ada" / "fault.txt").read_text()
+        in (tmp_path / "out" / "client-ada" / "holder.txt").read_text()
     )
 
 
@@ -452,7 +452,7 @@ def test_an_end_of_an_interval_that_is_most_of_all_times_is_refused(begin: float
     with pytest.raises(FedkernError, match=r"refused by disclosure\.rows_per_value"):
         fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
     assert not [*(tmp_path / "out").glob("ledger/*")]
-    assert f"line {one + 2}" in (tmp_path / "out" / "client-bo" / "fault.txt").read_text()
+    assert f"line {one + 2}" in (tmp_path / "out" / "client-bo" / "holder.txt").read_text()
 
 
 def test_a_client_without_events_adds_its_exposure_and_is_named(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_the_end_of_the_process_is_an_error_that_names_the_holder(
     said = capsys.readouterr().err
     assert "client 'b': the model of factory \"own_leaving:" in said
     assert "values failed (ProcessExit); mend the package" in said
-    assert "os._exit(0) would have ended" in (tmp_path / "out" / "client-b" / "fault.txt").read_text()
+    assert "os._exit(0) would have ended" in (tmp_path / "out" / "client-b" / "holder.txt").read_text()
     assert os._exit is before
 
 

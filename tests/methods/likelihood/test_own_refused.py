@@ -221,8 +221,8 @@ def test_what_a_factory_does_wrong_is_told_without_cells(factory: str, told: str
     assert text.startswith(f"client 'a': the model of factory \"{MODULE}:{factory}\"")
     assert told in text
     assert "28" not in text
-    assert own in (tmp_path / "out" / "client-a" / "fault.txt").read_text()
-    assert not (tmp_path / "out" / "client-b" / "fault.txt").exists()
+    assert own in (tmp_path / "out" / "client-a" / "holder.txt").read_text()
+    assert not (tmp_path / "out" / "client-b" / "holder.txt").exists()
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_the_second_question_ends_the_job_with_client_and_rule(monkeypatch: pyte
     refusing(monkeypatch, 1, 2)
     with pytest.raises(JobError, match=r"client 'b' answers no more: 2 questions .*\(disclosure\.rows, .*leverage\)"):
         fedkern.run(STANDARD, data=DATA, out=tmp_path / "run")
-    (fault,) = (tmp_path / "run").rglob("fault.txt")
+    (fault,) = (tmp_path / "run").rglob("holder.txt")
     assert "the last in round 2" in fault.read_text()
 
 

@@ -19,10 +19,11 @@ from fedkern.algorithms.importance import machine as importance
 from fedkern.api import find_ending
 from fedkern.cli.show import describe_result
 from fedkern.errors import JobError, OwnFault
-from fedkern.jobs import admitted
+from fedkern.jobs import admitted, holders
 from fedkern.jobs.hooks import RunHooks
 from fedkern.methods.likelihood import summaries
 from fedkern.results.verdict import HEADS
+from support.signing import Signing
 
 Array = NDArray[np.float64]
 Data = dict[str, tuple[Array, Array]]
@@ -159,6 +160,21 @@ def test_a_job_of_summaries_alone_goes_on_where_it_asks_for_that(by_a_summary: C
     result = fedkern.run({**JOB, "algorithm": {"approximate": True}}, data=cancer())
     assert result.converged == "approximate"
     assert "predictive" not in result.summary
+
+
+def test_three_small_clients_are_sent_on_to_signed_sums_which_end_in_the_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holders, "refuses_near", lambda policies: True)
+    rng = np.random.default_rng(1)
+    X = {name: rng.normal(size=(55, 4)) for name in "abc"}
+    data = {name: (x, (rng.random(55) < 1 / (1 + np.exp(-x[:, 0] + 0.5 * x[:, 1]))) * 1.0) for name, x in X.items()}
+    apart = {**JOB, "disclosure": {"level": "standard"}}
+    with pytest.raises(JobError, match=r"clients 'a' and 'b' and 'c' have too few rows .* set job\.sums = \"secure\""):
+        fedkern.run(apart, data=data)
+    summed = fedkern.run({**apart, "job": {**JOB["job"], "sums": "secure"}}, data=data, place=Signing(data))
+    assert summed.converged is True
+    for own, whole in zip(summed.rows(), fedkern.run(JOB, data=data).rows(), strict=True):
+        assert abs(own["mean"] - whole["mean"]) < 0.1 * whole["sd"]
+        assert abs(own["sd"] / whole["sd"] - 1) < 0.1
 
 
 @pytest.mark.parametrize(

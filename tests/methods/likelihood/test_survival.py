@@ -392,7 +392,7 @@ def test_a_bad_cell_is_told_to_its_holder_and_only_named_to_others(
     said = capsys.readouterr()
     assert own in said.out + said.err
     assert "line 5" not in str(caught.value)
-    fault = (tmp_path / "out" / "client-bo" / "fault.txt").read_text()
+    fault = (tmp_path / "out" / "client-bo" / "holder.txt").read_text()
     assert own in fault
     assert "line 5" in fault
 
@@ -423,7 +423,7 @@ def test_too_few_events_are_refused_before_anything_leaves_however_many_rows_the
     with pytest.raises(FedkernError, match=r"client 'bo': refused by disclosure\.rows_per_coefficient") as caught:
         fedkern.run(written(tmp_path, frames, JOB + SMALL + STRICT), out=tmp_path / "out")
     assert "30" not in str(caught.value)
-    fault = (tmp_path / "out" / "client-bo" / "fault.txt").read_text()
+    fault = (tmp_path / "out" / "client-bo" / "holder.txt").read_text()
     assert "30 events, 30 of them" in fault
     assert "or 37 such ones" in fault
     assert not (tmp_path / "out" / "ledger").exists() or not [*(tmp_path / "out" / "ledger").glob("bo*")]
@@ -458,7 +458,7 @@ def test_events_of_matched_pairs_do_not_count_for_each_is_a_function_of_one_diff
     job = JOB.replace("[model]", 'strata = "pair"\n[model]') + SMALL + STRICT
     with pytest.raises(FedkernError, match=r"refused by disclosure\.rows_per_coefficient"):
         fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
-    assert re.search(r"\d\d events, 0 of them while", (tmp_path / "out" / "client-ada" / "fault.txt").read_text())
+    assert re.search(r"\d\d events, 0 of them while", (tmp_path / "out" / "client-ada" / "holder.txt").read_text())
 
 
 def weighed(frames: Mapping[str, pd.DataFrame], **data: Any) -> fedkern.Result:

@@ -171,7 +171,7 @@ def test_few_events_between_two_times_ask_for_the_unit_first(tmp_path: Path) -> 
     job = text("cox", SMALL + "survival_at = [12, 24]\n")
     with pytest.raises(JobError, match=r"client 'ada': refused by output\.survival_at"):
         fedkern.run(written(tmp_path, scaled(studies(rows=700), "ada", 1 / 12), job), out=tmp_path / "out")
-    own = (tmp_path / "out" / "client-ada" / "fault.txt").read_text()
+    own = (tmp_path / "out" / "client-ada" / "holder.txt").read_text()
     assert "look first whether this file has times in the unit of" in own
 
 

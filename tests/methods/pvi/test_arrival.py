@@ -336,3 +336,22 @@ def test_an_open_job_says_what_likelihood_asks() -> None:
     words = 'method = "likelihood" has the exact posterior'
     assert words in fedkern.check(job, data=rows, verbose=True)[1]
     assert words in repr(fedkern.run(job, data=rows)).splitlines()[1]
+
+
+def test_sds_are_said_to_be_those_of_the_nearest_normal_and_not_of_a_skewed_posterior() -> None:
+    """Of five events q is as wide as a normal distribution can be, and the exact posterior wider than that."""
+    random = np.random.default_rng(5)
+    X = random.normal(size=(400, 3))
+    y = random.random(400) < expit(-4.6 + 1.2 * X[:, 0])
+    whole = pd.DataFrame(X.round(3), columns=list("abc")).assign(y=y.astype(int))
+    assert whole.y.sum() == 5
+    data = {name: whole.iloc[k::2] for k, name in enumerate("st")}
+    model = {"prior_sd": 2.5, "intercept_sd": 5.0}
+    near, right = (
+        fedkern.run({"job": {"method": method}, "data": {"response": "y"}, "model": {"family": "bernoulli", **own}}, data=data)
+        for method, own in (("pvi", {**model, "covariance": "full"}), ("likelihood", model))
+    )
+    ratios = [near.parameters[name]["sd"] / right.parameters[name]["sd"] for name in ("intercept", "theta[a]", "theta[b]")]
+    assert 0.8 < min(ratios) < max(ratios) < 0.96
+    assert near.converged == "settled"
+    assert "sds-of-q" in [check["id"] for check in near.summary["checks"]]

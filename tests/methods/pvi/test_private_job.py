@@ -121,12 +121,12 @@ def test_the_same_row_ends_an_open_job_and_only_its_holder_is_told_which(fedkern
     path = federation(tmp_path, OPEN, [*rows(50), FAULTS[fault]])
     ended = fedkern("run", path, "--out", "out")
     assert ended.code == 2
-    told = r"^fedkern: client 'a', a\.csv: rows cannot be used \(.*; fault\.txt in its own folder"
+    told = r"^fedkern: client 'a', a\.csv: rows cannot be used \(.*; holder\.txt in its own folder"
     assert re.search(told, ended.err, re.M), ended.err
     assert "52" not in ended.err
-    own = (tmp_path / "out" / "client-a" / "fault.txt").read_text()
+    own = (tmp_path / "out" / "client-a" / "holder.txt").read_text()
     assert re.search(r"client 'a'.*a\.csv, line 52", own)
-    assert [p.name for p in (tmp_path / "out").rglob("fault.txt")] == ["fault.txt"]
+    assert [p.name for p in (tmp_path / "out").rglob("holder.txt")] == ["holder.txt"]
     assert not (tmp_path / "out" / "summary.json").exists()
     local = fedkern("check", path, "--local", tmp_path / "clients" / "a.csv")
     assert (local.code, "line 52" in local.out) == (2, True)

@@ -378,3 +378,19 @@ def test_private_jobs_keep_their_prior() -> None:
         parse({"data": {"builtin": "breast-cancer"}, "model": {"family": "gaussian", "scale": "learn"}, "privacy": private})
     with pytest.raises(JobError, match=r'model.scale = "learn" is for family = "gaussian", not "bernoulli"'):
         parse({"data": {"builtin": "breast-cancer"}, "model": {"scale": "learn"}})
+
+
+def test_where_the_prior_knows_most_the_result_says_so() -> None:
+    """Of x, z and their product N(0, 1) makes sds half of those by the rows, and less."""
+    random = np.random.default_rng(2)
+    x, z = random.normal(40, 4, 300), random.normal(150, 20, 300)
+    data = shared(np.column_stack([x, z, x * z]), (random.random(300) < 0.3).astype(float))
+    narrow, weak = (fitted(data, family="bernoulli", prior_sd=sd, covariance="full") for sd in (1.0, 100.0))
+    (note,) = (str(note) for note in narrow.summary["notes"] if "tells more of these than rows" in note)
+    said = {name: float(by) for name, by in re.findall(r"(x\d) \(([\d.]+)\)", note.partition("tells more")[2])}
+    assert set(said) == {"x1", "x2", "x3"}
+    for name, by in said.items():
+        own, rows = (one.summary["parameters"][f"theta_std[{name}]"]["sd"] for one in (narrow, weak))
+        assert by == pytest.approx(rows / own, rel=0.1)
+    (wider,) = re.findall(r"raise model.prior_sd = 1 to ([.\d]+)", note)
+    assert "the prior" not in str(fitted(data, family="bernoulli", prior_sd=float(wider), covariance="full").summary["notes"])

@@ -169,7 +169,7 @@ def test_an_area_that_stands_there_twice_is_refused(tmp_path: Path, what: str) -
     assert "client 'east', east.csv: column 'district': 1 of its 5 areas in the prior stand in several rows" in text
     assert 'data.rows_per_area = "any"' in text
     assert "east-1" not in text, "a cell is for its holder alone"
-    assert "in several rows: 'east-1' (line 3, line 7)" in (tmp_path / "out" / "client-east" / "fault.txt").read_text()
+    assert "in several rows: 'east-1' (line 3, line 7)" in (tmp_path / "out" / "client-east" / "holder.txt").read_text()
 
 
 def test_an_area_that_stands_nowhere_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,7 +181,7 @@ def test_an_area_that_stands_nowhere_is_refused(tmp_path: Path, capsys: pytest.C
     assert "client 'north', north.csv: column 'district': 1 of its 7 areas in the prior stand in several rows and 2 of" in text
     assert "2 of its 7 areas in the prior stand in none; give each one row" in text
     assert "north-2" not in text
-    kept = (tmp_path / "out" / "client-north" / "fault.txt").read_text()
+    kept = (tmp_path / "out" / "client-north" / "holder.txt").read_text()
     assert "in none: 'north-2', 'north-3'" in kept
     assert main(["check", str(path), "--local", str(tmp_path / "rows" / "north.csv")]) == 2
     assert "in none: 'north-2', 'north-3'" in capsys.readouterr().err

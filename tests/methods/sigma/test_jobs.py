@@ -225,7 +225,7 @@ def test_a_bad_cell_ends_the_job_and_only_its_holder_is_told_which(tmp_path: Pat
     change(tmp_path, "north", 2, cells)
     with pytest.raises(OwnFault, match=r"client 'north', north\.csv: rows cannot be used") as caught:
         fedkern.run(path, out=tmp_path / "out")
-    assert text in (tmp_path / "out" / "client-north" / "fault.txt").read_text()
+    assert text in (tmp_path / "out" / "client-north" / "holder.txt").read_text()
     assert "atlantis" not in str(caught.value)
     assert "line" not in str(caught.value)
     assert not re.search(r"\d rows?\b", str(caught.value)), "nor how many"

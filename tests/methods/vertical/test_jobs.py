@@ -234,17 +234,17 @@ def test_a_response_outside_its_domain_is_named(tmp_path: Path) -> None:
 
 
 def test_a_gaussian_response_in_a_small_unit_is_warned_of(tmp_path: Path) -> None:
-    """Its coefficients' priors are N(0, 1) in whatever unit it has."""
+    """Its coefficients' priors are N(0, 1) in whatever unit it has, the intercept's N(level, 5)."""
     path = job(tmp_path)
     said = []
-    for factor in (1.0, 100.0):
+    for factor, unit, sd in ((1.0, 1.0, {}), (100.0, 100.0, {}), (1.0, 100.0, {"prior": {"sd": 100.0}})):
         head, *rows = lines_of(path.parent / "server.csv")
         cells = [row.split(",") for row in rows]
         write(path.parent / "server.csv", [head, *(",".join([one[0], repr(factor * float(one[1]))]) for one in cells)])
-        sizes = {"scale": 0.5 * factor, "rho": 0.5 * factor}
-        notes = fedkern.run(path, job=FAST, model={"family": "gaussian", **sizes}).summary["notes"]
+        sizes = {"scale": 0.5 * unit, "rho": 0.5 * unit}
+        notes = fedkern.run(path, job=FAST, model={"family": "gaussian", **sizes, **sd}).summary["notes"]
         said.append([note for note in notes if "in the response's unit" in note])
-    assert (len(said[0]), len(said[1])) == (0, 1)
+    assert [*map(len, said)] == [0, 1, 1]  # the intercept's is left, at the last
 
 
 def test_a_step_that_leaves_the_finite_numbers_is_named(tmp_path: Path) -> None:
