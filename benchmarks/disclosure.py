@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 import fedkern
-from fedkern.algorithms.gibbs.messages import MoveTerms, SecondMoveTerms
-from fedkern.algorithms.hmc import server
+from fedkern.algorithms.gibbs.settings import MoveTerms, SecondMoveTerms
+from fedkern.algorithms.hmc import machine as server
 from fedkern.disclosure.rules import COARSE_ROWS, LEAST_ROWS, LEVELS, told_by_values
 from fedkern.jobs.run import Run
 from support import curious, curious_jobs, curious_likelihood, curious_nested, curious_sums, curious_values

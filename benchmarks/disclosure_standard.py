@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
-from fedkern.algorithms.importance.summaries import ASKED_OF_ALL, CELLS, CELLS_OF_ALL
+from fedkern.algorithms.importance.settings import ASKED_OF_ALL
+from fedkern.algorithms.importance.summaries import CELLS, CELLS_OF_ALL
 from fedkern.algorithms.importance.summaries import told as told_by
 from fedkern.kernels.families import FAMILIES as FAMILIES_OF
 from fedkern.models.mixed import Layout, Rows

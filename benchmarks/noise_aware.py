@@ -29,7 +29,7 @@ from fedkern.algorithms.core.messages import Charge, Charged
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi import noise_aware
 from fedkern.algorithms.pvi.local import Local
-from fedkern.algorithms.pvi.two_points import TwoPoints
+from fedkern.algorithms.pvi.noise_aware import TwoPoints
 from fedkern.methods.pvi import linear
 from fedkern.models.expfam import Gaussian
 from fedkern.models.glm import Rows

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag, cho_factor, cho_solve
 
 from fedkern.algorithms.core.optim import OPTIMISERS
-from fedkern.algorithms.sfvi.shear import Shear
+from fedkern.algorithms.sfvi.families import Shear
 from fedkern.data.artifact import ClientFile, read_client, read_server
 from fedkern.kernels import spatial
 from fedkern.models.spatial.decoder import Decoder

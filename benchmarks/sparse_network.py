@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from fedkern.algorithms.gibbs import pooled
-from fedkern.algorithms.gibbs.messages import Statistics
-from fedkern.algorithms.gibbs.settings import Layout
+from fedkern.algorithms.gibbs.settings import Layout, Statistics
 from fedkern.algorithms.gibbs.sites import Factor
 from fedkern.data.sets import rppa
 from fedkern.models.sparse import graph

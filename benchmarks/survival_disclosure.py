@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from fedkern.algorithms.importance.summaries import ASKED_OF_ALL, AVERAGED, CELLS_OF_ALL
+from fedkern.algorithms.importance.settings import ASKED_OF_ALL, OF_VALUES, of_derivatives, power
+from fedkern.algorithms.importance.summaries import AVERAGED, CELLS_OF_ALL
 from fedkern.algorithms.importance.summaries import told as told_by
-from fedkern.algorithms.importance.units import OF_VALUES, of_derivatives, power
 from fedkern.kernels import survival
 
 POINTS, TO_MODE, ROUNDING, DIGITS, TOLD, FREEDOM = 4096, 5, 1e-3 / 12**0.5, 1e-9, 0.05, 7.0

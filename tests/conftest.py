@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import fedkern as package
-from fedkern.algorithms.nested.settings import Settings as NestedSettings
+from fedkern.algorithms.nested.machine import Settings as NestedSettings
 from fedkern.cli.__main__ import main
 from fedkern.transports.mpirun import FOLDER
 from support import one_step

@@ -17,7 +17,7 @@ import numpy as np
 
 from fedkern.algorithms.core.messages import SERVER
 from fedkern.algorithms.sfvi import machine as sfvi
-from fedkern.algorithms.sfvi.settings import Settings as Variational
+from fedkern.algorithms.sfvi.machine import Settings as Variational
 from fedkern.algorithms.training.fit import Federation
 from fedkern.algorithms.training.training import State
 from fedkern.api import run as run_job

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkern.algorithms.sfvi.settings import Settings as Variational
+from fedkern.algorithms.sfvi.machine import Settings as Variational
 from fedkern.algorithms.training.fit import Tau, compare, match_variances
 from fedkern.data.graph import Map
 from fedkern.kernels import rng

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedkern.algorithms.gibbs.exchange import COLLINEAR
+from fedkern.algorithms.gibbs.pooled import COLLINEAR
 from fedkern.data.sets import rppa
 from fedkern.results import graphs, selection
 from fedkern.results.diagnostics import MARKED

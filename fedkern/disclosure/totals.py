@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algorithms.exchanges.columns import Summary
-from ..algorithms.importance.summaries import ASKED_OF_ALL, CELLS_OF_ALL, told
+from ..algorithms.importance.settings import ASKED_OF_ALL
+from ..algorithms.importance.summaries import CELLS_OF_ALL, told
 from ..data.cells import Text, floats, labels
 from ..data.design import LEAST_OF_LEVEL
 from ..data.faults import who

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from ..algorithms.core import once
 from ..algorithms.core.masked import ALL
 from ..algorithms.core.windows import Movement, Windows
-from ..algorithms.exchanges import figures, verdicts
-from ..algorithms.exchanges.settled import Settled
+from ..algorithms.exchanges import verdicts
+from ..algorithms.exchanges.answers import Settled
+from ..algorithms.exchanges.verdicts import FIGURES, TellFigures, figures_of, figures_question, figures_reply, verdict_of
 from ..errors import owned
 from ..results import guard
 from ..results.plain import Record
@@ -118,13 +119,11 @@ def tell_figures(at: Run[Any], stage: Stage, judged: Verdict | None, known: NDAr
     judged = of_those_left(at.hooks, judged)
     if judged is not None and known is not None:
         judged = guard.judged(judged)
-        asked = figures.make_question(verdicts.make_question(judged.converged, judged.text, judged.worst), known)
-    answering: dict[int, once.Client[figures.TellFigures, verdicts.VerdictHeard]] = {
-        k: once.Client(figures.make_reply) for k in at.mine
-    }
-    heard = at.ask(stage, figures.QUESTION, asked, answering)[1]
+        asked = figures_question(verdicts.make_question(judged.converged, judged.text, judged.worst), known)
+    answering: dict[int, once.Client[TellFigures, verdicts.VerdictHeard]] = {k: once.Client(figures_reply) for k in at.mine}
+    heard = at.ask(stage, FIGURES, asked, answering)[1]
     none = Told(not_judged("the server's verdict has not come").content, None)
     return {
-        k: none if one.asked is None else Told(verdicts.read_verdict(figures.verdict(one.asked)), figures.figures(one.asked))
+        k: none if one.asked is None else Told(verdicts.read_verdict(verdict_of(one.asked)), figures_of(one.asked))
         for k, one in heard.items()
     }

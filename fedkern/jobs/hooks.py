@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Message, Release, Released, RemoteFault
 from ..algorithms.exchanges import compare
-from ..algorithms.exchanges.certificates import Certificate
+from ..algorithms.exchanges.answers import Certificate
 from ..algorithms.exchanges.sum_keys import SumCommitment, SumKey, SumSignature
 from ..data.table import Table
 from ..errors import HolderError, JobError

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from ..algorithms.core import masked, once
 from ..algorithms.core.exchange import Ask
 from ..algorithms.core.exchange import Exchange as Declared
+from ..algorithms.core.kept import PersistentMap
 from ..algorithms.core.messages import Message, RemoteFault, ServerEffects, evolve
-from ..algorithms.core.persistent import PersistentMap
 from ..algorithms.exchanges import column_sums, counted, rare_levels, sum_keys
 from ..algorithms.exchanges import columns as agreement
-from ..algorithms.exchanges.certificates import Certificate
+from ..algorithms.exchanges.answers import Certificate
 from ..algorithms.exchanges.columns import Summary
 from ..algorithms.exchanges.compare import compare, find_twins, table_of
 from ..data.design import describe
@@ -397,10 +397,10 @@ class Run(At[C]):
 
     def _joined(self, encoding: Encoding, tables: Mapping[int, Table], spec: Spec, categories: Collection[str]) -> Encoding:
         """Returns the encoding once levels have joined that any client cannot keep."""
-        n, levels = len(self.names), len(rare_levels.levels_asked(encoding.columns))
+        levels = len(rare_levels.levels_asked(encoding.columns))
         clients = {k: rare_levels.Client(joining.told(table, encoding.columns)) for k, table in tables.items()}
         stage = rare_levels_stage(secure=self.config.secure, runs=rare_levels.blocks(levels))
-        answering = n if stage.sums is None else 1
+        answering = self.names if stage.sums is None else (masked.ALL,)
         server, clients = self.exchange(stage, lambda: rare_levels.start(levels, answering), clients)
         encoding = joining.agreed(encoding, dict(rare_levels.joined_columns(encoding.columns, anyone(server, clients))))
         self.know_alike(encoding.to_json())

@@ -10,7 +10,7 @@ from dataclasses import replace
 from ..algorithms.core.masked import Hider
 from ..algorithms.core.tells import HIDES
 from ..algorithms.exchanges import sum_keys
-from ..algorithms.exchanges.sum_end import SumEnd
+from ..algorithms.exchanges.sums import SumEnd
 from ..errors import JobError
 from ..privacy.masks import FEWEST, KEY, n_neighbours
 from ..transports.place import Place, may_sign, signers

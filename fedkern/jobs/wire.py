@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ..algorithms.core.messages import Message, Refused, schema
 from ..algorithms.core.until import AskMoving, Moving
 from ..algorithms.exchanges import column_sums, rare_levels
-from ..algorithms.exchanges.certificates import Certificate
+from ..algorithms.exchanges.answers import Certificate, LogTerms
 from ..algorithms.exchanges.columns import TIMES, SchemaReply
 from ..algorithms.exchanges.rows import Ids
 from ..algorithms.exchanges.sum_keys import SumSignature, SumSignatures
-from ..algorithms.exchanges.terms import LogTerms
 from ..disclosure import describe
 from ..models.encoding import Spec
 from ..transports import tags

@@ -318,16 +318,6 @@ def test_bad_replies_are_refused_by_name_and_change_nothing(bad):
     assert repr(server) == before
 
 
-def test_the_good_reply_is_taken_once():
-    server, _ = start(SPEC, ("a", "b"))
-    server, effects = PROTOCOL.server_receive(server, 1, reply(0, good()))
-    assert (effects, [*server.replies]) == ([], [1])
-    with pytest.raises(RemoteFault, match=r"client 1: SchemaReply\.round is 0, expected one answer of leg 0"):
-        PROTOCOL.server_receive(server, 1, reply(0, good()))
-    with pytest.raises(RemoteFault, match=r"client 0: SchemaReply\.round is 1, expected one answer of leg 0"):
-        PROTOCOL.server_receive(server, 0, reply(1, good(1)))
-
-
 def test_negative_squares_are_refused():
     server, (_, *_) = PROTOCOL.server_receive(server_at(1, ("a",)), 0, reply(1, good(1)))
     with pytest.raises(RemoteFault, match="squares must be >= 0"):
@@ -419,25 +409,6 @@ def test_a_private_client_takes_the_constants_and_levels_of_its_job_file_alone(s
 def test_a_second_encoding_is_refused():
     with pytest.raises(RemoteFault, match="Agreed came after the columns were agreed"):
         PROTOCOL.client_receive(told(), agreement.Agreed(2, 0, 1, json.dumps(TOLD).encode()))
-
-
-def test_a_kept_state_goes_on_as_if_nothing_had_happened():
-    """Interrupted between the legs: both sides are rebuilt from what was saved."""
-    states = {k: Client(SPEC, summary([30.0 + k, 50.0])) for k in range(2)}
-    want = agree(SPEC, [s.summary for s in states.values()])
-    server, effects = start(SPEC, ("a", "b"))
-    while effects:
-        server = PROTOCOL.load(start(SPEC, ("a", "b"))[0], PROTOCOL.save(server))
-        todo, effects = effects, []
-        for k, question in todo:
-            states[k] = PROTOCOL.load(Client(SPEC, states[k].summary), PROTOCOL.save(states[k]))
-            states[k], answers = PROTOCOL.client_receive(states[k], question)
-            for answer in answers:
-                server, more = PROTOCOL.server_receive(server, k, answer)
-                effects += more
-    assert server.encoding == want
-    assert PROTOCOL.load(start(SPEC, ("a", "b"))[0], PROTOCOL.save(server)) == server
-    assert PROTOCOL.finished(server)
 
 
 OPEN_LABELS = [("no", "yes"), ("no",), ("yes",)]

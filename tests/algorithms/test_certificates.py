@@ -11,7 +11,7 @@ import pytest
 
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault
 from fedkern.algorithms.core.once import ready_client
-from fedkern.algorithms.exchanges.certificates import Certificate
+from fedkern.algorithms.exchanges.answers import Certificate
 from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.certificate import certificate
 

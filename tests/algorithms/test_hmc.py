@@ -8,8 +8,7 @@ import pytest
 
 from fedkern.algorithms.core.messages import SERVER, ClientLost, RemoteFault, schema
 from fedkern.algorithms.hmc import machine as hmc
-from fedkern.algorithms.hmc.moves import LOST, SHRINK, Step, Walk, evaluate
-from fedkern.algorithms.hmc.settings import ACCEPT, JITTER, Settings
+from fedkern.algorithms.hmc.moves import ACCEPT, JITTER, LOST, SHRINK, Settings, Step, Walk, evaluate
 from fedkern.errors import LostPeer, NumericalError
 from fedkern.models.hierarchical import MixedModel
 from fedkern.transports import inprocess

@@ -1,4 +1,4 @@
-"""Answers that can be nobody's, of all declared exchanges: each field of an honest one is changed.
+"""Answers that can be nobody's, of all declared exchanges and agreements: each field of an honest one is changed.
 
 A frame of such an answer ends the job by the name of its client, or the answer is dropped and the others stand. What is taken has
 numbers of which no sum overflows.
@@ -6,6 +6,7 @@ numbers of which no sum overflows.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
@@ -14,20 +15,40 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.core.exchange import LEAST, Added, Ask, Exchange
+from fedkern.algorithms.core.legs import Leg
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault, schema
+from fedkern.algorithms.core.pieces import Piece
+from fedkern.algorithms.exchanges import (
+    column_notes,
+    column_sums,
+    columns,
+    level,
+    level_sums,
+    odd_response,
+    predictions,
+    prior,
+    rare_levels,
+    response,
+    rows,
+    scales,
+    sum_keys,
+)
+from fedkern.algorithms.exchanges.answers import (
+    Certificate,
+    CumulativeHazards,
+    FamilyHeard,
+    LogTerms,
+    OwnModel,
+    Settled,
+    SiteFit,
+    SiteMode,
+)
 from fedkern.algorithms.exchanges.arrival import Slope
-from fedkern.algorithms.exchanges.certificates import Certificate
-from fedkern.algorithms.exchanges.counts import Counts
-from fedkern.algorithms.exchanges.error_shape import ErrorShape
-from fedkern.algorithms.exchanges.family import FamilyHeard
-from fedkern.algorithms.exchanges.fits import SiteFit
-from fedkern.algorithms.exchanges.hazard_curves import CumulativeHazards
 from fedkern.algorithms.exchanges.level_sums import LevelNumbers
-from fedkern.algorithms.exchanges.own_models import OwnModel
-from fedkern.algorithms.exchanges.settled import Settled
-from fedkern.algorithms.exchanges.site_modes import SiteMode
-from fedkern.algorithms.exchanges.sum_end import SumEnd
+from fedkern.algorithms.exchanges.scales import ColumnMeans, ColumnMoments, ColumnValues
 from fedkern.algorithms.exchanges.sums import (
+    Counts,
+    ErrorShape,
     FitSums,
     Incomplete,
     LifetimeSums,
@@ -35,12 +56,12 @@ from fedkern.algorithms.exchanges.sums import (
     MarginalSums,
     PearsonSums,
     Replicated,
+    SumEnd,
     SurvivalSums,
 )
-from fedkern.algorithms.exchanges.terms import LogTerms
-from fedkern.algorithms.exchanges.values import ColumnValues
 from fedkern.algorithms.exchanges.verdicts import VerdictHeard
 from fedkern.errors import LostPeer
+from fedkern.models.encoding import Spec
 from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.certificate import certificate
 from fedkern.transports.codec import Codec
@@ -68,6 +89,7 @@ HONEST: dict[type[Exchange], Exchange] = {
         SiteFit(0, np.ones(2), np.ones(2)),
         Counts(0, 1, 2, 3),
         ColumnValues(0, np.array([0.0, 3.0])),
+        ColumnMeans(0, np.array([1.0, -3.0])),
         Settled(0, 1),
         LogTerms(0, np.array([-9.0, -7.5])),
         Slope(0, 1, np.ones(2), np.array([2.0, 0.5, 1.0])),
@@ -84,7 +106,7 @@ SIGNED = {
     (LooSums, "density"), (LooSums, "effective"), (FitSums, "density"), (FitSums, "effective"), (FitSums, "waic"),
     (FitSums, "waic_effective"), (Replicated, "replicated"), (Replicated, "tenths"), (Replicated, "misfits"),
     (MarginalSums, "sums"), (SurvivalSums, "score"), (LifetimeSums, "scores"), (SiteMode, "mode"), (SiteFit, "estimate"),
-    (LogTerms, "values"), (Slope, "gradient"), (Slope, "told"),
+    (LogTerms, "values"), (Slope, "gradient"), (Slope, "told"), (ColumnMeans, "steps"),
 }  # fmt: skip
 NEVER = (np.nan, np.inf, -np.inf, 1e308, -1e308, 1e250)
 
@@ -191,3 +213,59 @@ def test_nobody_waits_for_a_client_that_is_lost_but_where_the_job_needs_it(kind:
             question.server_receive(server, 1, ClientLost(1))
         return
     assert question.finished(question.server_receive(server, 1, ClientLost(1))[0])
+
+
+# Agreements --------------------
+
+AB = ("a", "b")
+NO_NOTES = {"constant": [], "coarse": [], "judged": [1, 1], "collinear": {}}
+BLOCK = np.zeros(column_sums.WIDTH)
+NUMBERS = LevelNumbers(0, np.array([[4.0], [3.0]]), np.zeros((0, 2, 1)))
+
+
+def whole(kind: type[Piece], content: dict[str, Any]) -> Piece:
+    return kind(0, 0, 1, json.dumps(content).encode())
+
+
+# An honest first answer of each.
+AGREEMENTS: dict[type[Leg[Any]], tuple[tuple[Leg[Any], Any], Any]] = {
+    type(started[0]): (started, answer)
+    for started, answer in (
+        (columns.start(Spec("y"), AB), whole(columns.SchemaReply, {"names": [], "kinds": []})),
+        (column_notes.start(AB), whole(column_notes.ColumnNotes, NO_NOTES)),
+        (column_sums.start(("x",), 2), column_sums.ColumnSums(0, 3.0, BLOCK, BLOCK)),
+        (level.start(level.Settings("poisson"), AB), level.LevelSums(0, 1.0, 2.0)),
+        (level_sums.start(AB, 2), NUMBERS),
+        (odd_response.start(("n", "d"), "y", 2, (1.0, 1.0, 1.0)), odd_response.Odd(0, *np.zeros((3, 1)))),
+        (predictions.start(AB, with_z=False), predictions.Prediction(0, np.ones(2), np.ones(2))),
+        (prior.start(AB, "artifact", ("d", "e")), prior.Holds(0)),
+        (rare_levels.start(2, AB), rare_levels.RareLevels(0, np.zeros(rare_levels.WIDTH))),
+        (response.start(0), response.Response(0, np.ones(2))),
+        (rows.start(AB, 0, None), whole(rows.Ids, {"ids": "", "labels": "", "response": False})),
+        (scales.start(("x",), AB, second=False), ColumnMoments(0, np.ones(1), np.ones(1))),
+        (sum_keys.start(AB), sum_keys.SumKey(bytes(32), 0)),
+    )
+}
+
+
+def test_each_agreement_has_an_honest_answer_here() -> None:
+    assert {*AGREEMENTS} == {kind for kind in Leg.__subclasses__() if kind.__module__.startswith("fedkern.")}
+
+
+@pytest.mark.parametrize("kind", AGREEMENTS, ids=lambda kind: kind.__module__.rpartition(".")[2])
+def test_an_agreement_takes_one_answer_of_each_client_in_its_leg_and_needs_all(kind: type[Leg[Any]]) -> None:
+    (state, questions), honest = AGREEMENTS[kind]
+    with pytest.raises(LostPeer):
+        state.receive(0, ClientLost(0))
+    wrong = [questions[0][1]]
+    wrong += [replace(honest, round=9)] if hasattr(honest, "round") else []
+    for message in wrong:
+        with pytest.raises(RemoteFault, match=f"client 0: {type(message).__name__} was not expected"):
+            state.receive(0, message)
+    if isinstance(honest, Piece):
+        for changed in ({"part": 1}, {"text": b"["}, {"text": b"[1]"}, {"text": b"{}"}, {"text": b'{"more": 1}'}):
+            with pytest.raises(RemoteFault, match="client 0: "):
+                state.receive(0, replace(honest, **changed))  # type: ignore[arg-type]
+    state, _ = state.receive(0, honest)
+    with pytest.raises(RemoteFault, match=f"client 0: {type(honest).__name__} was not expected"):
+        state.receive(0, honest)

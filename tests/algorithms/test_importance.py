@@ -10,9 +10,10 @@ from scipy.stats import norm
 
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault, schema
 from fedkern.algorithms.hmc import machine as hmc
+from fedkern.algorithms.importance import draws, proposals, settings
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance import messages, proposals, server, settings
-from fedkern.algorithms.importance.messages import LOST
+from fedkern.algorithms.importance import settings as messages
+from fedkern.algorithms.importance.settings import LOST
 from fedkern.errors import LostPeer, NumericalError
 from fedkern.models.weighted import Weighted
 from fedkern.transports import inprocess
@@ -73,7 +74,7 @@ def test_negative_control_a_density_that_forgets_the_wide_component(monkeypatch)
     def wrong(several, points, fold):
         return real([replace(one, counts=np.array([one.counts.sum(), 0.0])) for one in several], points, fold)
 
-    monkeypatch.setattr(server, "mixture_log_density", wrong)
+    monkeypatch.setattr(draws, "mixture_log_density", wrong)
     with pytest.raises(AssertionError):
         test_a_normal_posterior_and_its_evidence()
 

@@ -13,9 +13,9 @@ from fedkern.algorithms.core import masked
 from fedkern.algorithms.core.box import Box
 from fedkern.algorithms.core.masked import Hider, Sums
 from fedkern.algorithms.core.messages import RemoteFault
+from fedkern.algorithms.importance import draws, newton
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance import newton, server
-from fedkern.algorithms.importance.messages import AskCurvature, AskValues, Curvature, Values
+from fedkern.algorithms.importance.settings import AskCurvature, AskValues, Curvature, Values
 from fedkern.models.saturated import Saturated
 from fedkern.privacy.masks import Pairs, public_key
 from fedkern.transports.codec import Codec, pack, unpack
@@ -110,7 +110,7 @@ def test_as_many_rounds_as_lack_are_asked_at_once() -> None:
     assert result.posterior.effective >= 1000
     xi = np.concatenate([one.xi for one in state.draws])
     assert len(np.unique(xi, axis=0)) == len(xi) == 256 * state.drawn  # each round has points of its own
-    assert max(server.errors(state, result.posterior)) <= state.settings.error
+    assert max(draws.errors(state, result.posterior)) <= state.settings.error
 
 
 def test_no_more_rounds_are_asked_than_the_job_allows() -> None:

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from fedkern.algorithms.importance import client as of_client
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance.messages import LOST, REFUSED, AskCurvature, AskNormal, Curvature
+from fedkern.algorithms.importance.settings import LOST, REFUSED, AskCurvature, AskNormal, Curvature
 from fedkern.errors import NumericalError, OwnFault
 from fedkern.models.dense import packed
 from fedkern.models.mixed import Layout, Prior, Rows

@@ -9,9 +9,8 @@ import pytest
 from scipy import stats
 
 from fedkern.algorithms.importance import proposals
-from fedkern.algorithms.importance.coordinates import Coordinates, Derivatives
 from fedkern.algorithms.importance.newton import Climb, Metric, spelled
-from fedkern.algorithms.importance.proposals import Proposal
+from fedkern.algorithms.importance.proposals import Coordinates, Derivatives, Proposal
 from fedkern.models.dense import packed, unpacked
 from support.likelihoods import Function, Normal
 

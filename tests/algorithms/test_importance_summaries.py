@@ -15,9 +15,17 @@ from scipy.special import expit
 from fedkern.algorithms.core.box import Box
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance.messages import LOST, AskCurvature, AskNormal, AskValues, Curvature, Values
-from fedkern.algorithms.importance.summaries import ASKED_OF_ALL, average, told
-from fedkern.algorithms.importance.units import of_derivatives
+from fedkern.algorithms.importance.settings import (
+    ASKED_OF_ALL,
+    LOST,
+    AskCurvature,
+    AskNormal,
+    AskValues,
+    Curvature,
+    Values,
+    of_derivatives,
+)
+from fedkern.algorithms.importance.summaries import average, told
 from fedkern.errors import NumericalError
 from fedkern.models.dense import packed
 from fedkern.models.mixed import Layout, Prior, Rows

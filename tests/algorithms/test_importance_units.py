@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 import fedkern
 from fedkern.algorithms.core.messages import Message
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance.messages import OF_WORDS
-from fedkern.algorithms.importance.units import of_derivatives, of_draws, power, told
+from fedkern.algorithms.importance.settings import OF_WORDS, of_derivatives, of_draws, power, told
 from fedkern.models.dense import unpacked
 from fedkern.models.mixed import Layout, Prior, Rows
 from support import chosen

@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fedkern.algorithms import soul
 from fedkern.algorithms.core import kept
-from fedkern.algorithms.core.kept import GIVEN, only
+from fedkern.algorithms.core.kept import GIVEN, PersistentMap, PersistentSet, only
 from fedkern.algorithms.core.messages import Saved, evolve
-from fedkern.algorithms.core.persistent import PersistentMap, PersistentSet
 from fedkern.algorithms.core.trace import Trace
-from fedkern.algorithms.exchanges import columns as agreement
 from fedkern.algorithms.hmc import machine as hmc
-from fedkern.algorithms.soul import machine as soul
 from fedkern.models.encoding import Column
 from fedkern.transports.codec import pack, unpack
 
@@ -160,8 +158,6 @@ def test_what_was_not_saved_is_missed_by_name() -> None:
         (hmc.Client, {"model"}),
         (soul.Client, {"predictor", "y", "gram"}),
         (soul.Server, {"y", "offset"}),
-        (agreement.Client, {"summary"}),
-        (agreement.Server, {"replies"}),
     ],
 )
 def test_rows_are_marked(state: type, rows: set[str]) -> None:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from fedkern.algorithms.importance import learnt_scale
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance.learnt_scale import Scaled
+from fedkern.algorithms.importance import proposals as learnt_scale
+from fedkern.algorithms.importance.proposals import Scaled
 from fedkern.models.mixed import Layout, Prior
 from fedkern.models.survival_parametric import Walk, shapes_of
 from support.likelihoods import found

@@ -22,7 +22,7 @@ from fedkern.algorithms.core.until import AskMoving, Moving
 from fedkern.algorithms.exchanges import sum_keys
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance.messages import (
+from fedkern.algorithms.importance.settings import (
     LOST,
     OF_WORDS,
     AskCurvature,
@@ -248,9 +248,9 @@ def agreed(
         ((k, question), *asked) = asked
         clients[k], answers = sum_keys.client_receive(clients[k], told(k, question))  # type: ignore[arg-type]
         for answer in answers:
-            state, more = sum_keys.server_receive(state, k, answer)  # type: ignore[arg-type]  # no charge is among them
+            state, more = sum_keys.PROTOCOL.server_receive(state, k, answer)  # type: ignore[arg-type]  # no charge is among them
             asked = [*asked, *more]
-    assert sum_keys.finished(state)
+    assert state.done
     return list(sum_keys.pairs_of(clients).values())
 
 
@@ -388,15 +388,15 @@ def test_no_key_is_told_before_all_are_committed() -> None:
     with pytest.raises(RemoteFault, match="SumCommitments are not those of 14 clients"):
         sum_keys.client_receive(clients[0], sum_keys.SumCommitments(bytes(32)))
     with pytest.raises(RemoteFault, match="client 0: SumKey was not expected"):
-        sum_keys.server_receive(state, 0, sum_keys.SumKey(bytes(32), 0))
+        sum_keys.PROTOCOL.server_receive(state, 0, sum_keys.SumKey(bytes(32), 0))
     with pytest.raises(RemoteFault, match="client 0: SumCommitment of 8 bytes, needs 32"):
-        sum_keys.server_receive(state, 0, sum_keys.SumCommitment(bytes(8)))
-    state, _ = sum_keys.server_receive(state, 0, told[0])
+        sum_keys.PROTOCOL.server_receive(state, 0, sum_keys.SumCommitment(bytes(8)))
+    state, _ = sum_keys.PROTOCOL.server_receive(state, 0, told[0])
     with pytest.raises(RemoteFault, match="client 0: SumCommitment was not expected"):
-        sum_keys.server_receive(state, 0, told[0])
+        sum_keys.PROTOCOL.server_receive(state, 0, told[0])
     # Commitments that differ from client to client, so that each has the key that suits it, leave no list of keys for both.
     with pytest.raises(RemoteFault, match="client 0: SumCommitment was not expected"):
-        sum_keys.server_receive(sum_keys.start(NAMES)[0], 0, told[0])  # of three, all are neighbours
+        sum_keys.PROTOCOL.server_receive(sum_keys.start(NAMES)[0], 0, told[0])  # of three, all are neighbours
 
 
 def test_a_client_with_another_graph_is_refused_by_name_where_keys_are_signed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,7 @@ import pytest
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault
 from fedkern.algorithms.nested import design
 from fedkern.algorithms.nested import machine as nested
-from fedkern.algorithms.nested.proposals import Mixture
-from fedkern.algorithms.nested.search import Search
+from fedkern.algorithms.nested.design import Search, Source
 from fedkern.errors import LostPeer, NumericalError
 from support import nested_cases as cases
 from support.federations import play
@@ -229,7 +228,7 @@ def test_the_density_of_draws_is_theirs(n):
             break
         cells = np.concatenate([cells, more])
     H = np.broadcast_to(np.array([[2.0, 0.5], [0.5, 1.0]]), (len(v), 2, 2)) * np.exp(0.3 * v.sum(axis=1))[:, None, None]
-    draws = Mixture(lattice, v, v @ slope, H, log_density).draws(2000, (1, 2))
+    draws = Source(lattice, v, v @ slope, H, log_density).draws(2000, (1, 2))
     e = draws.u - draws.v @ slope
     scale = np.exp(0.3 * draws.v.sum(axis=1))
     Q = np.einsum("ki,ij,kj->k", e, H[0] / np.exp(0.3 * v[0].sum()), e) * scale

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedkern.algorithms.core.nets import NETS, largest
-from fedkern.algorithms.nested.design import Lattice
-from fedkern.algorithms.nested.proposals import Mixture
+from fedkern.algorithms.nested.design import Lattice, Source
 
 
 def test_points_without_weight_may_be_as_far_as_numbers_go() -> None:
@@ -23,9 +22,9 @@ def test_a_place_that_came_twice_is_one() -> None:
     """A stencil whose middle is held where nothing farther is looked at comes again."""
     v = np.array([[4.0], [3.7], [4.3], [3.2], [2.9]])
     H, density = np.broadcast_to(np.eye(1), (5, 1, 1)), -((v[:, 0] - 3) ** 2)
-    once = Mixture(Lattice(np.zeros(1), np.eye(1)), v, np.sin(v), H, density)
+    once = Source(Lattice(np.zeros(1), np.eye(1)), v, np.sin(v), H, density)
     again = [*range(5), 0, 1, 2]
-    twice = Mixture(once.lattice, v[again], np.sin(v[again]), H[again], density[again])
+    twice = Source(once.lattice, v[again], np.sin(v[again]), H[again], density[again])
     at = np.array([[3.0], [4.1]])
     np.testing.assert_array_equal(twice.modes(at), once.modes(at))
     np.testing.assert_allclose(once.modes(v), np.sin(v), atol=1e-9)

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedkern.algorithms.core import kept
-from fedkern.algorithms.core.averaging import KEPT, Trajectory
 from fedkern.algorithms.core.optim import adagrad, adam, sgd
-from fedkern.algorithms.pvi.shards import clipped, partition
+from fedkern.algorithms.core.windows import KEPT, Trajectory
+from fedkern.algorithms.pvi.scale import clipped, partition
 from fedkern.privacy.accountant import Mechanism
 
 MECHANISM = Mechanism(sampling="shards", clip=2.0, dimension=4, noise_multiplier=1.0)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedkern.algorithms.core.kept import PersistentMap, PersistentSet
 from fedkern.algorithms.core.messages import ClientLost
-from fedkern.algorithms.core.persistent import PersistentMap, PersistentSet
 from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.messages import Gradient, Parameters, QUpdate, SiteDelta

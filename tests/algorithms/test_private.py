@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Released
-from fedkern.algorithms.pvi import client_level, global_vi, shards
+from fedkern.algorithms.pvi import client_level, global_vi
 from fedkern.algorithms.pvi import machine as pvi
+from fedkern.algorithms.pvi import scale as shards
 from fedkern.algorithms.pvi.local import Local
 from fedkern.kernels import rng
 from fedkern.kernels._record import Kernel

@@ -12,9 +12,8 @@ from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed, Clie
 from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import NEAR, Local, exact
-from fedkern.algorithms.pvi.messages import QUpdate, SiteApplied, SiteDelta
-from fedkern.algorithms.pvi.settings import Settings
-from fedkern.algorithms.pvi.sites import BLOCK, Sites
+from fedkern.algorithms.pvi.machine import BLOCK, Sites
+from fedkern.algorithms.pvi.messages import QUpdate, Settings, SiteApplied, SiteDelta
 from fedkern.kernels import glm
 from fedkern.models.expfam import Gaussian, kl, pack
 from fedkern.models.glm import Rows, prior

@@ -11,7 +11,7 @@ import pytest
 from fedkern.algorithms.core import masked
 from fedkern.algorithms.core.masked import Hider
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault, ServerEffects
-from fedkern.algorithms.exchanges import arrival, terms
+from fedkern.algorithms.exchanges import answers, arrival
 from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local
@@ -150,7 +150,7 @@ def test_rows_that_would_add_more_than_they_may_are_counted_over_all_clients() -
 
 def test_log_likelihoods_of_draws_are_added_in_thousandths() -> None:
     rng = np.random.default_rng(11)
-    told = [terms.LogTerms(0, -300 * rng.random(5)).leaving() for _ in range(M)]
+    told = [answers.LogTerms(0, -300 * rng.random(5)).leaving() for _ in range(M)]
     np.testing.assert_array_equal(
         np.rint(1000 * added(told).values), np.sum([np.rint(1000 * one.values) for one in told], axis=0)
     )

@@ -22,10 +22,8 @@ from fedkern.algorithms.core.messages import Message, Protocol
 from fedkern.algorithms.exchanges.arrival import AskSlope
 from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
-from fedkern.algorithms.pvi.box import WIDER, BoxOfQ
 from fedkern.algorithms.pvi.local import Local
-from fedkern.algorithms.pvi.messages import Parameters, QUpdate, ScaledQUpdate, SiteApplied
-from fedkern.algorithms.pvi.settings import Settings
+from fedkern.algorithms.pvi.messages import WIDER, BoxOfQ, Parameters, QUpdate, ScaledQUpdate, Settings, SiteApplied
 from fedkern.errors import JobError
 from fedkern.jobs.holding.questions import Questions
 from fedkern.kernels.families import FAMILIES

@@ -14,9 +14,9 @@ from fedkern.algorithms.core.box import LOG_SCALE, Box, reach
 from fedkern.algorithms.core.masked import Client, Hider, Sums
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.hmc import machine as hmc
-from fedkern.algorithms.hmc.messages import Launch, Place
+from fedkern.algorithms.hmc.machine import Launch, Place
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance.messages import AskCurvature, AskValues
+from fedkern.algorithms.importance.settings import AskCurvature, AskValues
 from fedkern.models import levels, survival_parametric
 from fedkern.models.encoding import INTERCEPT
 from fedkern.models.mixed import Layout, Prior, Rows

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from fedkern.algorithms.sfvi import machine as sfvi
-from fedkern.algorithms.sfvi.shear import Shear
+from fedkern.algorithms.sfvi.families import Shear
 from fedkern.models.variational import Block
 from oracles.differences import four_point
 from support import chosen

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedkern.algorithms.sfvi import wide
+from fedkern.algorithms.sfvi import families as wide
 from fedkern.models.variational import Block
 from fedkern.results.reweighed import reweigh
 from fedkern.results.verdict import Verdict, with_weights

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
+from fedkern.algorithms import soul
 from fedkern.algorithms.core.messages import ClientLost, RemoteFault, schema
-from fedkern.algorithms.soul import machine as soul
 from fedkern.errors import LostPeer, NumericalError
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.split.predictors import Linear, Multilevel, Network

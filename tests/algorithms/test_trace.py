@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedkern.algorithms.core import trace
 from fedkern.algorithms.core.trace import Trace
-from fedkern.algorithms.gibbs import server
+from fedkern.algorithms.gibbs import machine as server
 from fedkern.algorithms.gibbs.settings import Layout
 from fedkern.methods.sparse.streams import Streams
 from support import chosen

@@ -19,11 +19,11 @@ from fedkern.algorithms.core.box import LOG_RESIDUAL, LOG_SCALE, LOGIT, REACH, B
 from fedkern.algorithms.core.messages import Message
 from fedkern.algorithms.gibbs import machine as gibbs
 from fedkern.algorithms.gibbs import sites
-from fedkern.algorithms.gibbs.messages import SUMS as OF_GIBBS
+from fedkern.algorithms.gibbs.settings import SUMS as OF_GIBBS
 from fedkern.algorithms.gibbs.settings import Layout as Coefficients
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.sfvi import machine as sfvi
-from fedkern.algorithms.sfvi.nested import NestedFamily
+from fedkern.algorithms.sfvi.families import NestedFamily
 from fedkern.models import sparse
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.overdispersed import Overdispersed, bounded

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from fedkern.algorithms.pvi.noise_aware import Design
-from fedkern.algorithms.pvi.two_points import TwoPoints
+from fedkern.algorithms.pvi.noise_aware import Design, TwoPoints
 
 D = 4
 SHARES = {1: 0.1, 3: 0.7}

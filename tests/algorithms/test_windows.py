@@ -9,7 +9,7 @@ from fedkern.algorithms.core import kept
 from fedkern.algorithms.core.messages import ClientLost
 from fedkern.algorithms.core.once import ready_client
 from fedkern.algorithms.core.windows import LEAST, LastFifth, Windows, reach
-from fedkern.algorithms.exchanges.settled import Settled
+from fedkern.algorithms.exchanges.answers import Settled
 
 SD = 0.3
 

@@ -60,4 +60,4 @@ def test_negative_control_a_planted_line_is_found(line: str) -> None:
 
 
 def test_a_method_of_that_name_is_no_file() -> None:
-    assert not list(reached("fedkern.algorithms.pvi.server", "door.open()\nfrom .io import keep\nnames = ['os']"))
+    assert not list(reached("fedkern.algorithms.pvi.machine", "door.open()\nfrom .io import keep\nnames = ['os']"))

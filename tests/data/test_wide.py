@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkern.algorithms.core.persistent import PersistentMap
+from fedkern.algorithms.core.kept import PersistentMap
 from fedkern.algorithms.exchanges import columns as agreement
 from fedkern.algorithms.exchanges.columns import Summary
 from fedkern.data import incomplete, table
@@ -127,7 +127,7 @@ def test_the_columns_of_all_clients(fault: str | None) -> None:
             k, question = flying.pop(0)
             begun[k], answers = agreement.client_receive(begun[k], question)
             for answer in answers:
-                now, more = agreement.server_receive(now, k, answer)
+                now, more = agreement.PROTOCOL.server_receive(now, k, answer)
                 flying += more
         return now
 

@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 import fedkern
-from fedkern.algorithms.core.messages import ClientLost, RemoteFault
+from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.exchanges import column_notes
 from fedkern.algorithms.exchanges.column_notes import Degenerate
 from fedkern.api import check_job, perform
-from fedkern.errors import LostPeer, OwnFault
+from fedkern.errors import OwnFault
 from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.transports.codec import Codec
@@ -223,9 +223,4 @@ def test_lost_digits_are_named_with_their_clients() -> None:
 def test_a_wrong_answer_is_refused(content: dict[str, Any]) -> None:
     server, _ = column_notes.start(("a",))
     with pytest.raises(RemoteFault, match="client 0: ColumnNotes"):
-        column_notes.server_receive(server, 0, column_notes.ColumnNotes(0, 0, 1, json.dumps(content).encode()))
-
-
-def test_a_lost_client_ends_the_job() -> None:
-    with pytest.raises(LostPeer, match="client 'a' is gone"):
-        column_notes.server_receive(column_notes.start(("a",))[0], 0, ClientLost(0))
+        column_notes.PROTOCOL.server_receive(server, 0, column_notes.ColumnNotes(0, 0, 1, json.dumps(content).encode()))

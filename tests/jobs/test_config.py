@@ -13,12 +13,12 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
+from fedkern.algorithms import soul
 from fedkern.algorithms.gibbs import settings as gibbs
-from fedkern.algorithms.hmc import settings as hmc
-from fedkern.algorithms.pvi import settings as pvi
-from fedkern.algorithms.sfvi import settings as sfvi
-from fedkern.algorithms.soul import settings as soul
-from fedkern.algorithms.split import settings as split
+from fedkern.algorithms.hmc import moves as hmc
+from fedkern.algorithms.pvi import messages as pvi
+from fedkern.algorithms.sfvi import machine as sfvi
+from fedkern.algorithms.split import messages as split
 from fedkern.algorithms.training import training
 from fedkern.errors import JobError
 from fedkern.jobs.keys import settings_of

@@ -20,10 +20,9 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.core.messages import Saved
-from fedkern.algorithms.exchanges.certificates import Certificate
+from fedkern.algorithms.exchanges.answers import Certificate
 from fedkern.algorithms.pvi import machine
-from fedkern.algorithms.pvi.client import Client
-from fedkern.algorithms.pvi.server import Server
+from fedkern.algorithms.pvi.machine import Client, Server
 from fedkern.data.table import load as load_table
 from fedkern.errors import JobError, LostPeer
 from fedkern.jobs import ledger, stamp

@@ -13,7 +13,7 @@ import pytest
 from fedkern.algorithms.core.masked import Sum
 from fedkern.algorithms.core.messages import KINDS, Message, Protocol
 from fedkern.algorithms.core.tells import FEW_OR_FULL, Draw
-from fedkern.algorithms.soul.messages import Predicted
+from fedkern.algorithms.soul import Predicted
 from fedkern.api import check_job, perform
 from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.disclosure.describe import tells

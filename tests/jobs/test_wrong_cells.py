@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from fedkern import run
-from fedkern.algorithms.exchanges import apart, column_means
+from fedkern.algorithms.exchanges import apart
+from fedkern.algorithms.exchanges.scales import means_of, means_reply
 from fedkern.api import check_job
 from fedkern.data.isolated import decide, distances
 from fedkern.methods import load
@@ -359,8 +360,8 @@ def judged(columns: list[Any], *, exact: bool = True) -> apart.Apart:
     degrees = np.array([len(c) - 1.0 for c in columns])
     variances[variances < (1e-14 * means) ** 2] = 0  # rounding of a constant
     if not exact:
-        steps = column_means.make_reply(means, degrees, variances * degrees, np.full(len(columns), 3.0)).steps
-        means = column_means.means(steps, variances)
+        steps = means_reply(means, degrees, variances * degrees, np.full(len(columns), 3.0)).steps
+        means = means_of(steps, variances)
     return apart.compare_means(means, variances, degrees, ~apart.compare_spreads(variances * degrees, degrees).odd)
 
 

@@ -14,8 +14,8 @@ from scipy.stats import norm
 
 import fedkern
 from fedkern.algorithms.core.messages import ClientLost
+from fedkern.algorithms.exchanges.answers import LogTerms
 from fedkern.algorithms.exchanges.sums import LooSums
-from fedkern.algorithms.exchanges.terms import LogTerms
 from fedkern.errors import JobError
 from fedkern.methods import parse
 from fedkern.methods.sparse import own

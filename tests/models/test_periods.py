@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkern.algorithms.sfvi.families import Family
-from fedkern.algorithms.sfvi.nested import NestedFamily
+from fedkern.algorithms.sfvi.families import Family, NestedFamily
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.overdispersed import Overdispersed
 from fedkern.models.spatial import factors

@@ -7,8 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal
 
-from fedkern.algorithms.sfvi.families import Family
-from fedkern.algorithms.sfvi.nested import NestedFamily
+from fedkern.algorithms.sfvi.families import Family, NestedFamily
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.spatial.condition import Condition
 from fedkern.models.spatial.site import Layout, SigmaPrior

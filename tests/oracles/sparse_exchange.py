@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedkern.algorithms.gibbs import exchange
+from fedkern.algorithms.gibbs import pooled as exchange
 from fedkern.algorithms.gibbs.settings import Layout
 from fedkern.algorithms.gibbs.sweeps import Values
 from oracles.sparse_joint import Regression

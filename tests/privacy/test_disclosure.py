@@ -17,14 +17,11 @@ from numpy.typing import NDArray
 
 import fedkern
 from fedkern.algorithms.core.messages import Message
-from fedkern.algorithms.exchanges import column_means
 from fedkern.algorithms.exchanges.arrival import Slope
-from fedkern.algorithms.exchanges.column_means import ColumnMeans
 from fedkern.algorithms.exchanges.columns import Agreed, SchemaReply
 from fedkern.algorithms.exchanges.level import Level, LevelSums
-from fedkern.algorithms.exchanges.scales import column_moments
-from fedkern.algorithms.exchanges.values import count_values
-from fedkern.algorithms.gibbs.messages import MoveTerms, SecondMoveTerms, Statistics
+from fedkern.algorithms.exchanges.scales import STEP, ColumnMeans, column_moments, count_values, means_of, means_reply
+from fedkern.algorithms.gibbs.settings import MoveTerms, SecondMoveTerms, Statistics
 from fedkern.algorithms.pvi.messages import Gradient, ScaledSiteDelta, SiteDelta
 from fedkern.disclosure.rules import COARSE_ROWS, LEAST_ROWS
 from fedkern.errors import JobError
@@ -242,13 +239,13 @@ def test_means_of_a_sparse_job_add_where_rows_are_and_none_of_them() -> None:
     gram, n = root.T @ root, LEAST_ROWS
     centred = truth - truth.mean(axis=0)
     np.testing.assert_allclose(gram, centred.T @ centred, atol=1e-10)
-    at = column_means.means(steps, np.diag(gram) / (n - 1))
-    assert (np.abs(at - truth.mean(axis=0)) <= column_means.STEP / 2 * truth.std(axis=0, ddof=1) + 1e-12).all()
+    at = means_of(steps, np.diag(gram) / (n - 1))
+    assert (np.abs(at - truth.mean(axis=0)) <= STEP / 2 * truth.std(axis=0, ddof=1) + 1e-12).all()
     products = np.block([[np.full((1, 1), n), n * at[None]], [n * at[:, None], gram + n * np.outer(at, at)]])
     other = curious_sums.turned(products, n, np.random.default_rng(0))
     about = other - other.mean(axis=0)
     np.testing.assert_allclose(about.T @ about, gram, atol=1e-10)
-    again = column_means.make_reply(other.mean(axis=0), np.full(3, n - 1.0), np.diag(gram), np.full(3, 3.0))
+    again = means_reply(other.mean(axis=0), np.full(3, n - 1.0), np.diag(gram), np.full(3, 3.0))
     np.testing.assert_array_equal(again.steps, steps)
     assert not curious.matched(truth, other).any()
 
@@ -260,7 +257,7 @@ def test_of_few_rows_and_values_a_sparse_job_tells_no_mean() -> None:
     values = np.column_stack([np.full(30, 7.0), np.arange(30) % 2 + 5.0, np.arange(30) % 3 + 5.0, np.arange(30.0) + 5])
     values[11:, 3] = np.nan
     degrees, squares = column_moments(values)
-    steps = column_means.make_reply(np.nanmean(values, axis=0), degrees, squares, count_values(values)).steps
+    steps = means_reply(np.nanmean(values, axis=0), degrees, squares, count_values(values)).steps
     assert steps[2] == np.rint(4 * 6.0 / values[:, 2].std(ddof=1))
     assert not steps[[0, 1, 3]].any()
 
@@ -274,8 +271,8 @@ def test_two_means_of_rows_that_differ_by_one_do_not_tell_it(n: int, told: float
         sums, exact = [], []
         for own in (x, x[:-1]):
             degrees, squares = column_moments(own[:, None])
-            steps = column_means.make_reply(own.mean()[None], degrees, squares, np.array([3.0])).steps
-            sums.append(len(own) * column_means.means(steps, squares / degrees)[0])
+            steps = means_reply(own.mean()[None], degrees, squares, np.array([3.0])).steps
+            sums.append(len(own) * means_of(steps, squares / degrees)[0])
             exact.append(own.sum())
         found.append([x[-1], exact[0] - exact[1], sums[0] - sums[1]])
     alike = np.corrcoef(np.array(found).T)[0]

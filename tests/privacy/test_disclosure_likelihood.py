@@ -13,9 +13,8 @@ import pandas
 import pytest
 
 import fedkern
-from fedkern.algorithms.hmc.messages import Launch, Move, Place
-from fedkern.algorithms.importance.messages import AskValues, Values
-from fedkern.algorithms.importance.units import of_draws, power
+from fedkern.algorithms.hmc.machine import Launch, Move, Place
+from fedkern.algorithms.importance.settings import AskValues, Values, of_draws, power
 from fedkern.disclosure.rules import LEVELS, told_by_values, told_up_to
 from fedkern.errors import JobError
 from fedkern.methods import parse

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedkern.algorithms.nested.settings import Settings
+from fedkern.algorithms.nested.machine import Settings
 from fedkern.privacy.noise import SecureSource
 from support import curious, curious_jobs, curious_nested
 

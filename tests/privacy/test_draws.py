@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.core.messages import Charged
-from fedkern.algorithms.pvi import global_vi, shards
+from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
+from fedkern.algorithms.pvi import scale as shards
 from fedkern.algorithms.pvi.local import Local
 from fedkern.algorithms.split import private as private_split
 from fedkern.algorithms.split.messages import Begin, Residual

@@ -19,7 +19,7 @@ from fedkern.algorithms.pvi import client_level, noise_aware
 from fedkern.algorithms.pvi import local as local_steps
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local, gradient_of
-from fedkern.algorithms.pvi.settings import SHARDED
+from fedkern.algorithms.pvi.messages import SHARDED
 from fedkern.kernels import glm
 from fedkern.methods import load
 from fedkern.methods.pvi import linearised, publish

@@ -23,8 +23,8 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.core.messages import Charge, Charged
-from fedkern.algorithms.pvi import client as pvi_client
 from fedkern.algorithms.pvi import client_level, local
+from fedkern.algorithms.pvi import machine as pvi_client
 from fedkern.algorithms.split import private as private_split
 from fedkern.jobs.holding import budget
 from fedkern.jobs.holding.budget import Decision, Holder

@@ -17,7 +17,7 @@ from fedkern.algorithms.core import pieces
 from fedkern.algorithms.core.masked import CHECKED, Hider
 from fedkern.algorithms.core.messages import Message, RemoteFault
 from fedkern.algorithms.exchanges import counted, sum_keys
-from fedkern.algorithms.importance.summaries import ASKED_OF_ALL
+from fedkern.algorithms.importance.settings import ASKED_OF_ALL
 from fedkern.errors import JobError
 from fedkern.jobs.hooks import RunHooks
 from fedkern.privacy.masks import ONCE, from_words, total

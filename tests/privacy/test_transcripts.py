@@ -18,8 +18,8 @@ from fedkern.algorithms.core.messages import Charged, ChargeFailed
 from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local
+from fedkern.algorithms.pvi.messages import SHARDED
 from fedkern.algorithms.pvi.noise_aware import Design
-from fedkern.algorithms.pvi.settings import SHARDED
 from fedkern.api import perform
 from fedkern.jobs.hooks import RunHooks
 from fedkern.jobs.run import Output

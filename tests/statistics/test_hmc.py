@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.core.messages import SERVER
-from fedkern.algorithms.hmc import client as hmc_client
 from fedkern.algorithms.hmc import machine as hmc
+from fedkern.algorithms.hmc import machine as hmc_client
 from fedkern.algorithms.hmc.moves import Walk
 from oracles import geweke
 from papers.common import references

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedkern.algorithms.gibbs.locations import drawn, laplace_centres
+from fedkern.algorithms.gibbs.covariates import drawn, laplace_centres
 from fedkern.algorithms.gibbs.settings import Layout
 from fedkern.algorithms.gibbs.sites import StructuralEquations
 from oracles import sparse_quadrature as quadrature

@@ -9,8 +9,7 @@ from scipy.special import expit
 
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.sfvi import machine as sfvi
-from fedkern.algorithms.sfvi.families import Family
-from fedkern.algorithms.sfvi.nested import NestedFamily
+from fedkern.algorithms.sfvi.families import Family, NestedFamily
 from fedkern.models.spatial.condition import Hyperprior
 from fedkern.models.spatial.site import SigmaPrior
 from fedkern.models.variational import Block

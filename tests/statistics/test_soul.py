@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from fedkern.algorithms.soul import client as soul_client
-from fedkern.algorithms.soul import machine as soul
+from fedkern.algorithms import soul
+from fedkern.algorithms import soul as soul_client
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.split.predictors import Linear
 from oracles import vertical_oracle as oracle

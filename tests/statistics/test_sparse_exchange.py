@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedkern.algorithms.gibbs import exchange, pooled
+from fedkern.algorithms.gibbs import pooled
+from fedkern.algorithms.gibbs import pooled as exchange
 from fedkern.algorithms.gibbs.settings import Layout
 from fedkern.algorithms.gibbs.sites import Factor
 from fedkern.transports.codec import Codec

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedkern.algorithms.gibbs.tempering import exchange_temperatures, ladder
+from fedkern.algorithms.gibbs.sweeps import exchange_temperatures, ladder
 
 LADDERS, K, ROUNDS = 1500, 3, 12
 PRECISION = 10.0  # log-likelihood -10 x^2 / 2, prior N(0, 1): at power beta the posterior is N(0, 1 / (1 + 10 beta))

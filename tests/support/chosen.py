@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, TypeVar
 
+from fedkern.algorithms import soul as of_soul
 from fedkern.algorithms.gibbs import settings as of_gibbs
-from fedkern.algorithms.hmc import settings as of_hmc
+from fedkern.algorithms.hmc import moves as of_hmc
 from fedkern.algorithms.importance import settings as of_importance
-from fedkern.algorithms.pvi import settings as of_pvi
-from fedkern.algorithms.sfvi import settings as of_sfvi
-from fedkern.algorithms.soul import settings as of_soul
-from fedkern.algorithms.split import settings as of_split
+from fedkern.algorithms.pvi import messages as of_pvi
+from fedkern.algorithms.sfvi import machine as of_sfvi
+from fedkern.algorithms.split import messages as of_split
 from fedkern.algorithms.training import training as of_training
 
 S = TypeVar("S")

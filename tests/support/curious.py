@@ -23,10 +23,9 @@ from fedkern.algorithms.exchanges.arrival import AskSlope, Slope
 from fedkern.algorithms.exchanges.columns import Agreed, SchemaReply
 from fedkern.algorithms.exchanges.level import Level
 from fedkern.algorithms.exchanges.scales import ColumnMoments, Scaling
-from fedkern.algorithms.gibbs.messages import Globals, GlobalsTempered, Locals, Loglik
+from fedkern.algorithms.gibbs.settings import Globals, GlobalsTempered, Locals, Loglik
 from fedkern.algorithms.pvi.messages import QUpdate, SiteApplied, SiteDelta
-from fedkern.algorithms.sfvi.messages import Global, GlobalGradient, GlobalGradientBound
-from fedkern.algorithms.sfvi.terms import INNER
+from fedkern.algorithms.sfvi.machine import INNER, Global, GlobalGradient, GlobalGradientBound
 from fedkern.data.artifact import WithinFile, read_own, read_server
 from fedkern.errors import NumericalError
 from fedkern.kernels import rng, shrinkage

@@ -14,9 +14,19 @@ import fedkern
 from fedkern.algorithms.exchanges.columns import Agreed, SchemaReply
 from fedkern.algorithms.exchanges.level import Level
 from fedkern.algorithms.exchanges.sums import DIGITS_OF_EFFECTS, MarginalSums, Replicated
-from fedkern.algorithms.hmc.messages import Launch, LikelihoodChange, LikelihoodSlope, Move, Place
-from fedkern.algorithms.importance.messages import AskCurvature, AskValues, Curvature, Posterior, Values
-from fedkern.algorithms.importance.units import OF_CHAINS, OF_VALUES, of_derivatives, of_draws, power
+from fedkern.algorithms.hmc.machine import Launch, LikelihoodChange, LikelihoodSlope, Move, Place
+from fedkern.algorithms.importance.settings import (
+    OF_CHAINS,
+    OF_VALUES,
+    AskCurvature,
+    AskValues,
+    Curvature,
+    Posterior,
+    Values,
+    of_derivatives,
+    of_draws,
+    power,
+)
 from fedkern.kernels import rng
 from fedkern.models.dense import packed
 from fedkern.models.expfam import unpack

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from fedkern.algorithms.exchanges import level
 from fedkern.algorithms.exchanges.level import AskLevel, LevelSums
-from fedkern.algorithms.nested.client import client, client_receive
-from fedkern.algorithms.nested.messages import AskCurvatures, AskMarginals, Curvatures, Marginals
+from fedkern.algorithms.nested.machine import AskCurvatures, AskMarginals, Curvatures, Marginals, client, client_receive
 from fedkern.methods.sigma.budget import plan
 from fedkern.models.likelihood import Noisy
 from fedkern.models.spatial.site import Rows

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance.messages import AskNormal
+from fedkern.algorithms.importance.settings import OF_VALUES, AskNormal, of_derivatives, of_draws, power, told
 from fedkern.algorithms.importance.summaries import average
-from fedkern.algorithms.importance.units import OF_VALUES, of_derivatives, of_draws, power, told
 from fedkern.models.dense import packed
 from fedkern.models.mixed import Prior, Rows
 

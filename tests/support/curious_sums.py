@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedkern.algorithms.exchanges.columns import Agreed
 from fedkern.algorithms.exchanges.scales import ColumnMoments, Scaling
-from fedkern.algorithms.gibbs.messages import Globals, GlobalsMoved, Locals, MoveTerms, SecondMoveTerms
+from fedkern.algorithms.gibbs.settings import Globals, GlobalsMoved, Locals, MoveTerms, SecondMoveTerms
 from fedkern.algorithms.pvi.messages import ScaledQUpdate, ScaledSiteDelta, SiteApplied
 from fedkern.models.expfam import Gaussian, unpack
 from fedkern.results import loo

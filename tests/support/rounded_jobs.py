@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedkern.algorithms.core.messages import Message
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance.messages import AskCurvature, AskValues
+from fedkern.algorithms.importance.settings import AskCurvature, AskValues
 from fedkern.kernels.families import FAMILIES
 from fedkern.models.mixed import Layout, Prior, Rows
 

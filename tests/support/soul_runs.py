@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedkern.algorithms.soul import machine as soul
+from fedkern.algorithms import soul
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.split.predictors import Linear
 from support import chosen

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedkern.algorithms.gibbs import exchange, pooled
 from fedkern.algorithms.gibbs import machine as gibbs
+from fedkern.algorithms.gibbs import pooled
+from fedkern.algorithms.gibbs import pooled as exchange
 from fedkern.algorithms.gibbs.settings import Layout
 from fedkern.algorithms.gibbs.sites import Factor, MarkovRandomField
 from fedkern.models.sparse import graph

@@ -26,7 +26,7 @@ from ...errors import JobError
 from ...finding import Finding
 from ...privacy.masks import ROUND, Form, Pairs, from_words, holds, to_words, total
 from . import tells, until
-from .kept import GIVEN
+from .kept import GIVEN, PersistentMap
 from .messages import (
     SERVER,
     ClientEffects,
@@ -41,7 +41,6 @@ from .messages import (
     schema,
     text,
 )
-from .persistent import PersistentMap
 from .rounds import needed
 
 S = TypeVar("S")

@@ -13,8 +13,8 @@ from typing import Protocol as Shape
 import numpy as np
 
 from ...finding import Finding
+from .kept import PersistentMap, PersistentSet
 from .messages import ClientEffects, ClientLost, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve, schema
-from .persistent import PersistentMap, PersistentSet
 from .rounds import needed, to_each
 
 Reply = TypeVar("Reply")

@@ -6,24 +6,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from ...errors import JobError
-from .messages import RemoteFault
+from .messages import Message, RemoteFault
 
 PIECE = 1 << 14  # bytes of one message's text
 MOST = 1 << 12  # pieces of one text
+DIMS = {"schema": PIECE}
 
 
-class Piece(Protocol):
-    """Is a message that carries piece `part` of `parts`."""
+@dataclass(frozen=True)
+class Piece(Message):
+    """Is the base of messages that carry piece `part` of `parts`."""
 
-    @property
-    def part(self) -> int: ...
-    @property
-    def parts(self) -> int: ...
-    @property
-    def text(self) -> bytes: ...
+    round: int
+    part: int
+    parts: int
+    text: Annotated[bytes, "schema"]
 
 
 def cut(content: Mapping[str, object]) -> list[tuple[int, int, bytes]]:

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import LostPeer
+from .kept import PersistentMap, PersistentSet
 from .messages import NO_MODEL, ClientLost, Event, Message, RemoteFault, ServerEffects, evolve, lost
-from .persistent import PersistentMap, PersistentSet
 
 Answer = TypeVar("Answer")
 

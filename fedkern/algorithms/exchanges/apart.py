@@ -158,7 +158,7 @@ def compare_levels(logs: Array, errors: Array) -> Apart:
     agree = ~above if torn else np.abs(off) <= np.log(NEARER)
     differs = (above if torn else ~agree) & (np.abs(off) > ERRORS * errors)
     sides = [one for one in (logs[agree], logs[above]) if len(one)]
-    squares = sum(float(((one - one.mean()) ** 2).sum()) for one in sides)
+    squares = sum(float(((side - side.mean()) ** 2).sum()) for side in sides)
     sd = np.sqrt((WORTH * USUAL**2 + squares) / (WORTH + agree.sum() + above.sum() - len(sides)))
     # The distance of two means, or of one site from the mean of those that agree, each as well as its own rows tell it; but a
     # site in another unit makes all errors look large, which are no larger than those that agree differ.

@@ -161,7 +161,7 @@ def possible(told: Slope) -> bool:
 
 
 def _bounded(*numbers: Array) -> bool:
-    return all(np.abs(one).max(initial=0) <= LARGEST for one in numbers)  # NaN is not
+    return all(np.abs(number).max(initial=0) <= LARGEST for number in numbers)  # NaN is not
 
 
 def silent(told: once.Server[Slope]) -> list[int]:

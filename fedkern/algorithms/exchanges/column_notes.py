@@ -15,17 +15,17 @@ client has is misspelt, and the column that it means would stay in the model.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Any
 
 from ...finding import NAMES, Finding
-from ..core import once, pieces, tells
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, of_client
-from ..core.persistent import PersistentMap
-from ..core.rounds import in_order, needed
+from ..core import legs, once, pieces, tells
+from ..core.legs import Leg
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
+from ..core.rounds import in_order
 
-DIMS = {"schema": pieces.PIECE}
+DIMS = pieces.DIMS
 NEAR = 0.7  # of two names' letters that are alike, from which on one may be meant by the other
 EXPECTED, OF_ALL = 12.0, 8.0  # zeros, of one other client and of all: shares differ between hospitals
 LESS = 20  # times as small a share is nearly none
@@ -49,13 +49,8 @@ TELLS = tells.Fact(
 
 
 @dataclass(frozen=True)
-class ColumnNotes(Message, kind=144, tells=TELLS):
+class ColumnNotes(pieces.Piece, kind=144, tells=TELLS):
     """Client to server: names of columns."""
-
-    round: int
-    part: int
-    parts: int
-    text: Annotated[bytes, "schema"]
 
 
 @dataclass(frozen=True)
@@ -126,15 +121,18 @@ def of_each(clients: tuple[str, ...], answers: Sequence[Degenerate]) -> list[Fin
 
 def of_all(clients: tuple[str, ...], answers: Sequence[Degenerate], *, graph: bool = False) -> list[Finding]:
     """Returns findings on columns that are degenerate at all clients; `graph`: each column is a node, and none a response."""
-    found, (varied, complete) = list[Finding](), ([one for one in answers if one.judged[at]] for at in (0, 1))
-    for name in varied[0].constant if varied else ():
-        if all(name in one.constant for one in varied):
-            found.append(Finding.of("column-constant", column=name, where=EVERY))
-    for one in _collinear(complete[0], EVERY, "nodes-collinear" if graph else "column-collinear") if complete else ():
-        if all(one.values["column"] in own.collinear for own in complete):
-            found.append(one)
-    for name in dict.fromkeys(name for one in answers for name in one.coarse):
-        where = [client for client, one in zip(clients, answers) if name in one.coarse]
+    # Of few rows a column has one value, or follows from others, by chance: who cannot judge has no say.
+    found, (varied, complete) = list[Finding](), ([answer for answer in answers if answer.judged[which]] for which in (0, 1))
+    if varied:
+        constant = [name for name in varied[0].constant if all(name in answer.constant for answer in varied)]
+        found += [Finding.of("column-constant", column=name, where=EVERY) for name in constant]
+    if complete:
+        id = "nodes-collinear" if graph else "column-collinear"
+        for finding in _collinear(complete[0], EVERY, id):
+            if all(finding.values["column"] in answer.collinear for answer in complete):
+                found.append(finding)
+    for name in dict.fromkeys(name for answer in answers for name in answer.coarse):
+        where = [client for client, answer in zip(clients, answers) if name in answer.coarse]
         found.append(_coarse(name, EVERY if len(where) == len(clients) else _names(where)))
     return found
 
@@ -176,29 +174,33 @@ class Client:
 
 
 @dataclass(frozen=True)
-class Server:
-    """Holds the answers so far.
-
-    `told[k]` is client k's answer, `pieces[k]` the pieces of an unfinished one; `split`: whether each client has columns of its
-    own; `graph`: whether each column is a node, and none a response.
+class Server(Leg[Degenerate], answers=(ColumnNotes,)):
+    """Holds the answers; `split`: whether each client has columns of its own; `graph`: whether each is a node, and none a
+    response.
     """
 
-    clients: tuple[str, ...]
     split: bool = False
     graph: bool = False
-    told: PersistentMap[int, Degenerate] = field(default_factory=PersistentMap)
-    pieces: PersistentMap[int, tuple[bytes, ...]] = field(default_factory=PersistentMap)
+
+    @property
+    def told(self) -> list[Degenerate]:
+        """The clients' answers, in their order."""
+        return in_order(self.replies)
+
+    def checked(self, sender: int, told: dict[str, Any]) -> Degenerate:
+        return _checked("ColumnNotes", told)
 
     @property
     def found(self) -> list[Finding]:
         """Findings on columns from which nothing can be learnt, once all have answered."""
-        told = in_order(self.told)
-        return of_each(self.clients, told) if self.split else of_all(self.clients, told, graph=self.graph)
+        if self.split:
+            return of_each(self.clients, self.told)
+        return of_all(self.clients, self.told, graph=self.graph)
 
     @property
     def far(self) -> dict[str, list[str]]:
         """The columns in which few cells decide -> the clients where they do."""
-        told = in_order(self.told)
+        told = self.told
         names = dict.fromkeys(name for one in told for name in one.far)
         return {name: [client for client, one in zip(self.clients, told) if name in one.far] for name in names}
 
@@ -210,7 +212,7 @@ class Server:
         ----------
         sizes : the clients' numbers of rows; () where they were not told
         """
-        told = in_order(self.told)
+        told = self.told
         lacking, common = dict[str, list[str]](), dict[str, list[str]]()
         for name in dict.fromkeys(name for one in told for name, (_, apart) in one.zeros.items() if apart):
             shares = {k: one.zeros[name] for k, one in enumerate(told) if name in one.zeros}
@@ -224,7 +226,7 @@ class Server:
     @property
     def misspelt(self) -> dict[str, dict[str, str]]:
         """The names of data.ignore that no client's file has -> columns that are nearly called so -> who has these."""
-        told = in_order(self.told)
+        told = self.told
         nowhere = [name for name in told[0].lacking if all(name in one.lacking for one in told)]
         return {name: self._near(told, name) for name in nowhere}
 
@@ -240,10 +242,6 @@ def start(clients: tuple[str, ...], split: bool = False, graph: bool = False) ->
     return Server(clients, split, graph), once.ask(len(clients), AskNotes(0))
 
 
-def finished(state: Server) -> bool:
-    return len(state.told) == len(state.clients)
-
-
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Answers the question."""
     if not isinstance(event, AskNotes):
@@ -257,18 +255,6 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     content |= {"zeros": {name: list(share) for name, share in one.zeros.items()}} if one.zeros else {}
     content |= {"lacking": {name: list(near) for name, near in one.lacking.items()}} if one.lacking else {}
     return state, [ColumnNotes(0, *piece) for piece in pieces.cut(content)]
-
-
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """Takes one client's answer, or a piece of it."""
-    needed(event, "client {client} is gone before the first round; start again when it is back", state.clients)
-    if not isinstance(event, ColumnNotes) or sender in state.told:
-        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
-    with of_client(sender):
-        have, content = pieces.add("ColumnNotes", state.pieces.get(sender, ()), event)
-        if content is None:
-            return replace(state, pieces=state.pieces.plus(sender, have)), []
-        return replace(state, told=state.told.plus(sender, _checked("ColumnNotes", content))), []
 
 
 def _checked(who: str, content: dict[str, Any]) -> Degenerate:
@@ -303,4 +289,4 @@ def _lists(who: str, what: str, told: object) -> dict[str, tuple[str, ...]]:
     return {name: tuple(pieces.texts(who, f"{what} of {name}", names)) for name, names in told.items()}
 
 
-PROTOCOL = once.protocol("columns", (AskNotes,), (ColumnNotes,), server_receive, client_receive, finished)
+PROTOCOL = legs.protocol("columns", Server, (AskNotes,), (ColumnNotes,), client_receive)

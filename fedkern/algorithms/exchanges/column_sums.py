@@ -32,10 +32,10 @@ from ...errors import OwnFault
 from ...finding import Finding
 from ...models.encoding import Column, Spec
 from ...privacy.masks import LARGEST_CELL, ONCE, holds, nearest
-from ..core import once, tells
-from ..core.masked import TOO_MUCH, Masked, Sum
+from ..core import legs, once, tells
+from ..core.legs import Leg, not_agreed
+from ..core.masked import ALL, TOO_MUCH, Masked, Sum
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
-from ..core.rounds import needed
 from .columns import Summary, moments, name_openly, standardise
 from .compare import Facts, compare, is_of_client
 from .odd_response import OTHERS, Odd, is_doubt
@@ -152,13 +152,12 @@ class Client:
 
 
 @dataclass(frozen=True)
-class Server:
+class Server(Leg[Any], answers=(ColumnSums, ColumnSums, Odd), needs=not_agreed("the columns are")):
     """Is the server's state, which has one client: all together.
 
     Attributes
     ----------
     columns : (p,) names
-    leg : of the open question
     rows, means : of all clients, after a block's first leg
     centres, scales : (p,) of the blocks so far
     found : for the reader of the result
@@ -166,7 +165,6 @@ class Server:
 
     columns: tuple[str, ...]
     n_clients: int
-    leg: int = 0
     rows: float = 0.0
     means: Array = field(default_factory=lambda: np.zeros(WIDTH))
     centres: tuple[float, ...] = ()
@@ -174,9 +172,39 @@ class Server:
     found: tuple[Finding, ...] = ()
 
     @property
-    def round(self) -> int:
-        """The leg, under the name by which the driver asks for it."""
-        return self.leg
+    def expected(self) -> type[Any]:
+        """The kind of answer that this leg has."""
+        return self.kinds[self.leg % LEGS]
+
+    @property
+    def done(self) -> bool:
+        """Whether all columns have their constants, and it is known where they are odd."""
+        return len(self.centres) == len(self.columns) and self.leg % LEGS == 0
+
+    def checked(self, sender: int, told: Any) -> Any:
+        """Refuses sums that cannot be."""
+        if isinstance(told, Odd):
+            return told
+        if not told.rows > 0 or (told.squares < 0).any():
+            raise RemoteFault(f"sums of columns over {told.rows:g} rows, or of squares, cannot be below 0")
+        if self.leg % LEGS and told.rows != self.rows:
+            raise RemoteFault(f"sums over {told.rows:g} rows, and before over {self.rows:g}")
+        return told
+
+    def combined(self, told: list[Any]) -> tuple[Server, ServerEffects]:
+        """Asks the next leg, or tells a block's constants."""
+        (answer,), leg = told, self.leg + 1
+        if isinstance(answer, Odd):
+            state, asked = _compared(self, answer).ask(AskColumnSums(leg, np.zeros(WIDTH)))
+            return state, [] if state.done else asked
+        if leg % LEGS == 1:
+            means = answer.sums / answer.rows
+            return self.ask(AskColumnSums(leg, means), rows=answer.rows, means=means)
+        about = zip(self.means.tolist(), answer.sums.tolist(), answer.squares.tolist())
+        centres, scales = (np.array(part) for part in zip(*(standardise(*sums, self.rows) for sums in about)))
+        n = min(WIDTH, len(self.columns) - len(self.centres))
+        known = {"centres": (*self.centres, *centres[:n].tolist()), "scales": (*self.scales, *scales[:n].tolist())}
+        return self.ask(ColumnScales(leg, self.rows, centres, scales), **known)
 
 
 def blocks(columns: tuple[str, ...]) -> int:
@@ -186,36 +214,7 @@ def blocks(columns: tuple[str, ...]) -> int:
 
 def start(columns: tuple[str, ...], n_clients: int) -> tuple[Server, ServerEffects]:
     """Returns the server's first state and its question, to all clients as one."""
-    return Server(columns, n_clients), once.ask(1, AskColumnSums(0, np.zeros(WIDTH))) if columns else []
-
-
-def finished(state: Server) -> bool:
-    """Tells whether all columns have their constants, and it is known where they are odd."""
-    return len(state.centres) == len(state.columns) and state.leg % LEGS == 0
-
-
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """Takes the sums of all clients; asks the next leg, or tells a block's constants."""
-    needed(event, "the columns are not agreed yet; see why it ended, and start the job again")
-    told: Any = event
-    if not isinstance(told, Odd if state.leg % LEGS == 2 else ColumnSums) or told.round != state.leg:
-        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
-    leg = state.leg + 1
-    if isinstance(told, Odd):
-        state = _compared(replace(state, leg=leg), told)
-        return state, [] if finished(state) else once.ask(1, AskColumnSums(leg, np.zeros(WIDTH)))
-    if not told.rows > 0 or (told.squares < 0).any():
-        raise RemoteFault(f"sums of columns over {told.rows:g} rows, or of squares, cannot be below 0", sender)
-    if leg % LEGS == 1:
-        means = told.sums / told.rows
-        return replace(state, leg=leg, rows=told.rows, means=means), once.ask(1, AskColumnSums(leg, means))
-    if told.rows != state.rows:
-        raise RemoteFault(f"sums over {told.rows:g} rows, and before over {state.rows:g}", sender)
-    pairs = [standardise(*one, state.rows) for one in zip(state.means.tolist(), told.sums.tolist(), told.squares.tolist())]
-    centres, scales = (np.array(part) for part in zip(*pairs))
-    n = min(WIDTH, len(state.columns) - len(state.centres))
-    state = replace(state, leg=leg, centres=(*state.centres, *centres[:n].tolist()), scales=(*state.scales, *scales[:n].tolist()))
-    return state, once.ask(1, ColumnScales(leg, state.rows, centres, scales))
+    return Server((ALL,), columns, n_clients), once.ask(1, AskColumnSums(0, np.zeros(WIDTH))) if columns else []
 
 
 def _compared(state: Server, odd: Odd) -> Server:
@@ -297,7 +296,7 @@ def _odd_columns(state: Client, block: tuple[str, ...], told: ColumnScales) -> t
         # All rows together have no deviation from their centre.
         two = np.array([[sums[j]], [-sums[j]]]), np.array([[squares[j]], [others[j]]])
         pair = Facts(both, (Column(name),), sizes, told.centres[j : j + 1], *two, state.spec.derived)
-        said, (mean, theirs), (own, their_variance) = compare(pair), *(one[:, 0].tolist() for one in pair.moments)
+        said, (mean, theirs), (own, their_variance) = compare(pair), *(moment[:, 0].tolist() for moment in pair.moments)
         doubt = any(one.doubt for one in said)
         of_client = doubt and is_of_client(mean, own, theirs, their_variance)
         odd[:, j] = bool(said), of_client, doubt and own > their_variance
@@ -328,5 +327,4 @@ def with_constants(columns: tuple[Column, ...], ended: Server | Client) -> tuple
 
 def protocol() -> Protocol[Server, Client]:
     """Returns the protocol before it is masked, in which bare sums travel: a run has it with masks alone."""
-    bare = cast(Any, (ColumnSums, Odd))
-    return once.protocol("column-sums", (AskColumnSums, ColumnScales), bare, server_receive, client_receive, finished)
+    return legs.protocol("column-sums", Server, (AskColumnSums, ColumnScales), (ColumnSums, Odd), client_receive)

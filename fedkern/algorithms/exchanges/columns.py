@@ -32,7 +32,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,15 +42,48 @@ from ...errors import JobError, OwnFault, mark_party
 from ...labels import event_of
 from ...models.encoding import Column, Encoding, Kind, Spec
 from ...plain import Record
-from ..core import pieces, tells
-from ..core.kept import GIVEN, load, save
-from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, of_client
-from ..core.persistent import PersistentMap
-from ..core.rounds import in_order, needed
-from . import lacking
+from ..core import legs, pieces, tells
+from ..core.kept import PersistentMap
+from ..core.legs import Leg, not_agreed
+from ..core.messages import ClientEffects, Event, RemoteFault, ServerEffects
+from ..core.rounds import in_order
 from .compare import Facts
 
-DIMS = {"schema": pieces.PIECE}
+# Lacking --------------------
+# Handles covariates that some clients lack: if the model draws missing values, a whole column may be missing from a file.
+#
+# The columns are then those that any client has, in the order of the client with most of them. A client that lacks a numeric one
+# has no value of it (`data.lacking`). A model of Gaussian values can draw no categorical one, so that its absence stays a fault.
+
+
+Replies = Mapping[int, Record]
+
+
+def with_lacking(replies: Replies) -> dict[int, dict[str, Any]]:
+    """Returns every client's answer with `names` and `kinds` of the columns that others have."""
+    most = sorted(replies, key=lambda k: (-len(replies[k]["names"]), k))
+    order = list(dict.fromkeys(name for k in most for name in replies[k]["names"]))
+    kinds = {name: kind for k in reversed(most) for name, kind in zip(replies[k]["names"], replies[k]["kinds"])}
+    return {k: _filled(reply, order, kinds) for k, reply in replies.items()}
+
+
+def _filled(reply: Record, order: Sequence[str], kinds: Mapping[str, str]) -> dict[str, object]:
+    """Returns one client's answer with the numeric columns that it lacks."""
+    own = dict(zip(reply["names"], reply["kinds"]))
+    names = [name for name in order if name in own or kinds[name] == "numeric"]
+    return {**reply, "names": names, "kinds": [own.get(name, kinds[name]) for name in names]}
+
+
+def may_lack(names: Sequence[str], kinds: Sequence[str], agreed: Encoding) -> bool:
+    """Tells whether the agreed columns are a client's columns and others that it may lack."""
+    own, kind_of = dict(zip(names, kinds)), {column.name: column.kind for column in agreed.columns}
+    return own.items() <= kind_of.items() and all(kind_of[name] == "numeric" for name in kind_of.keys() - own.keys())
+
+
+# Columns --------------------
+
+
+DIMS = pieces.DIMS
 
 COLUMNS, ROWS, DEVIATIONS, DONE = 0, 1, 2, 3  # the legs
 MIXED = "mixed"  # in the first answer: a category, of which some labels are numbers
@@ -65,37 +98,22 @@ SUMS = tells.Sums(
 
 
 @dataclass(frozen=True)
-class AskSchema(Message, kind=1):
+class AskSchema(pieces.Piece, kind=1):
     """Server to client: a question about columns, one for each leg.
 
     Leg 0: which columns have you? Leg 1: which levels, labels and sums have your rows? Leg 2: `text` holds the pooled means;
     which are the sums of your deviations?
     """
 
-    round: int
-    part: int
-    parts: int
-    text: Annotated[bytes, "schema"]
-
 
 @dataclass(frozen=True)
-class SchemaReply(Message, kind=2, tells=SUMS):
+class SchemaReply(pieces.Piece, kind=2, tells=SUMS):
     """Client to server: the answer to one leg."""
 
-    round: int
-    part: int
-    parts: int
-    text: Annotated[bytes, "schema"]
-
 
 @dataclass(frozen=True)
-class Agreed(Message, kind=3):
+class Agreed(pieces.Piece, kind=3):
     """Server to client: the agreed encoding."""
-
-    round: int
-    part: int
-    parts: int
-    text: Annotated[bytes, "schema"]
 
 
 TWO_LABELS = (
@@ -148,27 +166,22 @@ class Client:
     After `Agreed`, `encoding` is the answer and the rows are let go. `name` is for the texts of errors.
     """
 
-    spec: Spec = field(metadata=GIVEN)
-    summary: Summary = field(metadata=GIVEN)
+    spec: Spec
+    summary: Summary
     encoding: Encoding | None = None
-    pieces: tuple[bytes, ...] = field(default=(), metadata=GIVEN)
-    name: str = field(default="", metadata=GIVEN)
+    pieces: tuple[bytes, ...] = ()
+    name: str = ""
 
 
 @dataclass(frozen=True)
-class Server:
+class Server(Leg[Record], answers=(SchemaReply,), needs=not_agreed("the columns are")):
     """Is the server's state.
 
-    `replies[k]` is client k's answer of this leg, `pieces[k]` the pieces of an unfinished one, `order[k]` the places of the
-    agreed numeric columns among its own, where it has another order; `sizes[k]` its number of rows; `facts` are those that are
-    compared between clients.
+    `order[k]` are the places of the agreed numeric columns among client k's own, where it has another order; `sizes[k]` its
+    number of rows; `facts` are those that are compared between clients.
     """
 
-    spec: Spec = field(metadata=GIVEN)
-    clients: tuple[str, ...] = field(metadata=GIVEN)
-    leg: int = COLUMNS
-    replies: PersistentMap[int, Record] = field(default_factory=PersistentMap, metadata=GIVEN)
-    pieces: PersistentMap[int, tuple[bytes, ...]] = field(default_factory=PersistentMap, metadata=GIVEN)
+    spec: Spec
     order: PersistentMap[int, tuple[int, ...]] = field(default_factory=PersistentMap)
     columns: tuple[Column, ...] = ()
     positive: str | None = None
@@ -177,12 +190,36 @@ class Server:
     means: tuple[float, ...] = ()
     encoding: Encoding | None = None
     sizes: tuple[int, ...] = ()
-    facts: Facts = field(default=Facts(()), metadata=GIVEN)
+    facts: Facts = field(default=Facts(()))
+
+    @property
+    def done(self) -> bool:
+        """Whether the encoding is agreed."""
+        return self.encoding is not None
+
+    def checked(self, sender: int, told: dict[str, Any]) -> Record:
+        """Returns a client's answer with its sums in the agreed order of the columns."""
+        return _in_agreed_order(self, sender, _checked("SchemaReply", told, self))
+
+    def combined(self, told: list[Record]) -> tuple[Server, ServerEffects]:
+        """Sends the next question, or the agreed encoding.
+
+        Raises
+        ------
+        JobError
+            The clients' columns, kinds or labels do not fit together, or something needed is not public.
+        """
+        if self.leg == COLUMNS:
+            return _columns_known(self)
+        if self.leg == ROWS:
+            return _rows_known(self)
+        # The last leg: the clients' sums are still apart.
+        return _agree(replace(self, facts=_facts(self)), _deviations_known(self))
 
 
 def start(spec: Spec, clients: tuple[str, ...]) -> tuple[Server, ServerEffects]:
     """Returns the server's first state and its questions. `clients`: their names, in order."""
-    return _to_all(Server(spec, clients), AskSchema, COLUMNS, {})
+    return _to_all(Server(clients, spec), AskSchema, COLUMNS, {})
 
 
 def _to_all(
@@ -196,39 +233,6 @@ def _to_all(
     cut = pieces.cut(content)
     every = {k: pieces.cut(own[k]) if k in own else cut for k in range(len(state.clients))}
     return state, [(k, kind(leg, *piece)) for k, pieces_of_it in every.items() for piece in pieces_of_it]
-
-
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """Takes one answer. After the last one of a leg it sends the next question, or the agreed encoding.
-
-    Raises
-    ------
-    JobError
-        The clients' columns, kinds or labels do not fit together, or something needed is not public.
-    LostPeer
-        A client was lost: there is nothing yet that could go on without it.
-    RemoteFault
-        A malformed answer, or one that nobody asked for.
-    """
-    needed(event, "the columns are not agreed yet; see why it ended, and start the job again")
-    if not isinstance(event, SchemaReply) or event.round != state.leg or sender in state.replies:
-        came = f"{type(event).__name__}.round is {getattr(event, 'round', None)}"
-        raise RemoteFault(f"{came}, expected one answer of leg {state.leg}", sender)
-    with of_client(sender):
-        have, content = pieces.add("SchemaReply", state.pieces.get(sender, ()), event)
-        if content is None:
-            return replace(state, pieces=state.pieces.plus(sender, have)), []
-        content = _checked("SchemaReply", content, state)
-    replies = state.replies.plus(sender, _in_agreed_order(state, sender, content))
-    state = replace(state, replies=replies, pieces=state.pieces.minus(sender))
-    if len(state.replies) < len(state.clients):
-        return state, []
-    if state.leg == COLUMNS:
-        return _columns_known(state)
-    if state.leg == ROWS:
-        return _rows_known(state)
-    # The last leg: the clients' sums are still apart.
-    return _agree(replace(state, facts=_facts(state)), _deviations_known(state))
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -296,7 +300,7 @@ def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
     same("positive", agreed.positive, _event(agreed.labels) if spec.undecided else spec.positive)
     # A client may lack covariates only where values may be missing.
     own = sorted(zip(summary.names, summary.kinds))
-    lacks = spec.missing and lacking.agrees(summary.names, summary.kinds, agreed)
+    lacks = spec.missing and may_lack(summary.names, summary.kinds, agreed)
     if sorted((c.name, c.kind) for c in agreed.columns) != own and not lacks:
         raise RemoteFault("server: Agreed.columns are not the covariates of this client, by name and kind")
     # Constants and levels are compared as far as this job file declares them.
@@ -415,7 +419,7 @@ def _columns_known(state: Server) -> tuple[Server, ServerEffects]:
     if mixed:
         state = replace(state, replies=PersistentMap({k: _with_kinds(reply, mixed) for k, reply in state.replies.items()}))
     if state.spec.missing:
-        state = replace(state, replies=PersistentMap(lacking.joined(state.replies)))
+        state = replace(state, replies=PersistentMap(with_lacking(state.replies)))
     _check_columns(state)
     names, kinds = _most_frequent(state)
     numeric = [name for name, kind in zip(names, kinds) if kind == "numeric"]
@@ -439,7 +443,9 @@ def _rows_known(state: Server) -> tuple[Server, ServerEffects]:
     replies = in_order(state.replies)
     columns = tuple(_joined(state, column, replies) for column in state.columns)
     open_ones = [column for column in columns if column.levels is not None and not state.spec.complete(column.name)]
-    told = tuple((one, tuple(tuple(reply.get("levels", {}).get(one.name, ())) for reply in replies)) for one in open_ones)
+    told = tuple(
+        (column, tuple(tuple(reply.get("levels", {}).get(column.name, ())) for reply in replies)) for column in open_ones
+    )
     labels = _labels(state, replies)
     positive = _event(labels) if state.spec.undecided else state.spec.positive
     state = replace(state, columns=columns, positive=positive, labels=labels, facts=Facts(state.clients, levels=told))
@@ -571,7 +577,7 @@ def join_levels(told: Sequence[Sequence[str]]) -> tuple[str, ...]:
     every = labels.in_order(set().union(*told))
     orders = [own for own in told if list(own) != labels.in_order(own)]
     joined = [*sorted(orders, key=len)[-1]] if orders else []
-    agree = all([level for level in joined if level in own] == list(own) for own in orders)
+    agree = all([level for level in joined if level in order] == list(order) for order in orders)
     return tuple(joined if agree and labels.in_order(joined) == every else every)
 
 
@@ -679,11 +685,4 @@ def _checked(who: str, content: dict[str, Any], state: Server) -> dict[str, Any]
     return content
 
 
-def finished(state: Server) -> bool:
-    """Tells whether the encoding is agreed."""
-    return state.encoding is not None
-
-
-PROTOCOL: Protocol[Server, Client] = Protocol(
-    "agreement", (AskSchema, Agreed), (SchemaReply,), server_receive, client_receive, finished, save, load
-)
+PROTOCOL = legs.protocol("agreement", Server, (AskSchema, Agreed), (SchemaReply,), client_receive)

@@ -99,10 +99,10 @@ def table_of(facts: Facts) -> list[dict[str, Value]]:
 def flagged(table: Sequence[Mapping[str, Value]], findings: Iterable[object]) -> list[dict[str, Value]]:
     """Returns a table's rows with `flag`: the ids of findings on a column of a client; "" where there is none."""
     flags: dict[tuple[object, object], list[str]] = {}
-    for one in findings:
-        if isinstance(one, Finding) and isinstance(clients := one.values.get("clients"), Sequence):
+    for finding in findings:
+        if isinstance(finding, Finding) and isinstance(clients := finding.values.get("clients"), Sequence):
             for client in clients:
-                flags.setdefault((one.values.get("owner", one.values.get("column")), client), []).append(one.id)
+                flags.setdefault((finding.values.get("owner", finding.values.get("column")), client), []).append(finding.id)
     return [{**row, "flag": ", ".join(flags.get((row["column"], row["client"]), ()))} for row in table]
 
 
@@ -223,7 +223,7 @@ def _of_codes(name: str, facts: Facts, lower: Sequence[int | None], means: Array
     pairs = sorted({low for low in lower if low is not None})
     if len(pairs) < 2:
         return
-    said = [f"{one} and {one + 1} at {some([who for who, low in zip(facts.clients, lower) if low == one])}" for one in pairs]
+    said = [f"{pair} and {pair + 1} at {some([who for who, low in zip(facts.clients, lower) if low == pair])}" for pair in pairs]
     enough = {low for low, n in zip(lower, facts.sizes) if low is not None and n >= OF_TWO}
     others = [low is None for low in lower] & (facts.sizes > 0) & ~((variances <= NOISE) & (means >= 0) & (means <= 2))
     sure = pairs == [0, 1] and enough == {0, 1} and not others.any()
@@ -245,7 +245,7 @@ def of_levels(column: Column, told: Sequence[Sequence[str]], clients: Sequence[s
     name, levels = column.name, column.levels or ()
     yield from spelled([column])
     orders = [list(own) for own in told if list(own) != sorted(own)]
-    if any([level for level in levels if level in own] != own for own in orders):
+    if any([level for level in levels if level in order] != order for order in orders):
         yield Finding.of("levels-in-other-orders", column=name)
     # Clients that share no level with any other, though others have some. A column that names the clients has one at each.
     sets = [set(own) for own in told]

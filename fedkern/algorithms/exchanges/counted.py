@@ -24,8 +24,8 @@ from ..._core import words as compiled
 from ...errors import JobError
 from ...privacy.masks import ONCE, from_words, to_words, total
 from ..core import masked, once, pieces, tells
+from ..core.kept import PersistentMap
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, evolve
-from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 from . import sum_keys
 
@@ -45,25 +45,19 @@ class AskCounts(Message, kind=316):
 
 @dataclass(frozen=True)
 class SignedCounts(
-    Message,
+    pieces.Piece,
     kind=317,
     tells=tells.Sums("numbers of its rows of each kind", together="these numbers of all clients together").masked,
 ):
     """Client to server: its numbers, masked, and its signature of the masked words."""
 
-    round: int
-    part: int
-    parts: int
     text: Annotated[bytes, "counted"]
 
 
 @dataclass(frozen=True)
-class AllCounts(Message, kind=318):
+class AllCounts(pieces.Piece, kind=318):
     """Server to client: the masked numbers and signatures of all clients."""
 
-    round: int
-    part: int
-    parts: int
     text: Annotated[bytes, "counted"]
 
 

@@ -37,11 +37,10 @@ from ...models.likelihood import Likelihood
 from ...models.spatial.site import Rows
 from ...models.spatial.units import Array, Units, fill_intervals, pooled_level, spread, sums
 from ...privacy.masks import LARGEST_CELL, ONCE, nearest
-from ..core import once, tells
+from ..core import legs, once, tells
+from ..core.legs import Leg
 from ..core.masked import Masked, Sum
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
-from ..core.persistent import PersistentMap
-from ..core.rounds import in_order, needed
 from .compare import is_of_client, of_response, variances
 from .odd_response import OTHERS, Compared
 
@@ -161,46 +160,81 @@ class Client:
 
 
 @dataclass(frozen=True)
-class Server:
+class Server(Leg[LevelSums], answers=(LevelSums,)):
     """Holds the answers and the result.
 
     Attributes
     ----------
-    leg, centre : of the open question; the driver calls a leg a round
-    told : client -> its answer of this leg
-    answers : those of the first leg, in the clients' order
-    rows, each : the number of measured responses, or the sum of their weights, of all clients and of each
+    centre : of the open question
+    answers : the two sums of each client in the first leg
+    rows : the number of measured responses, or the sum of their weights, of all clients
     sd : the standard deviation of all measured responses
     note : for the reader of the result
     found : what is odd about clients' responses; the fit goes on
     """
 
     settings: Settings
-    clients: tuple[str, ...]
-    leg: int = LEVEL
-    told: PersistentMap[int, tuple[float, float]] = field(default_factory=PersistentMap)
     centre: float = 0.0
     rows: float = 0.0
     units: Units | None = None
     note: str = ""
     found: tuple[Finding, ...] = ()
-    each: tuple[float, ...] = ()
     sd: float = 0.0
     answers: tuple[tuple[float, float], ...] = ()
 
     @property
-    def round(self) -> int:
-        """The leg, under the name by which the driver asks for it."""
-        return self.leg
+    def done(self) -> bool:
+        """Whether all have the units."""
+        return self.units is not None
+
+    def checked(self, sender: int, told: LevelSums) -> LevelSums:
+        """Refuses sums that cannot be."""
+        # Sums of counts and of squares are never negative; those of measured responses, and noisy ones, may be. Only counts have
+        # noise, so a sum of squares never has it.
+        counted = not (self.settings.measured or self.settings.noisy)
+        if (counted and min(told.first, told.second) < 0) or (self.leg == SPREAD and told.second < 0):
+            raise RemoteFault(f"LevelSums of {told.first:g} and {told.second:g} cannot be")
+        return told
+
+    def combined(self, told: list[LevelSums]) -> tuple[Server, ServerEffects]:
+        """Sends the level, or asks the next leg.
+
+        Raises
+        ------
+        JobError
+            No client has a response, or a measured one has no spread to learn its scale from.
+        """
+        s, sums_told = self.settings, [(answer.first, answer.second) for answer in told]
+        if self.leg == SPREAD:
+            rows = np.array([number for number, _ in self.answers])
+            found = _compare(s, rows, self.centre, np.array(sums_told), self.clients)[0]
+            state = replace(self, found=tuple(found), sd=spread(sums_told, self.centre, self.rows)[1])
+            return state.send(_measured_units(s, sums_told, self.centre, self.rows))
+        with np.errstate(over="ignore"):
+            level = pooled_level(s.family, sums_told)
+        if level is None:
+            raise JobError(f"column {s.response!r}: no client has a response; there is nothing to learn from")
+        if not np.isfinite(level):
+            raise JobError(f"column {s.response!r}: the clients' responses are too large to be summed; give them in another unit")
+        state = replace(self, answers=tuple(sums_told)) if self.leg == LEVEL else self
+        # Only counts have intervals. Their legs go from LEVEL to AGAIN, for they have no spread.
+        if s.intervals and not (self.leg >= AGAIN and _stops_asking(self.centre, level, self.leg)):
+            leg = max(self.leg + 1, AGAIN)
+            return state.ask(AskLevel(leg, level), leg=leg, centre=level)
+        if not s.measured:
+            state = replace(state, note=_describe_one_kind(s, sums_told))
+            return state.send(Units(level if s.intercept else 0.0, pooled=level))
+        # A measured response needs a second leg: its spread about the level of all clients.
+        return state.ask(AskLevel(SPREAD, level), centre=level, rows=sum(number for number, _ in sums_told))
+
+    def send(self, units: Units) -> tuple[Server, ServerEffects]:
+        """Ends the exchange: all parties get the units."""
+        return self.ask(Level(self.leg, units.level, units.scale), leg=self.leg, units=units)
 
 
 def start(settings: Settings, clients: tuple[str, ...]) -> tuple[Server, ServerEffects]:
     """Returns the first state and the first questions."""
-    return Server(settings, clients), once.ask(len(clients), AskLevel(LEVEL, 0.0))
-
-
-def finished(state: Server) -> bool:
-    return state.units is not None
+    return Server(clients, settings), once.ask(len(clients), AskLevel(LEVEL, 0.0))
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -214,9 +248,12 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     rows = state.rows
     if event.round >= AGAIN:
         rows = fill_intervals(rows, Likelihood(state.settings.family, state.settings.sd or 1.0), event.centre)
-    pair = sums(state.settings.family, rows, event.centre if event.round == SPREAD else None, state.weights)
+    centre = event.centre if event.round == SPREAD else None
+    pair = sums(state.settings.family, rows, centre, state.weights)
     # Only a measured response has a largest value, and it has no intervals that were filled.
-    most = np.inf if not state.settings.measured else LARGEST_CELL if state.settings.masked else MOST
+    most = np.inf
+    if state.settings.measured:
+        most = LARGEST_CELL if state.settings.masked else MOST
     if not np.isfinite(pair).all() or np.abs(state.rows.y - state.rows.offset).max(initial=0.0) > most:
         raise JobError(
             f"client {state.name!r}: column {state.settings.response!r}: responses, exposures or offsets are too large to be "
@@ -231,60 +268,16 @@ def _check(state: Client, event: Level | AskLevel) -> None:
     if isinstance(event, Level):
         good = abs(event.level) <= LARGEST_CELL and 1 / LARGEST_CELL <= event.scale <= LARGEST_CELL
     else:
-        about = 0.0 if event.round == LEVEL else LARGEST_CELL if state.settings.measured else MOST_LEVEL
-        last = SPREAD if state.settings.measured else AGAIN + MOST_AGAIN - 1 if state.settings.intervals else LEVEL
-        good = event.round == state.leg <= last and abs(event.centre) <= about
+        last, largest = LEVEL, MOST_LEVEL
+        if state.settings.measured:
+            last, largest = SPREAD, LARGEST_CELL
+        elif state.settings.intervals:
+            last = AGAIN + MOST_AGAIN - 1
+        if event.round == LEVEL:  # about nothing yet
+            largest = 0.0
+        good = event.round == state.leg <= last and abs(event.centre) <= largest
     if not good:
         raise RemoteFault(f"server: {type(event).__name__} was not expected, or has a number that cannot be")
-
-
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """Takes one client's sums. After the last it sends the level, or asks the next leg.
-
-    Raises
-    ------
-    JobError
-        No client has a response, or a measured one has no spread to learn its scale from.
-    LostPeer
-        A client is gone.
-    """
-    needed(event, "client {client} is gone before the first round; start again when it is back", state.clients)
-    if not isinstance(event, LevelSums) or event.round != state.leg or sender in state.told:
-        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
-    # Sums of counts and of squares are never negative; those of measured responses, and noisy ones, may be. Only counts have
-    # noise, so a sum of squares never has it.
-    counted = not (state.settings.measured or state.settings.noisy)
-    if (counted and min(event.first, event.second) < 0) or (state.leg == SPREAD and event.second < 0):
-        raise RemoteFault(f"LevelSums of {event.first:g} and {event.second:g} cannot be", sender)
-    state = replace(state, told=state.told.plus(sender, (event.first, event.second)))
-    # Nothing is added before all have answered: sums in client order have the same bits on every run.
-    if len(state.told) < len(state.clients):
-        return state, []
-    answers, s = in_order(state.told), state.settings
-    state = replace(state, told=PersistentMap())
-    if state.leg == SPREAD:
-        found = _compare(s, np.array(state.each), state.centre, np.array(answers), state.clients)[0]
-        state = replace(state, found=tuple(found), sd=spread(answers, state.centre, state.rows)[1])
-        return _send_units(state, _measured_units(s, answers, state.centre, state.rows))
-    if state.leg == LEVEL:
-        state = replace(state, answers=tuple(answers))
-    with np.errstate(over="ignore"):
-        level = pooled_level(s.family, answers)
-    if level is None:
-        raise JobError(f"column {s.response!r}: no client has a response; there is nothing to learn from")
-    if not np.isfinite(level):
-        raise JobError(f"column {s.response!r}: the clients' responses are too large to be summed; give them in another unit")
-    # Only counts have intervals. Their legs go from LEVEL to AGAIN, for they have no spread.
-    if s.intervals and not (state.leg >= AGAIN and _stops_asking(state.centre, level, state.leg)):
-        leg = max(state.leg + 1, AGAIN)
-        return replace(state, leg=leg, centre=level), once.ask(len(state.clients), AskLevel(leg, level))
-    if not s.measured:
-        state = replace(state, note=_describe_one_kind(s, answers))
-        return _send_units(state, Units(level if s.intercept else 0.0, pooled=level))
-    # A measured response needs a second leg: its spread about the level of all clients.
-    state = replace(state, leg=SPREAD, centre=level, rows=sum(first for first, _ in answers))
-    state = replace(state, each=tuple(first for first, _ in answers))
-    return state, once.ask(len(state.clients), AskLevel(SPREAD, level))
 
 
 def _stops_asking(before: float, level: float, leg: int) -> bool:
@@ -294,11 +287,6 @@ def _stops_asking(before: float, level: float, leg: int) -> bool:
     again, and the level only says where the fit starts and where the intercept's prior has its centre.
     """
     return abs(level - before) < STILL or leg == AGAIN + MOST_AGAIN - 1
-
-
-def _send_units(state: Server, units: Units) -> tuple[Server, ServerEffects]:
-    """Ends the exchange: all parties get the units."""
-    return replace(state, units=units), once.ask(len(state.clients), Level(state.leg, units.level, units.scale))
 
 
 def _compare(s: Settings, n: Array, centre: float, about: Array, clients: Sequence[str]) -> tuple[list[Finding], Array, Array]:
@@ -328,9 +316,9 @@ def _describe_one_kind(s: Settings, answers: list[tuple[float, float]]) -> str:
     first, second = (sum(column) for column in zip(*answers))
     if s.noisy:
         return _describe_lost_cases(s, first)
-    what = "0" if not first else "a success" if not second else ""
-    if not what:
+    if first and second:
         return ""
+    what = "a success" if first else "0"
     return (
         f"column {s.response!r}: every response of every client is {what}: the pooled level is computed as if there were "
         f"half a response of the other kind, and the prior decides how far from it {s.parts}"
@@ -364,4 +352,4 @@ def _measured_units(s: Settings, answers: list[tuple[float, float]], centre: flo
     return Units(mean if s.intercept else 0.0, scale or s.sd or 1.0, mean)
 
 
-PROTOCOL = once.protocol("level", (AskLevel, Level), (LevelSums,), server_receive, client_receive, finished)
+PROTOCOL = legs.protocol("level", Server, (AskLevel, Level), (LevelSums,), client_receive)

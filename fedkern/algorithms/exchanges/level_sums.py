@@ -18,12 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.levels import shares_of
-from ..core import once, tells
+from ..core import legs, once, tells
 from ..core.exchange import MOST_ROWS, Added, Ask, Conditions, small
+from ..core.legs import Leg
 from ..core.messages import ClientEffects, Event, RemoteFault, ServerEffects
-from ..core.persistent import PersistentMap
 from ..core.rounding import digits
-from ..core.rounds import in_order, needed
 
 Array = NDArray[np.float64]
 
@@ -84,30 +83,34 @@ class Client:
 
 
 @dataclass(frozen=True)
-class Server:
-    """Holds the answers: `replies[k]` are client k's numbers.
+class Server(Leg[Array], answers=(LevelNumbers,)):
+    """Holds the answers; once all are here, `shares`, and the `numbers` of all together."""
 
-    Once all have answered, `shares`, and the `numbers` of all together.
-    """
-
-    clients: tuple[str, ...]
     levels: int
-    replies: PersistentMap[int, Array] = field(default_factory=PersistentMap)
     numbers: Array | None = None
     shares: Array | None = None
 
     @property
-    def round(self) -> int:
-        return 0
+    def done(self) -> bool:
+        """Whether all have the shares."""
+        return self.shares is not None
+
+    def checked(self, sender: int, told: LevelNumbers) -> Array:
+        """Returns a client's numbers."""
+        if why := told.wrong():
+            raise RemoteFault(why)
+        return told.seen[:, 0]
+
+    def combined(self, told: list[Array]) -> tuple[Server, ServerEffects]:
+        """Sends the shares to all."""
+        numbers = np.sum(told, axis=0)
+        shares = shares_of(numbers)
+        return self.ask(AskLevels(1, shares), numbers=numbers, shares=shares)
 
 
 def start(clients: tuple[str, ...], levels: int) -> tuple[Server, ServerEffects]:
     """Returns the first state and the first questions."""
     return Server(clients, levels), once.ask(len(clients), AskLevels(0, np.zeros(levels)))
-
-
-def finished(state: Server) -> bool:
-    return state.shares is not None
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -119,20 +122,4 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     return state, [LevelNumbers(0, state.numbers[:, np.newaxis], np.zeros((0, len(state.numbers), 1)))]
 
 
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """Takes one client's numbers; after the last it sends the shares to all."""
-    needed(event, "client {client} is gone before the first round; start again when it is back", state.clients)
-    if not isinstance(event, LevelNumbers) or sender in state.replies:
-        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
-    if why := event.wrong():
-        raise RemoteFault(why, sender)
-    state = replace(state, replies=state.replies.plus(sender, event.seen[:, 0]))
-    if len(state.replies) < len(state.clients):
-        return state, []
-    numbers = np.sum(in_order(state.replies), axis=0)
-    shares = shares_of(numbers)
-    state = replace(state, numbers=numbers, shares=shares)
-    return state, once.ask(len(state.clients), AskLevels(1, shares))
-
-
-PROTOCOL = once.protocol("levels", (AskLevels,), (LevelNumbers,), server_receive, client_receive, finished)
+PROTOCOL = legs.protocol("levels", Server, (AskLevels,), (LevelNumbers,), client_receive)

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from ..core import once, tells
+from ..core.kept import PersistentMap
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, evolve
-from ..core.persistent import PersistentMap
 from ..core.rounds import in_order, needed
 
 Vector = NDArray[np.float64]

@@ -17,16 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...finding import Finding
-from ..core import once, tells
-from ..core.masked import Masked, Sum
+from ..core import legs, once, tells
+from ..core.legs import Leg, not_agreed
+from ..core.masked import ALL, Masked, Sum
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
-from ..core.rounds import needed
 
 Array = NDArray[np.float64]
 
@@ -107,15 +107,24 @@ class Client:
 
 
 @dataclass(frozen=True)
-class Server:
+class Server(Leg[Odd], answers=(Odd,), needs=not_agreed("the units of the response are")):
     """Holds the ids of a note and a doubt about `column`, in words; after the answer what was `found`."""
 
     note: str
     doubt: str
     column: str
     n_clients: int
-    done: bool = False
     found: tuple[Finding, ...] = ()
+
+    def combined(self, told: list[Odd]) -> tuple[Server, ServerEffects]:
+        """Judges by the numbers of clients at which the response is odd."""
+        (odd,) = told
+        n = int(odd.notes[0])
+        if is_doubt(odd.doubts[0], odd.larger[0]):
+            return replace(self, found=(Finding.of(self.doubt, column=self.column),)), []
+        if not n:
+            return self, []
+        return replace(self, found=(Finding.of(self.note, column=self.column, n=n, m=self.n_clients),)), []
 
 
 def is_doubt(sure: float, larger: float) -> bool:
@@ -125,26 +134,7 @@ def is_doubt(sure: float, larger: float) -> bool:
 
 def start(ids: tuple[str, str], column: str, n_clients: int, numbers: tuple[float, float, float]) -> tuple[Server, ServerEffects]:
     """Returns the server's first state and its question, to all clients as one; `numbers`: of all rows."""
-    return Server(*ids, column, n_clients), once.ask(1, AskOddResponse(0, *numbers))
-
-
-def finished(state: Server) -> bool:
-    """Tells whether it is known at how many clients the response is odd."""
-    return state.done
-
-
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """Takes the numbers of clients at which the response is odd."""
-    needed(event, "the units of the response are not agreed yet; see why it ended, and start the job again")
-    odd: Any = event
-    if not isinstance(odd, Odd) or state.done:
-        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
-    state, n = replace(state, done=True), int(odd.notes[0])
-    if is_doubt(odd.doubts[0], odd.larger[0]):
-        return replace(state, found=(Finding.of(state.doubt, column=state.column),)), []
-    if not n:
-        return state, []
-    return replace(state, found=(Finding.of(state.note, column=state.column, n=n, m=state.n_clients),)), []
+    return Server((ALL,), *ids, column, n_clients), once.ask(1, AskOddResponse(0, *numbers))
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -158,5 +148,4 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 def protocol() -> Protocol[Server, Client]:
     """Returns the protocol before it is masked, in which a bare answer travels: a run has it with masks alone."""
-    bare = cast(Any, (Odd,))
-    return once.protocol("odd-response", (AskOddResponse,), bare, server_receive, client_receive, finished)
+    return legs.protocol("odd-response", Server, (AskOddResponse,), (Odd,), client_receive)

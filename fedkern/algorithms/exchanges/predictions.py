@@ -13,10 +13,13 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import once, tells
+from ..core import legs, once, tells
+from ..core.kept import PersistentMap
+from ..core.legs import Leg
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
-from ..core.persistent import PersistentMap
-from ..core.rounds import in_order, needed
+from ..core.rounds import in_order
+
+NEEDS = "its predictions had not come; --resume goes on from the last checkpoint"
 
 Vector = NDArray[np.float64]
 Tested = Annotated[NDArray[np.float64], "t"]
@@ -57,12 +60,12 @@ class Client:
 
 
 @dataclass(frozen=True)
-class Server:
-    """Holds the clients' answers."""
+class Server(
+    Leg[Prediction], answers=(Prediction,), needs="its predictions had not come; --resume goes on from the last checkpoint"
+):
+    """Holds the clients' answers; `z`: client -> E z_j, where `with_z`, which comes first."""
 
-    n_clients: int
     with_z: bool = False
-    replies: PersistentMap[int, Prediction] = field(default_factory=PersistentMap)
     z: PersistentMap[int, Vector] = field(default_factory=PersistentMap)
 
     @property
@@ -75,15 +78,32 @@ class Server:
         """(J, t) The variances of the clients' parts."""
         return np.stack([reply.variance for reply in in_order(self.replies)])
 
+    @property
+    def done(self) -> bool:
+        """Whether all have told all."""
+        return self.complete and (not self.with_z or len(self.z) == len(self.clients))
+
+    def receive(self, sender: int, event: Event) -> tuple[Server, ServerEffects]:
+        """Takes E z_j, too, where the job asks for it."""
+        if isinstance(event, MeanZ) and self.with_z and sender not in self.z:
+            return replace(self, z=self.z.plus(sender, event.z.copy())), []
+        return super().receive(sender, event)
+
+    def checked(self, sender: int, told: Prediction) -> Prediction:
+        """Refuses a variance below 0."""
+        if told.variance.min(initial=0) < 0:
+            raise RemoteFault("Prediction has a variance below 0")
+        return told
+
     def moments(self) -> tuple[Vector, Vector]:
         """Returns mean (J,) and covariance (J, J) of E z_j over the training rows."""
         z = np.stack(in_order(self.z))
-        return z.mean(axis=1), np.cov(z, bias=True).reshape(self.n_clients, self.n_clients)
+        return z.mean(axis=1), np.cov(z, bias=True).reshape(len(z), len(z))
 
 
-def start(n_clients: int, with_z: bool) -> tuple[Server, ServerEffects]:
+def start(clients: tuple[str, ...], with_z: bool) -> tuple[Server, ServerEffects]:
     """Asks everybody."""
-    return Server(n_clients, with_z), once.ask(n_clients, AskPrediction(0))
+    return Server(clients, with_z), once.ask(len(clients), AskPrediction(0))
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -91,20 +111,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     return state, [*told, Prediction(0, state.mean, state.variance)]
 
 
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    needed(event, "its predictions had not come; --resume goes on from the last checkpoint")
-    if isinstance(event, MeanZ) and state.with_z and sender not in state.z:
-        return replace(state, z=state.z.plus(sender, event.z.copy())), []
-    if not isinstance(event, Prediction) or sender in state.replies or event.variance.min(initial=0) < 0:
-        raise RemoteFault(f"{type(event).__name__} comes twice, or has a variance below 0", sender)
-    return once.with_reply(state, sender, event), []
-
-
-def finished(state: Server) -> bool:
-    return len(state.replies) == state.n_clients and (not state.with_z or len(state.z) == state.n_clients)
-
-
 def protocol(with_z: bool) -> Protocol[Server, Client]:
     """Returns the protocol with only the messages that the job can send."""
     up: tuple[type[Message], ...] = (Prediction, MeanZ) if with_z else (Prediction,)
-    return once.protocol("prediction", (AskPrediction,), up, server_receive, client_receive, finished)
+    return legs.protocol("prediction", Server, (AskPrediction,), up, client_receive)

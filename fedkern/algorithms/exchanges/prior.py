@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ...errors import JobError
-from ..core import once, tells
+from ..core import legs, tells
+from ..core.legs import Leg
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, evolve
-from ..core.rounds import needed
 
 DIMS = {"digest": 64}
+GONE = "client {client} is gone before the first round; start the job again when it is back"
 
 
 @dataclass(frozen=True)
@@ -44,35 +45,13 @@ class Client:
 
 
 @dataclass(frozen=True)
-class Server:
-    """Is the server's state: the artifact, and client -> digest."""
-
-    names: tuple[str, ...]
-    artifact: str
-    digests: tuple[str, ...]
-    waiting: frozenset[int] = frozenset()
-
-    @property
-    def round(self) -> int:
-        return 0
+class Server(Leg[Holds], answers=(Holds,), needs=GONE):
+    """Is the server's state."""
 
 
 def start(names: tuple[str, ...], artifact: str, digests: tuple[str, ...]) -> tuple[Server, ServerEffects]:
-    """Returns the server's first state and its questions."""
-    state = Server(names, artifact, digests, frozenset(range(len(names))))
-    return state, [(k, Expected(artifact.encode(), digest.encode())) for k, digest in enumerate(digests)]
-
-
-def finished(state: Server) -> bool:
-    return not state.waiting
-
-
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """Notes that one client has its file."""
-    needed(event, "client {client} is gone before the first round; start the job again when it is back", state.names)
-    if not isinstance(event, Holds) or sender not in state.waiting:
-        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
-    return evolve(state, waiting=state.waiting - {sender}), []
+    """Returns the server's first state and its questions; `digests` of the clients' files, in their order."""
+    return Server(names), [(k, Expected(artifact.encode(), digest.encode())) for k, digest in enumerate(digests)]
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -91,4 +70,4 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     return evolve(state, agreed=True), [Holds(0)]
 
 
-PROTOCOL = once.protocol("prior", (Expected,), (Holds,), server_receive, client_receive, finished)
+PROTOCOL = legs.protocol("prior", Server, (Expected,), (Holds,), client_receive)

@@ -19,11 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models.encoding import OTHER, Column
-from ..core import once, tells
+from ..core import legs, once, tells
 from ..core.exchange import Added, Ask
-from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
-from ..core.persistent import PersistentMap
-from ..core.rounds import in_order, needed
+from ..core.legs import Leg, not_agreed
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
 
 WIDTH = 64  # levels of a question
 DIMS = {"levels": WIDTH}
@@ -68,19 +67,28 @@ class Client:
 
 
 @dataclass(frozen=True)
-class Server:
-    """Is the server's state: of `n_levels` levels it knows `joined`, and has the replies to one more block."""
+class Server(Leg[RareLevels], answers=(RareLevels,), needs=not_agreed("the levels are")):
+    """Is the server's state: of `n_levels` levels it knows `joined`. A leg is a block."""
 
-    n_clients: int
     n_levels: int
     joined: Flags = field(default_factory=lambda: np.zeros(0))
-    replies: PersistentMap[int, Flags] = field(default_factory=PersistentMap)
+
+    @property
+    def done(self) -> bool:
+        """Whether it is known of all levels whether they join."""
+        return len(self.joined) == self.n_levels
+
+    def combined(self, told: list[RareLevels]) -> tuple[Server, ServerEffects]:
+        """Ends a block, and asks for the next."""
+        joined = np.any([answer.levels > 0 for answer in told], axis=0).astype(np.float64)
+        known = np.concatenate([self.joined, joined])[: self.n_levels]
+        return self.ask(AskRareLevels(self.leg + 1, joined), joined=known)
 
 
 def levels_asked(columns: Sequence[Column]) -> list[tuple[str, str]]:
     """Returns column and level of each flag: all levels of the categorical columns, "other" last in each."""
     every = [(column.name, column.levels) for column in columns if column.levels is not None]
-    return [(name, level) for name, levels in every for level in (*(one for one in levels if one != OTHER), OTHER)]
+    return [(name, level) for name, levels in every for level in (*(level for level in levels if level != OTHER), OTHER)]
 
 
 def blocks(n_levels: int) -> int:
@@ -88,37 +96,9 @@ def blocks(n_levels: int) -> int:
     return -(-n_levels // WIDTH)
 
 
-def start(n_levels: int, n_clients: int) -> tuple[Server, ServerEffects]:
+def start(n_levels: int, clients: tuple[str, ...]) -> tuple[Server, ServerEffects]:
     """Returns the server's first state and its question."""
-    return Server(n_clients, n_levels), once.ask(n_clients, AskRareLevels(0, np.zeros(WIDTH)))
-
-
-def finished(state: Server) -> bool:
-    """Tells whether it is known of all levels whether they join."""
-    return len(state.joined) == state.n_levels
-
-
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """Takes a client's answer; the last one of a block ends it, and asks for the next.
-
-    Raises
-    ------
-    LostPeer
-        A client is gone: its levels would not be known.
-    RemoteFault
-        No such answer was asked for.
-    """
-    needed(event, "the levels are not agreed yet; see why it ended, and start the job again")
-    block = len(state.joined) // WIDTH
-    if not isinstance(event, RareLevels) or event.round != block or sender in state.replies or finished(state):
-        raise RemoteFault(f"client {sender}: {type(event).__name__} was not expected")
-    state = replace(state, replies=state.replies.plus(sender, event.levels))
-    if len(state.replies) < state.n_clients:
-        return state, []
-    joined = np.any([reply > 0 for reply in in_order(state.replies)], axis=0).astype(np.float64)
-    every = np.concatenate([state.joined, joined])[: state.n_levels]
-    state = replace(state, joined=every, replies=PersistentMap())
-    return state, once.ask(state.n_clients, AskRareLevels(block + 1, joined))
+    return Server(clients, n_levels), once.ask(len(clients), AskRareLevels(0, np.zeros(WIDTH)))
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -148,6 +128,4 @@ def joined_columns(columns: Sequence[Column], ended: Server | Client) -> Iterato
         yield name, tuple(level for of, level in gone if of == name and level != OTHER)
 
 
-PROTOCOL: Protocol[Server, Client] = once.protocol(
-    "rare-levels", (AskRareLevels,), (RareLevels,), server_receive, client_receive, finished
-)
+PROTOCOL = legs.protocol("rare-levels", Server, (AskRareLevels,), (RareLevels,), client_receive)

@@ -11,9 +11,9 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import once, tells
+from ..core import legs, tells
+from ..core.legs import Leg
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
-from ..core.rounds import needed
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,31 @@ class Client:
 
 
 @dataclass(frozen=True)
-class Server:
+class Server(Leg[Response], answers=(Response,), needs="the server does not have the response yet; start the job again"):
+    """Is the server's state, which asks one client alone, the `holder`."""
+
     holder: int
-    y: NDArray[np.float64] | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the holder has answered."""
+        return bool(self.replies)
+
+    @property
+    def y(self) -> NDArray[np.float64]:
+        """The response, once it is here."""
+        return self.replies[self.holder].y
+
+    def checked(self, sender: int, told: Response) -> Response:
+        """Returns a copy of the answer, whose bytes are the transport's."""
+        if sender != self.holder:
+            raise RemoteFault("Response was not expected")
+        return replace(told, y=told.y.copy())
 
 
 def start(holder: int) -> tuple[Server, ServerEffects]:
     """Asks the holder."""
-    return Server(holder), [(holder, AskResponse(0))]
+    return Server((), holder), [(holder, AskResponse(0))]
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -56,15 +73,4 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     return state, [Response(0, state.y)]
 
 
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    needed(event, "the server does not have the response yet; start the job again")
-    if not isinstance(event, Response) or sender != state.holder or state.y is not None:
-        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
-    return replace(state, y=event.y.copy()), []
-
-
-def finished(state: Server) -> bool:
-    return state.y is not None
-
-
-PROTOCOL = once.protocol("response", (AskResponse,), (Response,), server_receive, client_receive, finished)
+PROTOCOL = legs.protocol("response", Server, (AskResponse,), (Response,), client_receive)

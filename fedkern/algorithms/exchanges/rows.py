@@ -11,21 +11,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError, OwnFault
 from ...plain import Record
-from ..core import once, pieces, tells
-from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects, of_client
-from ..core.persistent import PersistentMap
-from ..core.rounds import needed
+from ..core import legs, once, pieces, tells
+from ..core.legs import Leg, not_agreed
+from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
 
-DIMS = {"schema": pieces.PIECE}
+DIMS = pieces.DIMS
 WIDTH = 32  # hexadecimal digits of a digest
 SHOWN = 5  # parties in an error
 LISTED = 1000  # ids that their own party is told
@@ -40,23 +38,13 @@ class AskIds(Message, kind=60):
 
 
 @dataclass(frozen=True)
-class Ids(Message, kind=61, tells=tells.PerRow(DIGESTS, "which of all ids that are guessed it has", private=DIGESTS)):
+class Ids(pieces.Piece, kind=61, tells=tells.PerRow(DIGESTS, "which of all ids that are guessed it has", private=DIGESTS)):
     """Client to server: digests of its row ids, sorted; whether it has the response; where all use it, one digest of it."""
-
-    round: int
-    part: int
-    parts: int
-    text: Annotated[bytes, "schema"]
 
 
 @dataclass(frozen=True)
-class Aligned(Message, kind=62):
+class Aligned(pieces.Piece, kind=62):
     """Server to client: which of the rows have no response; and which of this client's digests others lack."""
-
-    round: int
-    part: int
-    parts: int
-    text: Annotated[bytes, "schema"]
 
 
 def digests(ids: Sequence[str], seed: int) -> list[str]:
@@ -126,23 +114,19 @@ class Client:
 
 
 @dataclass(frozen=True)
-class Server:
+class Server(Leg[Record], answers=(Ids,), needs=not_agreed("the rows are")):
     """Is the server's state.
 
     `own`: the ids of its file in the agreed order, or None if it has no file; `new`: rows of it whose response is empty, at the
     end those among the rows that all have; `common`: see `Client`, and `kept` of its own rows.
     """
 
-    names: tuple[str, ...]
     seed: int
     own: tuple[str, ...] | None = None
     new: tuple[int, ...] = ()
     labels: str = ""
     counted: bool = True
     common: bool = False
-    replies: PersistentMap[int, Record] = field(default_factory=PersistentMap)
-    pieces: PersistentMap[int, tuple[bytes, ...]] = field(default_factory=PersistentMap)
-    told: bool = False
     n_rows: int = 0
     kept: tuple[int, ...] = ()
 
@@ -150,6 +134,18 @@ class Server:
     def holders(self) -> list[int]:
         """The clients that have the response."""
         return [k for k in sorted(self.replies) if self.replies[k]["response"]]
+
+    def checked(self, sender: int, told: Record) -> Record:
+        """Returns an answer with its digests apart."""
+        pieces.fields("Ids", told, {"ids", "response", "labels"})
+        texts = isinstance(told["ids"], str) and isinstance(told["labels"], str)
+        if not texts or not isinstance(told["response"], bool) or len(told["ids"]) % WIDTH:
+            raise RemoteFault("Ids must be digests and a truth value")
+        return {**told, "ids": _split(told["ids"])}
+
+    def combined(self, told: list[Record]) -> tuple[Server, ServerEffects]:
+        """Compares the parties' rows, and tells those with others which they are."""
+        return _compared(self)
 
 
 def start(
@@ -163,7 +159,7 @@ def start(
     common: bool = False,
 ) -> tuple[Server, ServerEffects]:
     """Asks everybody."""
-    return Server(names, seed, own, new, labels, counted, common), [(k, AskIds(0)) for k in range(len(names))]
+    return Server(names, seed, own, new, labels, counted, common), once.ask(len(names), AskIds(0))
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -202,36 +198,9 @@ def _checked(state: Client, answer: Record) -> None:
         raise RemoteFault("server: Aligned.new must be numbers of rows, each once and in order")
 
 
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """Takes one client's digests; when all have come, it tells each the result.
-
-    Raises
-    ------
-    LostPeer
-        A client was lost.
-    RemoteFault
-        A malformed or repeated answer.
-    """
-    needed(event, "the rows are not aligned yet; see why it ended, and start the job again")
-    if not isinstance(event, Ids) or sender in state.replies or state.told:
-        raise RemoteFault(f"{type(event).__name__} came twice", sender)
-    with of_client(sender):
-        have, content = pieces.add("Ids", state.pieces.get(sender, ()), event)
-        if content is None:
-            return replace(state, pieces=state.pieces.plus(sender, have)), []
-        pieces.fields("Ids", content, {"ids", "response", "labels"})
-    texts = isinstance(content["ids"], str) and isinstance(content["labels"], str)
-    if not texts or not isinstance(content["response"], bool) or len(content["ids"]) % WIDTH:
-        raise RemoteFault("Ids must be digests and a truth value", sender)
-    state = replace(state, replies=state.replies.plus(sender, {**content, "ids": _split(content["ids"])}))
-    if len(state.replies) < len(state.names):
-        return state, []
-    return _compared(state)
-
-
 def _compared(state: Server) -> tuple[Server, ServerEffects]:
     """Compares the parties' rows, and tells those with others which they are."""
-    sets = {name: frozenset(state.replies[k]["ids"]) for k, name in enumerate(state.names)}
+    sets = {name: frozenset(state.replies[k]["ids"]) for k, name in enumerate(state.clients)}
     if state.own is not None:
         sets["the server"] = frozenset(digests(state.own, state.seed))
     # A row is used only if every party, and the server's file if it has one, has its id.
@@ -242,28 +211,28 @@ def _compared(state: Server) -> tuple[Server, ServerEffects]:
     kept = tuple(row for row, digest in enumerate(digests(state.own or (), state.seed)) if digest in common)
     place = {row: k for k, row in enumerate(kept)}
     new = tuple(place[row] for row in state.new if row in place) if state.common else state.new
-    for k, name in enumerate(state.names):
+    for k, name in enumerate(state.clients):
         alone = sorted(sets[name] - common)
         without = [repr(other) if other != "the server" else other for other in sets if sets[name] - sets[other]]
         said = "" if state.common else _some(without)
         content = {"alone": "".join(alone), "without": said, "holder": holder, "new": list(new)}
         effects += [(k, Aligned(0, *piece)) for piece in pieces.cut(content)]
     if state.common:
-        return replace(state, told=True, n_rows=len(common), kept=kept, new=new), effects
+        return replace(state, n_rows=len(common), kept=kept, new=new), effects
     if state.own is not None and sets["the server"] - common:
         id_of = dict(zip(digests(state.own, state.seed), state.own))
         mine = [id_of[digest] for digest in sorted(sets["the server"] - common)]
         without = [repr(other) for other in sets if sets["the server"] - sets[other]]
         raise _alone("the server's file", mine, len(state.own), _some(without), state.counted)
     # Responses can be compared only where all parties have the same rows.
-    if not any(sets[name] - common for name in state.names):
+    if not any(sets[name] - common for name in state.clients):
         _same_response(state)
-    return replace(state, told=True, n_rows=len(common), kept=kept), effects
+    return replace(state, n_rows=len(common), kept=kept), effects
 
 
 def _same_response(state: Server) -> None:
     """Refuses parties that use the response and do not have the same one."""
-    digest_of = {"the server": state.labels} | {repr(name): state.replies[k]["labels"] for k, name in enumerate(state.names)}
+    digest_of = {"the server": state.labels} | {repr(name): state.replies[k]["labels"] for k, name in enumerate(state.clients)}
     told = {who: labels for who, labels in digest_of.items() if labels}
     first = next(iter(told), "")
     for who, labels in told.items():
@@ -287,9 +256,4 @@ def _some(texts: Sequence[str]) -> str:
     return ", ".join(texts[:SHOWN]) + (f", ... ({len(texts)} in all)" if len(texts) > SHOWN else "")
 
 
-def finished(state: Server) -> bool:
-    """Tells whether everybody has been told."""
-    return state.told
-
-
-PROTOCOL = once.protocol("alignment", (AskIds, Aligned), (Ids,), server_receive, client_receive, finished)
+PROTOCOL = legs.protocol("alignment", Server, (AskIds, Aligned), (Ids,), client_receive)

@@ -12,21 +12,21 @@ sections 5, 7, 11.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError
 from ...models.incomplete import Completed, NeverTogether, pooled
-from ..core import once, tells
-from ..core.kept import GIVEN, load, save
+from ..core import legs, once, tells
+from ..core.exchange import Answer, Ask, Conditions, small
+from ..core.legs import Leg, not_agreed
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
-from ..core.persistent import PersistentMap
-from ..core.rounds import all_of, needed
-from .apart import APART, compare_spreads
+from .apart import APART, LEAST, compare_spreads
 
 Array = NDArray[np.float64]
 Columns = Annotated[NDArray[np.float64], "w"]
@@ -34,6 +34,7 @@ Square = Annotated[NDArray[np.float64], "w w"]
 
 SMALLEST_EIGENVALUE = 1e-6  # of the correlations of Psi
 FARTHEST = 1e10  # of a client's standard deviation over the scale: beyond, its chains lose their digits
+NEEDS = not_agreed("the columns' scales are")
 
 
 @dataclass(frozen=True)
@@ -104,17 +105,17 @@ class Client:
     tails : degrees of freedom of Student's t, whose squared scale is told in the place of the last column's variance
     """
 
-    values: Array = field(repr=False, metadata=GIVEN)
-    second: bool = field(default=False, metadata=GIVEN)
+    values: Array = field(repr=False)
+    second: bool = False
     scales: Array | None = None
     psi: Array | None = None
-    completed: Completed | None = field(default=None, repr=False, metadata=GIVEN)
-    known: Array | None = field(default=None, metadata=GIVEN)
-    tails: float | None = field(default=None, metadata=GIVEN)
+    completed: Completed | None = field(default=None, repr=False)
+    known: Array | None = None
+    tails: float | None = None
 
 
 @dataclass(frozen=True)
-class Server:
+class Server(Leg[ColumnMoments | SecondMoments | CompletedMoments], answers=(ColumnMoments,), needs=NEEDS):
     """Is the server's state.
 
     `names` of the columns, as all parties may read them; `second`: whether a second leg follows; `imputes`: whether it is that of
@@ -123,39 +124,84 @@ class Server:
     cannot be known without them (`kept`: columns' names, and "Psi") are those of all.
     """
 
-    names: tuple[str, ...] = field(metadata=GIVEN)
-    clients: tuple[str, ...] = field(metadata=GIVEN)
-    second: bool = field(metadata=GIVEN)
+    names: tuple[str, ...]
+    second: bool
     scales: Array | None = None
     psi: Array | None = None
-    replies: PersistentMap[int, ColumnMoments | SecondMoments | CompletedMoments] = field(
-        default_factory=PersistentMap, metadata=GIVEN
-    )
-    rows: tuple[int, ...] = field(default=(), metadata=GIVEN)
-    imputes: bool = field(default=False, metadata=GIVEN)
-    sites: tuple[Completed, ...] = field(default=(), metadata=GIVEN)
-    moments: tuple[ColumnMoments, ...] = field(default=(), metadata=GIVEN)
-    without: frozenset[int] = field(default=frozenset(), metadata=GIVEN)
-    kept: tuple[str, ...] = field(default=(), metadata=GIVEN)
+    rows: tuple[int, ...] = ()
+    imputes: bool = False
+    sites: tuple[Completed, ...] = ()
+    moments: tuple[ColumnMoments, ...] = ()
+    without: frozenset[int] = frozenset()
+    kept: tuple[str, ...] = ()
+
+    @property
+    def expected(self) -> type[Message]:
+        """The moments that this leg is of."""
+        if self.scales is None:
+            return ColumnMoments
+        return CompletedMoments if self.imputes else SecondMoments
+
+    @property
+    def done(self) -> bool:
+        """Whether all that the job needs is agreed."""
+        return self.scales is not None and (not self.second or self.psi is not None)
+
+    def checked(self, sender: int, told: Any) -> Any:
+        """Refuses moments that no rows can have."""
+        if isinstance(told, CompletedMoments):
+            _check(told)
+            return told
+        numbers = [told.degrees, told.squares if isinstance(told, ColumnMoments) else np.diag(told.products)]
+        if any(part.min(initial=0) < 0 for part in numbers):
+            raise RemoteFault(f"{type(told).__name__} has a negative count or sum of squares")
+        return told
+
+    def combined(self, told: list[Any]) -> tuple[Server, ServerEffects]:
+        """Sends the scales, or Psi.
+
+        Raises
+        ------
+        JobError
+            A column that is constant at all clients; two columns that no client has together; a singular Psi.
+        """
+        if self.scales is None:
+            # First leg: scales from the variances.
+            scales, kept = common_scales(self.names, told), tuple[str, ...]()
+            _refuse_farthest(self, told, scales)
+            if self.without:
+                scales, kept = _scales_of(self.names, scales, [m for k, m in enumerate(told) if k not in self.without])
+            rows = tuple(int(m.degrees.max(initial=0)) + 1 for m in told)
+            return self.ask(Scaling(0, int(self.second), scales), scales=scales, rows=rows, moments=tuple(told), kept=kept)
+        state = self
+        if self.imputes:
+            sites = tuple(map(_site, told))
+            state = replace(state, sites=sites, rows=tuple(site.rows for site in sites))
+        here = [k not in self.without for k in range(len(self.clients))]
+        try:
+            # Psi without the left-out clients, or of all if it cannot be known without them.
+            psi = _psi(state, told, here)
+        except JobError:
+            if all(here):
+                raise
+            psi, state = _psi(state, told, [True] * len(here)), replace(state, kept=(*state.kept, "Psi"))
+        return state.ask(Psi(1, psi), psi=psi)
 
 
 def start(
     names: tuple[str, ...], clients: tuple[str, ...], second: bool, without: frozenset[int] = frozenset()
 ) -> tuple[Server, ServerEffects]:
     """Returns the first state and the first questions."""
-    return Server(names, clients, second, without=without), once.ask(len(clients), AskMoments(0))
+    return Server(clients, names, second, without=without), once.ask(len(clients), AskMoments(0))
 
 
 def imputing(
     names: tuple[str, ...], clients: tuple[str, ...], scales: Array | None, without: frozenset[int] = frozenset()
 ) -> tuple[Server, ServerEffects]:
     """Returns the same where values may be missing; with the scales of the job file, if it has them."""
-    state = Server(names, clients, second=True, scales=scales, imputes=True, without=without)
+    leg = 0 if scales is None else 1
+    state = Server(clients, names, second=True, scales=scales, imputes=True, without=without, leg=leg)
     return state, once.ask(len(clients), AskMoments(0) if scales is None else Scaling(0, 1, scales))
-
-
-def finished(state: Server) -> bool:
-    return state.scales is not None and (not state.second or state.psi is not None)
 
 
 def centred(values: Array) -> Array:
@@ -242,67 +288,24 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     if isinstance(event, Scaling) and state.scales is None:
         # Second moments tell more of rows than scales: the client's job file must have asked for them.
         if bool(event.more) != state.second:
-            wanted = f"this client's job file {'needs' if state.second else 'has no use for'} second moments"
-            raise RemoteFault(f"server: Scaling.more is {event.more}, and {wanted}")
+            needs = "needs" if state.second else "has no use for"
+            raise RemoteFault(f"server: Scaling.more is {event.more}, and this client's job file {needs} second moments")
         if not event.scales.min(initial=np.inf) > 0:
             raise RemoteFault("server: Scaling.scales must be above 0")
         if state.known is not None and not np.array_equal(event.scales, state.known):
             raise RemoteFault("server: Scaling.scales are not those of this client's job file")
         state = replace(state, scales=event.scales.copy())
-        if done is not None and state.second:
+        if not state.second:
+            return state, []
+        if done is not None:
             scaled = done.covariance / np.outer(event.scales, event.scales)
             return state, [CompletedMoments(1, done.rows, done.incomplete, scaled, done.together)]
-        return state, [SecondMoments(1, *second_moments(state.values / event.scales))] if state.second else []
+        return state, [SecondMoments(1, *second_moments(state.values / event.scales))]
     if isinstance(event, Psi) and state.second and state.scales is not None and state.psi is None:
         if not (np.allclose(event.psi, event.psi.T, rtol=1e-9, atol=0) and np.diag(event.psi).min(initial=np.inf) > 0):
             raise RemoteFault("server: Psi.psi must be symmetric with a diagonal above 0")
         return replace(state, psi=event.psi.copy()), []
     raise RemoteFault(f"server: {type(event).__name__} was not expected")
-
-
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """Takes one client's moments; after the last it sends the scales, or Psi.
-
-    Raises
-    ------
-    JobError
-        A column that is constant at all clients; two columns that no client has together; a singular Psi.
-    """
-    needed(event, "the columns' scales are not agreed yet; see why it ended, and start the job again")
-    wanted = ColumnMoments if state.scales is None else CompletedMoments if state.imputes else SecondMoments
-    if not isinstance(event, wanted) or sender in state.replies:
-        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
-    if isinstance(event, CompletedMoments):
-        _sound(sender, event)
-    elif min(event.degrees.min(initial=0), np.diag(np.atleast_2d(getattr(event, "products", np.zeros((1, 1))))).min()) < 0:
-        raise RemoteFault(f"{type(event).__name__} has a negative count or sum of squares", sender)
-    state = once.with_reply(state, sender, event)
-    if len(state.replies) < len(state.clients):
-        return state, []
-    replies, everyone, state = state.replies, len(state.clients), replace(state, replies=PersistentMap())
-    if state.scales is None:
-        # First leg: scales from the variances.
-        moments = all_of(replies, ColumnMoments)
-        scales, kept = common_scales(state.names, moments), tuple[str, ...]()
-        _refuse_farthest(state, moments, scales)
-        if state.without:
-            scales, kept = _scales_of(state.names, scales, [m for k, m in enumerate(moments) if k not in state.without])
-        rows = tuple(int(m.degrees.max(initial=0)) + 1 for m in moments)
-        state = replace(state, scales=scales, rows=rows, moments=tuple(moments), kept=kept)
-        return state, once.ask(everyone, Scaling(0, int(state.second), scales))
-    if state.imputes:
-        sites = tuple(map(_site, all_of(replies, CompletedMoments)))
-        rows = tuple(site.rows for site in sites)
-        state = replace(state, sites=sites, rows=rows)
-    here = [k not in state.without for k in range(everyone)]
-    try:
-        # Psi without the left-out clients, or of all if it cannot be known without them.
-        psi = _psi(state, replies, here)
-    except JobError:
-        if all(here):
-            raise
-        psi, state = _psi(state, replies, [True] * everyone), replace(state, kept=(*state.kept, "Psi"))
-    return replace(state, psi=psi), once.ask(everyone, Psi(1, psi))
 
 
 def _refuse_farthest(state: Server, moments: Sequence[ColumnMoments], scales: Array) -> None:
@@ -317,20 +320,20 @@ def _refuse_farthest(state: Server, moments: Sequence[ColumnMoments], scales: Ar
             )
 
 
-def _psi(state: Server, replies: PersistentMap[int, Any], here: Sequence[bool]) -> Array:
+def _psi(state: Server, told: Sequence[Any], here: Sequence[bool]) -> Array:
     """Returns Psi of some clients."""
     if state.imputes:
-        return completed_psi(state.names, [site for site, there in zip(state.sites, here) if there])
-    return pooled_psi(state.names, [told for told, there in zip(all_of(replies, SecondMoments), here) if there])
+        return completed_psi(state.names, list(itertools.compress(state.sites, here)))
+    return pooled_psi(state.names, list(itertools.compress(told, here)))
 
 
-def _sound(sender: int, told: CompletedMoments) -> None:
+def _check(told: CompletedMoments) -> None:
     """Raises RemoteFault if no rows can have these numbers."""
     counts, covariance = told.together, told.covariance
     if not (0 <= told.incomplete <= told.rows and 0 <= counts.min(initial=0) and counts.max(initial=0) <= told.rows):
-        raise RemoteFault("CompletedMoments has a negative count, or one that is more than its rows", sender)
+        raise RemoteFault("CompletedMoments has a negative count, or one that is more than its rows")
     if not np.allclose(covariance, covariance.T, rtol=1e-9, atol=0) or np.diag(covariance).min(initial=0) < 0:
-        raise RemoteFault("CompletedMoments.covariance must be symmetric, without a negative variance", sender)
+        raise RemoteFault("CompletedMoments.covariance must be symmetric, without a negative variance")
 
 
 def _site(told: CompletedMoments) -> Completed:
@@ -425,12 +428,7 @@ def _regular(names: tuple[str, ...], psi: Array) -> Array:
     return psi
 
 
-Party = TypeVar("Party", Server, Client)
-
-
-PROTOCOL: Protocol[Server, Client] = Protocol(
-    "scaling", (AskMoments, Scaling, Psi), (ColumnMoments, SecondMoments), server_receive, client_receive, finished, save, load
-)
+PROTOCOL = legs.protocol("scaling", Server, (AskMoments, Scaling, Psi), (ColumnMoments, SecondMoments), client_receive)
 
 
 def protocol(*, second: bool) -> Protocol[Server, Client]:
@@ -443,3 +441,101 @@ def imputing_protocol(*, known: bool) -> Protocol[Server, Client]:
     if known:
         return replace(PROTOCOL, to_client=(Scaling, Psi), to_server=(CompletedMoments,))
     return replace(PROTOCOL, to_server=(ColumnMoments, CompletedMoments))
+
+
+# Numbers of different values --------------------
+# Asks, before a sparse job's scales, how many different values each column has at each client. Source: sparse.md, section 7.
+#
+# A client says, of each column, whether it has no value, one, two, or more; it sends no value and no count beyond two.
+
+
+MORE = 3  # what stands for more than two
+
+
+@dataclass(frozen=True)
+class ColumnValues(
+    Answer,
+    kind=131,
+    tells=tells.Fact("whether each column has no value, one, two or more different ones"),
+    name="values",
+    ask=("AskValues", 130),
+    needs="the columns' values are not counted yet; start again when it is back",
+):
+    """Client to server: 0, 1, 2, or 3 for more, of each column."""
+
+    values: Annotated[NDArray[np.float64], "w"]
+
+    def honest(self) -> Conditions:
+        yield np.isin(self.values, np.arange(MORE + 1.0)).all(), "have a number that is not 0, 1, 2 or 3"
+
+
+def count_values(values: Array) -> Array:
+    """Returns 0, 1, 2 or `MORE` different values (w,) for each column of (n, w).
+
+    NaN is no value, and rounding of a constant column is one.
+    """
+    out = np.zeros(values.shape[1])
+    _, squares = column_moments(values)
+    for j, column in enumerate(values.T):
+        there = column[~np.isnan(column)]
+        if not squares[j] > 0:
+            out[j] = min(len(there), 1)
+        else:  # most columns show it in their first rows, and need not be sorted
+            out[j] = MORE if len(np.unique(there[:100])) >= MORE else min(len(np.unique(there)), MORE)
+    return out
+
+
+# Column means --------------------
+# Asks the clients of a sparse job, once it has its scales, for the means of their columns.
+#
+# Means show a unit that a standard deviation does not.
+#
+# A mean is sent as a whole number of quarters of the client's standard deviation, which its moments have told before: enough to
+# compare it, and for so many rows (`LEAST` + 1 at least) a sum that is known to some standard deviations only. So it adds no row
+# to the moments, also where two sums are over rows of which one has a row more (EM beside complete rows, two jobs). Source:
+# sparse.md, section 7.
+
+
+STEP = 0.25  # standard deviations
+
+
+@dataclass(frozen=True)
+class AskMeans(Ask, kind=135):
+    """Server to client: where are your columns?"""
+
+
+@dataclass(frozen=True)
+class ColumnMeans(
+    Answer,
+    kind=136,
+    tells=tells.Sums("means of columns, to a quarter of a standard deviation"),
+    name="column-means",
+    ask=AskMeans,
+    needs="the columns' means are not compared yet; see why it ended, and start the job again",
+):
+    """Client to server: means in steps of a quarter of its standard deviation, rounded; 0 for a column that is not compared."""
+
+    steps: Annotated[NDArray[np.float64], "u"]
+
+    def honest(self) -> Conditions:
+        yield (self.steps == np.rint(self.steps)).all(), "have steps that are no whole numbers"
+        yield small(self.steps), "have steps that are too large to be any"
+
+
+def is_compared(values: Array, degrees: Array) -> NDArray[np.bool_]:
+    """Returns which columns are compared: those with three different values or more, and with enough rows."""
+    return np.asarray((values >= MORE) & (degrees >= LEAST))
+
+
+def means_reply(means_of: Array, degrees: Array, squares: Array, values: Array) -> ColumnMeans:
+    """Returns one client's answer from the means (u,) of its columns, its moments and its numbers of different values."""
+    there = is_compared(values, degrees) & (squares > 0)
+    step = STEP * np.sqrt(np.where(there, squares, 1.0) / np.where(there, degrees, 1.0))
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = np.rint(np.where(there, means_of, 0.0) / step)
+    return ColumnMeans(0, np.where(np.isfinite(steps), steps, 0.0) + 0.0)  # and no -0
+
+
+def means_of(steps: Array, variances: Array) -> Array:
+    """Returns the means that were sent, from the variances that were."""
+    return np.asarray(steps * STEP * np.sqrt(variances))

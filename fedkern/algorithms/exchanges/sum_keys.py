@@ -14,18 +14,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
 from typing import Protocol as Shape
 
 from ...errors import JobError
 from ...privacy.masks import KEY, LABEL, Group, Pairs, n_neighbours, public_key
-from ..core import once, tells
+from ..core import legs, once, tells
+from ..core.legs import Leg
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, evolve
-from ..core.persistent import PersistentMap
-from ..core.rounds import needed
 
 LONGEST = 1280  # bytes of a signature, with all that is needed to check it
+GONE = "client {client} is gone before the first round; start the job again when it is back"
 
 
 class Signer(Shape):
@@ -93,23 +93,41 @@ class SumSignatures(Message, kind=281):
     signatures: Annotated[bytes, "signatures"]
 
 
+COMMIT, TELL, SIGN, DONE = 0, 1, 2, 3  # the legs; the first one is left out where all are neighbours of all
+
+
 @dataclass(frozen=True)
-class Server:
-    """Is the server's state: the clients' names, and the answers so far."""
+class Server(Leg[Any], answers=(SumCommitment, SumKey, SumSignature), needs=GONE):
+    """Is the server's state; `signed`: whether somebody signs, so that all are asked to."""
 
-    names: tuple[str, ...]
-    commitments: PersistentMap[int, SumCommitment] = field(default_factory=PersistentMap)
-    replies: PersistentMap[int, SumKey] = field(default_factory=PersistentMap)
-    signatures: PersistentMap[int, SumSignature] = field(default_factory=PersistentMap)
+    signed: bool = False
 
     @property
-    def round(self) -> int:
-        return 0
+    def done(self) -> bool:
+        """Whether all have what they need."""
+        return self.leg == DONE
 
-    @property
-    def signed(self) -> bool:
-        """Whether somebody signs: then all are asked to."""
-        return any(one.signs for one in self.replies.values())
+    def checked(self, sender: int, told: Any) -> Any:
+        """Refuses what is no key, and no digest of one."""
+        if isinstance(told, SumSignature):  # of any length: each client looks at it
+            return told
+        content = told.commitment if isinstance(told, SumCommitment) else told.key
+        if len(content) != KEY:
+            raise RemoteFault(f"{type(told).__name__} of {len(content)} bytes, needs {KEY}")
+        return told
+
+    def combined(self, told: list[Any]) -> tuple[Server, ServerEffects]:
+        """Tells all what all have told."""
+        if self.leg == COMMIT:
+            return self.ask(SumCommitments(b"".join(answer.commitment for answer in told)))
+        if self.leg == TELL:
+            signed = any(answer.signs for answer in told)
+            keys = SumKeys(b"".join(answer.key for answer in told), int(signed))
+            leg = SIGN if signed else DONE
+            return self.ask(keys, signed=signed, leg=leg)
+        signatures = [answer.signature for answer in told]
+        lengths = b"".join(len(signature).to_bytes(2, "little") for signature in signatures)
+        return self.ask(SumSignatures(lengths, b"".join(signatures)))
 
 
 @dataclass(frozen=True)
@@ -149,42 +167,8 @@ def dims(n_clients: int) -> dict[str, int]:
 
 def start(names: tuple[str, ...]) -> tuple[Server, ServerEffects]:
     """Returns the server's first state and its questions."""
-    return Server(names), once.ask(len(names), AskSumKey(0))
-
-
-def finished(state: Server) -> bool:
-    n = len(state.names)
-    return len(state.replies) == n and (not state.signed or len(state.signatures) == n)
-
-
-def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
-    """Takes one key, or one signature; after the last all are told all."""
-    needed(event, "client {client} is gone before the first round; start the job again when it is back", state.names)
-    n = len(state.names)
-    if isinstance(event, SumSignature) and len(state.replies) == n and state.signed and sender not in state.signatures:
-        state = evolve(state, signatures=state.signatures.plus(sender, event))
-        told = [state.signatures[k].signature for k in sorted(state.signatures)]
-        lengths = b"".join(len(one).to_bytes(2, "little") for one in told)
-        return state, once.ask(n, SumSignatures(lengths, b"".join(told))) if finished(state) else []
-    if isinstance(event, SumCommitment) and commits(n) and sender not in state.commitments:
-        _check_length(sender, event, event.commitment)
-        state = evolve(state, commitments=state.commitments.plus(sender, event))
-        told_first = b"".join(state.commitments[k].commitment for k in sorted(state.commitments))
-        return state, once.ask(n, SumCommitments(told_first)) if len(state.commitments) == n else []
-    early = commits(n) and len(state.commitments) < n
-    if not isinstance(event, SumKey) or sender in state.replies or early:
-        raise RemoteFault(f"{type(event).__name__} was not expected", sender)
-    _check_length(sender, event, event.key)
-    state = evolve(state, replies=state.replies.plus(sender, event))
-    if len(state.replies) < n:
-        return state, []
-    keys = b"".join(state.replies[k].key for k in range(n))
-    return state, once.ask(n, SumKeys(keys, int(state.signed)))
-
-
-def _check_length(sender: int, event: Message, content: bytes) -> None:
-    if len(content) != KEY:
-        raise RemoteFault(f"{type(event).__name__} of {len(content)} bytes, needs {KEY}", sender)
+    leg = COMMIT if commits(len(names)) else TELL
+    return Server(names, leg=leg), once.ask(len(names), AskSumKey(0))
 
 
 def commits(n_clients: int) -> bool:
@@ -202,8 +186,9 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """
     n, first = len(state.names), commits(len(state.names))
     if isinstance(event, AskSumKey) and not state.keys and not state.commitments:
-        own = public_key(state.secret)
-        return state, [SumCommitment(commitment(state.index, own)) if first else _key(state)]
+        if first:
+            return state, [SumCommitment(commitment(state.index, public_key(state.secret)))]
+        return state, [_key(state)]
     if isinstance(event, SumCommitments) and first and not state.commitments:
         if len(event.commitments) != KEY * n:
             raise RemoteFault(f"server: SumCommitments are not those of {n} clients")
@@ -297,10 +282,8 @@ def pairs_of(clients: Mapping[int, Client]) -> dict[int, Pairs]:
 
 
 TO_CLIENT, TO_SERVER = (AskSumKey, SumKeys, SumSignatures), (SumKey, SumSignature)
-PROTOCOL = once.protocol("sum-keys", TO_CLIENT, TO_SERVER, server_receive, client_receive, finished)
-COMMITTED = once.protocol(
-    "sum-keys", (*TO_CLIENT, SumCommitments), (*TO_SERVER, SumCommitment), server_receive, client_receive, finished
-)
+PROTOCOL = legs.protocol("sum-keys", Server, TO_CLIENT, TO_SERVER, client_receive)
+COMMITTED = replace(PROTOCOL, to_client=(*TO_CLIENT, SumCommitments), to_server=(*TO_SERVER, SumCommitment))
 
 
 def protocol(n_clients: int) -> Protocol[Server, Client]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Self
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...models import glm
+from ...privacy.masks import ROUND
 from ..core import tells
 from ..core.exchange import LEAST, MOST_ROWS, Added, Ask, Conditions, enough, small
 from ..core.rounding import DIGITS, LARGEST, digits, thousandths
@@ -343,3 +345,107 @@ class LifetimeSums(
             small(self.pieces) and (self.pieces >= 0).all() and self.pieces.sum() == self.events,
             "count other events in pieces than in all",
         )
+
+
+# Steps of a Gibbs sampler --------------------
+# Collects, after the last round of a Gibbs sampler, the counts of every client's sweeps. Source: sparse.md, section 5.
+
+
+@dataclass(frozen=True)
+class Counts(
+    Added, kind=48, tells=tells.Fact("counts of its sampler's steps"), name="gibbs-counts", ask=("AskCounts", 47), least=0
+):
+    """Client to server: over the whole run, scales clipped, Cholesky factors that failed, and draws in data space. The draws are
+    made: who is lost lacks in the counts alone."""
+
+    clipped: int
+    fallbacks: int
+    data_space: int
+
+    @property
+    def each(self) -> tuple[int, int, int]:
+        """The three counts, in the order of the fields."""
+        return self.clipped, self.fallbacks, self.data_space
+
+    def honest(self) -> Conditions:
+        yield min(self.each) >= 0, "have one below 0"
+        yield max(self.each) <= MOST_ROWS, "are too large to be any"
+
+
+# Error shape --------------------
+# Checks, after the last round of structural equations, whether the errors are Laplace, as the model says.
+#
+# The law of the errors alone tells which way an effect goes, so a client sends, of each equation, the mean size of its residuals
+# over their root mean square: 1/sqrt(2) for Laplace errors, sqrt(2/pi) for normal ones, sqrt(3)/2 for uniform ones. Source:
+# sparse.md, section 9.
+
+
+LAPLACE = float(np.sqrt(0.5))
+SPREAD = float(np.sqrt(0.125))  # of the ratio of n Laplace errors, times sqrt(n), by the delta method
+SURELY, FROM_LAPLACE = 4.0, 0.03  # standard errors, and the least difference, from which errors are said to have another law
+
+
+@dataclass(frozen=True)
+class ErrorShape(
+    Added,
+    kind=134,
+    tells=tells.Sums("of each equation a ratio of moments of its residuals, and its number of rows"),
+    name="error-shape",  # the draws are made: the note lacks who is lost
+    ask=("AskShape", 133),
+    masked=("masked_error_shape", 269),
+    least=0,
+    means={"ratio": LAPLACE},
+):
+    """Client to server: mean size over root mean square of each equation's residuals, at its posterior means."""
+
+    rows: int
+    ratio: Annotated[Array, "w"]
+
+    def honest(self) -> Conditions:
+        yield self.rows >= 0, "has a number of rows below 0"
+        yield self.rows <= MOST_ROWS, f"is of {self.rows} rows"
+        possible = ((self.ratio >= 0) & (self.ratio <= 1 + 1e-12)).all()
+        yield possible, "has a ratio that is not from 0 to 1, as a mean size over a root mean square is"
+
+
+def laplace_ratio(residuals: Array) -> Array:
+    """Returns the ratio (...) of residuals (..., n); that of Laplace errors where all residuals are zero."""
+    square = np.mean(residuals**2, axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(square > 0, np.mean(np.abs(residuals), axis=-1) / np.sqrt(square), LAPLACE)
+
+
+def departures(replies: Sequence[ErrorShape]) -> list[tuple[int, float]]:
+    """Returns the equations whose errors, over all clients, are surely not Laplace, each with its ratio."""
+    rows = np.array([reply.rows for reply in replies], float)
+    if not rows.sum() > 0:
+        return []
+    mean = np.average([reply.ratio for reply in replies], axis=0, weights=rows)
+    away = np.abs(mean - LAPLACE)
+    which = np.flatnonzero((away > FROM_LAPLACE) & (away * np.sqrt(rows.sum()) > SURELY * SPREAD))
+    return [(int(j), float(mean[j])) for j in which]
+
+
+# The end of sums --------------------
+# Ends the sums of a job: each client adds a zero, or words by chance if one of its numbers was none.
+#
+# What a client's rows bring about must not end an exchange: which question did it would tell of the rows, and who has ended it,
+# whose they are. So a client that has no number to give gives another, and shows at the next barrier, the beginning of an
+# exchange, that the job must end: from there on all its words are random, masks do not cancel, and one sentence says so for all
+# clients. Here is the last barrier, before anything is published.
+
+
+@dataclass(frozen=True)
+class SumEnd(
+    Added,
+    kind=292,
+    tells=tells.Bit(),
+    name="sum-end",
+    ask=("AskSumEnd", 291),
+    masked=("masked_sum_end", 293),
+    form=ROUND,
+    least=0,
+):
+    """Client to server: nothing but a zero, which is masked."""
+
+    zero: float

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from ..core import tells
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import once, tells
 from ..core.exchange import Answer, Ask
 from ..core.messages import RemoteFault
 
@@ -53,3 +56,56 @@ def make_reply(told: TellVerdict) -> VerdictHeard:
     if not 0 <= told.word < len(WORDS):
         raise RemoteFault(f"server: its TellVerdict has the word {told.word}, wanted 0 to {len(WORDS) - 1}")
     return VerdictHeard(told.round)
+
+
+# Figures --------------------
+# Sends the verdict with the server's figures of the unknowns that all share.
+#
+# So clients' pages have the same numbers as the server's: clients know the posterior of these unknowns, but not by the same
+# draws.
+
+
+FIGURES_OF = ("mean", "q025", "q975")  # of the figures of an unknown
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TellFigures(Ask, kind=227):
+    """Server to client: the fields of a verdict, and the figures; `known`: whether these are all numbers (0 or 1)."""
+
+    word: int
+    text: Annotated[bytes, "verdict"]
+    worst: Annotated[bytes, "name"]
+    known: int
+    figures: Annotated[Array, "f q"]
+
+
+def figures_dims(unknowns: int) -> dict[str, int]:
+    """Returns the lengths of the messages' fields."""
+    return {**DIMS, "f": max(unknowns, 1), "q": len(FIGURES_OF)}
+
+
+def figures_question(verdict: TellVerdict, figures: Array) -> TellFigures:
+    """Returns the message; `figures` (f, q) are of the unknowns in the order that all know."""
+    known = len(figures) > 0 and bool(np.isfinite(figures).all())
+    told = figures if known else np.zeros((max(len(figures), 1), len(FIGURES_OF)))
+    return TellFigures(verdict.round, verdict.word, verdict.text, verdict.worst, int(known), told)
+
+
+def verdict_of(told: TellFigures) -> TellVerdict:
+    """Returns the message without the figures."""
+    return TellVerdict(told.round, told.word, told.text, told.worst)
+
+
+def figures_of(told: TellFigures) -> Array | None:
+    """Returns the server's figures (f, q), or None if it has none."""
+    return np.array(told.figures) if told.known else None
+
+
+def figures_reply(told: TellFigures) -> VerdictHeard:
+    """Returns a client's answer; raises RemoteFault if no verdict has this number."""
+    return make_reply(verdict_of(told))
+
+
+FIGURES = once.Question("verdict", TellFigures, VerdictHeard)

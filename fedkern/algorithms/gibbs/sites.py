@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ...kernels import homes, rng, sem, shrinkage
 from ...kernels.bound import Bound
 from ...kernels.homes import HOST, Home
-from . import locations
+from . import covariates as locations
 from .covariates import Covariates
 from .settings import Settings
 

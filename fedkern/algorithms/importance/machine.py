@@ -26,12 +26,40 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.kept import load, save
-from ..core.messages import Message, Protocol
-from .client import Client, Model, client, client_receive
-from .coordinates import Coordinates
-from .local import GradientOf, WithoutLocal
-from .messages import (
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import NumericalError
+from ...models.dense import packed, unpacked
+from ..core.kept import PersistentMap, PersistentSet, load, save
+from ..core.messages import Event, Message, Protocol, RemoteFault, ServerEffects, evolve
+from ..core.rounds import needs_all, summed, to_each
+from .client import Client, GradientOf, Model, WithoutLocal, client, client_receive
+from .draws import (
+    MODE,
+    Found,
+    Server,
+    answered,
+    answers_of,
+    ask_values,
+    asking,
+    end,
+    first_source,
+    offset,
+    questions_about,
+    read_result,
+    take_draws,
+    unresolved,
+    with_draws,
+)
+from .newton import Climb, Metric, Prior, Priors, moving, spelled
+from .proposals import Coordinates, Derivatives, held, name_flagged
+from .settings import (
+    AT_MODE,
+    LOST,
+    OF_FEW,
+    QUESTIONS,
+    REFUSED,
     SUMS,
     WIDTH,
     AskCurvature,
@@ -41,13 +69,14 @@ from .messages import (
     MaskedCurvature,
     MaskedValues,
     Posterior,
+    Settings,
     SummedCurvature,
     SummedValues,
     Values,
 )
-from .server import Found, Server, finished, go_on, offset, read_result, server_receive, start, unresolved
-from .settings import Settings
-from .widening import Prior, Priors
+from .summaries import MOVED, Quadratics, merged
+
+Array = NDArray[np.float64]
 
 __all__ = [
     "SUMS", "WIDTH", "AskCurvature", "AskNormal", "AskValues", "Client", "Coordinates", "Curvature", "Found", "GradientOf",
@@ -55,6 +84,330 @@ __all__ = [
     "client", "client_receive", "finished", "go_on", "load", "offset", "protocol", "read_result", "save", "server_receive",
     "start", "unresolved",
 ]  # fmt: skip
+
+
+ROOM = 4.0  # posterior sds from a mode to the border of the box
+BACK = 5  # questions that are left for the way back to the mode with the job's prior
+
+
+def start(
+    settings: Settings,
+    prior: Prior | Priors,
+    names: tuple[str, ...],
+    coordinates: Coordinates,
+    starts: Array,
+    *,
+    keeps_first: bool = False,
+    widened: int | None = None,
+) -> tuple[Server, ServerEffects]:
+    """Returns the server's first state and its first question.
+
+    Parameters
+    ----------
+    starts : (settings.starts, P) xi from which the mode is looked for
+    keeps_first : whether the clients' derivatives at the first of them are kept
+    widened : the number of the prior where that is known; None: the first that decides nothing which rows decide
+    """
+    starts = np.asarray(starts, np.float64)
+    if starts.shape != (settings.starts, coordinates.size):
+        raise ValueError(f"importance: starts must have the shape {(settings.starts, coordinates.size)}, got {starts.shape}")
+    if not np.isfinite(starts).all():
+        raise ValueError("importance: starts must be finite")
+    if settings.summaries and (coordinates.scales or coordinates.fold or coordinates.learnt is not None):
+        raise ValueError("importance: summaries need coordinates without scales")
+    units = coordinates.units(starts[0])
+    empty = np.empty((0, coordinates.size))
+    climb = Climb.begin(coordinates.of(starts))
+    none = np.zeros(len(names))
+    P, alone = coordinates.size, (settings.starts, len(names))
+    own = np.zeros((*alone, P)), np.zeros((*alone, P * (P + 1) // 2))
+    kept = len(names) if keeps_first else 0
+    asked = np.zeros(coordinates.size), empty, np.zeros((kept, P)), np.zeros((kept, P * (P + 1) // 2))
+    quadratics = Quadratics.none(len(settings.summaries), P)
+    begun = climb, *own, settings.nodes, np.zeros(2), none, *asked, quadratics
+    priors = prior if isinstance(prior, Priors) else Priors((prior,))
+    decided = int(not priors.most or widened is not None)
+    state = Server(settings, priors, names, coordinates, units, *begun, widened=widened or 0, decided=decided)
+    return _ask_curvature(state)
+
+
+def go_on(state: Server | None, settings: Settings) -> tuple[Server, ServerEffects]:
+    """Goes on from a mode that was wanted alone (`Settings.rounds` = 0) with the draws of these settings."""
+    assert state is not None  # this is the server's place
+    state = evolve(state, settings=settings, halted="")
+    return ask_values(state, first_source(state))
+
+
+def finished(state: Server) -> bool:
+    return state.stop is not None and not state.waiting
+
+
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
+    """Takes one answer; after the last it asks the next question. A lost client ends the run: the model needs all of them."""
+    needs_all(event, state.names, state.round)
+    if state.summing:
+        return _summed(state, sender, event)
+    before = state.answers.get(sender, ())
+    # All that is asked at once is answered in the order of the questions, each of which is a round of its own.
+    round, of_one = state.round + len(before), state.open[len(before)] if sender in state.waiting else None
+    if of_one is None or not isinstance(event, of_one) or event.round != round:
+        raise RemoteFault(f"{type(event).__name__} is no answer to round {round}", sender)
+    if np.min(event.rule) < 0:
+        raise RemoteFault(f"{type(event).__name__}.rule is negative", sender)
+    if isinstance(event, Values) and len(event.drops) != WIDTH * state.settings.points:
+        raise RemoteFault(f"Values.drops of {len(event.drops)} bytes are not one for each draw", sender)
+    state = evolve(state, answers=state.answers.plus(sender, (*before, event)))
+    if len(before) + 1 < len(state.open):
+        return state, []
+    state = evolve(state, waiting=state.waiting.minus(sender))
+    return (state, []) if state.waiting else _answered(state)
+
+
+def _answered(state: Server) -> tuple[Server, ServerEffects]:
+    """Goes on when all have answered."""
+    of_mode, state = state.open[0] is Curvature, answered(state)
+    return _climbed(state) if of_mode else take_draws(state)
+
+
+# The mode --------------------
+
+
+def _ask_curvature(state: Server, *, ahead: bool = False) -> tuple[Server, ServerEffects]:
+    """Asks for a step of each climb. With `ahead`, where the mode is expected there, the first draws are asked with it."""
+    expected = state.climb.arriving if ahead else None
+    question = AskCurvature(state.round, state.nodes, _sent(state, state.climb.trial), state.widened)
+    questions: list[AskCurvature | AskValues] = [question]
+    if expected is not None:
+        state = with_draws(evolve(state, ahead=1), first_source(evolve(state, climb=expected)))
+        questions += questions_about(state, state.round + 1)
+    state, asked = asking(state, questions)
+    return (state, asked) if state.exact else _climbed(answered(state))
+
+
+def _sent(state: Server, trial: Array) -> Array:
+    """Returns xi of points of z."""
+    return state.coordinates.sent(state.coordinates.safe(trial, state.units), state.units)
+
+
+def _climbed(state: Server) -> tuple[Server, ServerEffects]:
+    """Takes a step of each climb, or makes the first draws."""
+    (answers,), s = answers_of(state, Curvature), state.settings
+    if any((answer.value <= REFUSED).any() for answer in answers):
+        state = evolve(state, refused=1)
+        if state.tries:
+            return _ask_curvature(_without_draws(_returned(evolve(state, newton=state.newton + 1))))
+    of_summaries = state.quadratics.curvatures(state.round, _sent(state, state.climb.trial))
+    answers = merged(answers, of_summaries, s.summaries)
+    first = not np.isfinite(state.climb.value).any()
+    if first:
+        values = np.array([answer.value for answer in answers])
+        _defined(state, values)
+        if not state.newton:  # and not where a climb begins again with more nodes
+            state = evolve(state, began=float(values[:, 0].sum()))
+            if len(state.first_gradient):
+                gradient, hessian = (
+                    np.stack([getattr(answer, name)[0] for answer in answers]) for name in ("gradient", "hessian")
+                )
+                state = evolve(state, first_gradient=gradient, first_hessian=hessian)
+    z, before = state.climb.trial, state.climb.done
+    with np.errstate(all="ignore"):
+        even = [own[0] for own in state.coordinates.fold if len(own) == 1]
+        climb = state.climb.climbed(*_posterior(state, answers), state.coordinates.ends, state.limits, even)
+    rule = summed([answer.rule for answer in answers])
+    new = climb.done & ~before
+    # Of a climb that has ended the rule counts where its mode is: the last point that was asked.
+    at_mode = max(float(state.rule[0]), float(rule[new & (climb.at == z).all(axis=1)].max(initial=0.0)))
+    taken = ((climb.at == z).all(axis=1) & ~before)[:, np.newaxis, np.newaxis]
+    state = evolve(
+        state,
+        climb=climb,
+        own_gradient=np.where(taken, np.stack([answer.gradient for answer in answers], axis=1), state.own_gradient),
+        own_hessian=np.where(taken, np.stack([answer.hessian for answer in answers], axis=1), state.own_hessian),
+        newton=state.newton + 1,
+        rule=np.array([at_mode, 0.0]),
+    )
+    if state.tries and (climb.flat.any() or _stuck(state)):
+        return _ask_curvature(_without_draws(_returned(state)))
+    if climb.ended and climb.done.any() and at_mode > AT_MODE and state.nodes < s.most_nodes:
+        state = evolve(state, climb=climb.again(), nodes=s.doubled(state.nodes), rule=np.zeros(2))
+        return _ask_curvature(_without_draws(state))
+    # Where all take part by summaries steps are no questions, and each of many climbs may have as many.
+    climbs = 1 if state.exact else 1 + int(state.quadratics.answered.sum())
+    if not climb.ended and state.newton < s.newton * climbs:
+        # Once in a job: values that are given up have been told. A source around a learnt scale is not made before its mode.
+        once = s.rounds > 1 and not state.drawn and not state.ahead and state.coordinates.learnt is None
+        once = once and not _due(state) and (bool(state.decided) or _right(state, climb.trial))
+        return _ask_curvature(_without_draws(state), ahead=once and float(rule.max()) <= AT_MODE)
+    if not climb.done.any():
+        _no_mode(state)
+    if not state.decided:
+        state = _judged(state)
+        if not state.climb.ended:
+            return _ask_curvature(_without_draws(state))
+    if s.rounded:
+        state = evolve(state, climb=climb.arrived())
+    if _due(state):
+        return _ask_summaries(state)
+    if s.rounds == 0:
+        return end(state, MODE)
+    return take_draws(evolve(state, ahead=0)) if state.ahead else ask_values(state, first_source(state))
+
+
+def _right(state: Server, z: Array) -> bool:
+    """Whether the prior decides nothing that rows decide, where its mode is (1, P)."""
+    hessian = state.climb.hessian[0]
+    expected = state.expected if state.widened else hessian
+    return state.priors.right(state.widened, _sent(state, z)[0], hessian, expected)
+
+
+def _judged(state: Server) -> Server:
+    """Takes the prior of this mode if it decides nothing that rows decide, and else goes to the next wider one, or back."""
+    if state.widened and not _has_room(state):
+        return _returned(state)
+    if _right(state, state.climb.at):
+        return evolve(state, decided=1)
+    if state.widened == state.priors.most or state.refused or state.newton >= state.settings.newton - BACK:
+        return _returned(state)
+    at, hessian, number = state.climb.at, state.climb.hessian[0], state.widened + 1
+    default, before = (state.default, state.expected) if state.widened else (at[0], hessian)
+    expected = state.priors.expected(number, _sent(state, at)[0], hessian, before)
+    return evolve(state, widened=number, default=default, expected=expected, climb=Climb.begin(at), rule=np.zeros(2))
+
+
+def _returned(state: Server) -> Server:
+    """Goes back to the mode with the job's prior, as no wider one decides less."""
+    if not state.widened:
+        return evolve(state, decided=1)
+    climb = Climb.begin(state.default[np.newaxis])
+    return evolve(state, widened=0, decided=1, climb=climb, rule=np.zeros(2))
+
+
+def _has_room(state: Server) -> bool:
+    """Whether the posterior is within the box."""
+    if (ends := state.coordinates.ends) is None:
+        return True
+    at, sd = state.climb.at[0], np.sqrt((Metric.of(state.climb.hessian[0]).factor ** 2).sum(axis=1))
+    return bool(((at - ROOM * sd > ends[0]) & (at + ROOM * sd < ends[1])).all())
+
+
+def _stuck(state: Server) -> bool:
+    """Whether a wider prior's mode is not to be had: it is beyond the box, or farther than there are questions."""
+    if state.climb.ended:
+        return False
+    climb = state.climb
+    return bool(climb.cut[0] and climb.length[0] < state.limits.near) or state.newton >= state.settings.newton - BACK
+
+
+def _ask_summaries(state: Server) -> tuple[Server, ServerEffects]:
+    """Asks clients that take part by a summary about the mode that is known without their next answers.
+
+    Where nobody else is asked, it is one after another, each about the mode by those before it.
+    """
+    climb, quadratics = state.climb, state.quadratics
+    at, due = climb.at[0], _due(state) if state.exact else _due(state)[:1]
+    round = int(quadratics.answered[due[0]])
+    if round == 0:
+        question: Message = AskCurvature(round, state.nodes, climb.at[:1])
+    else:
+        B = Metric.of(climb.hessian[0]).factor
+        question = AskNormal(round, state.nodes, at, packed((B @ B.T)[np.newaxis])[0])
+    if quadratics.answered.max() < state.settings.questions:
+        quadratics = evolve(quadratics, before=at)
+    who = [state.settings.summaries[i] for i in due]
+    state = evolve(state, summing=1, quadratics=quadratics, waiting=PersistentSet(who), answers=PersistentMap())
+    return state, to_each(who, question)
+
+
+def _due(state: Server) -> list[int]:
+    """Returns the summaries that are asked next; of all clients together none once the mode moves no more."""
+    most, quadratics = state.settings.questions, state.quadratics
+    if QUESTIONS <= quadratics.answered.max(initial=0) < most and state.climb.ended:
+        most = QUESTIONS if quadratics.judged(state.climb.at[0], state.climb.hessian[0])[0] <= MOVED else most
+    return quadratics.due(most)
+
+
+def _summed(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
+    """Takes a summary; after the last of these questions the mode is looked for with them."""
+    summaries, q = state.settings.summaries, state.quadratics
+    i = summaries.index(sender) if sender in summaries else -1
+    if sender not in state.waiting or not isinstance(event, Curvature) or event.round != int(q.answered[i]):
+        raise RemoteFault(f"{type(event).__name__} is no answer to the question for its summary", sender)
+    if event.value[0] <= LOST:
+        _refused(event.value, (state.names[sender],))
+        raise NumericalError(
+            f"the log-likelihood of client {state.names[sender]!r}, which takes part by a summary, is not finite about the "
+            f"others' mode: {state.settings.advice.lost}"
+        )
+    state = evolve(state, waiting=state.waiting.minus(sender), answers=state.answers.plus(sender, (event,)))
+    if state.waiting:
+        return state, []
+    for k, answers in sorted(state.answers.items()):
+        (answer,) = answers
+        assert isinstance(answer, Curvature)
+        q = q.with_answer(summaries.index(k), state.climb.at[0], answer)
+    return _ask_curvature(evolve(state, summing=0, quadratics=q, climb=state.climb.again()))
+
+
+def _without_draws(state: Server) -> Server:
+    """Returns the state without draws that were asked for around a point that is no mode; they count as a round."""
+    if not state.ahead:
+        return state
+    return evolve(state, ahead=0, asked=np.empty((0, state.coordinates.size)), proposals=(), drawn=state.drawn + 1)
+
+
+def _posterior(state: Server, answers: list[Curvature]) -> Derivatives:
+    """Returns derivatives of the log-posterior of z at the trial points; NaN if a client's value is no number."""
+    prior = [state.prior.curvature(xi) for xi in _sent(state, state.climb.trial)]
+    lost = np.any([answer.value <= LOST for answer in answers], axis=0)
+    value = np.array([one[0] for one in prior]) + summed([answer.value for answer in answers])
+    gradient = np.array([one[1] for one in prior]) + summed([answer.gradient for answer in answers])
+    hessian = np.array([one[2] for one in prior]) + unpacked(
+        summed([answer.hessian for answer in answers]), state.coordinates.size
+    )
+    value = np.where(lost, np.nan, value)
+    of_z = state.coordinates.derivatives(state.climb.trial, state.units, Derivatives(value, gradient, hessian))
+    return of_z if state.coordinates.learnt is None else held(of_z, state.coordinates.learnt)
+
+
+def _defined(state: Server, values: Array) -> None:
+    """Refuses starts at which nothing is known; `values` (J, c)."""
+    lost = values <= LOST
+    if lost.any(axis=0).all():
+        _refused(values, state.names)
+        who = name_flagged(np.asarray(lost.any(axis=1)), state.names)
+        raise NumericalError(
+            f"the log-likelihood of client {who} is not finite where the search for the mode begins: {state.settings.advice.lost}"
+        )
+
+
+def _refused(values: Array, names: tuple[str, ...]) -> None:
+    """Raises an error where clients have refused a point without which there is no mode; `values` (J, ..)."""
+    refused = np.asarray((values <= REFUSED).reshape(len(names), -1).any(axis=1))
+    if refused.any():
+        raise NumericalError(
+            f"client {name_flagged(refused, names)} answers no question about a point {OF_FEW}, without which there is no way to "
+            "the mode: take a narrower prior, or pool these rows with another site's"
+        )
+
+
+def _no_mode(state: Server) -> None:
+    """Raises an error that names the coordinates without a mode."""
+    climb, names = state.climb, state.coordinates.names
+    if climb.flat.any():
+        i = int(np.argmax(climb.flat))
+        direction = spelled(Metric.of(climb.hessian[i]).flattest, names)
+        raise NumericalError(
+            f"the posterior is flat along {direction}: neither rows nor prior say anything of it; {state.settings.advice.flat}"
+        )
+    i = int(np.argmax(climb.value))
+    where = state.coordinates.sent(climb.at[i : i + 1], state.units)[0]
+    which = ", ".join(f"{names[k]!r} (now {where[k]:.4g})" for k in moving(climb, i, state.limits)[:5]) or "none, at a saddle"
+    raise NumericalError(
+        f"no mode of the posterior was found in {state.newton} rounds; still moving: {which}. {state.settings.advice.moving}"
+    )
+
+
+# Protocol --------------------
 
 
 def protocol(settings: Settings) -> Protocol[Server, Client]:

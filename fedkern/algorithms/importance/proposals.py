@@ -9,20 +9,198 @@ where the first of them is positive, and the density there is that of all its mi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import chdtri, gammaln, logsumexp, ndtri
 
+from ..core.box import Box
 from ..core.messages import evolve
 from ..core.nets import NETS, sobol
 
+# Coordinates --------------------
+# Chooses the coordinates z in which the server steps and draws, if xi, as it is sent, has logarithms of scales.
+#
+# A scale tau whose posterior reaches down to 0 has in log tau a density with a long left tail, which neither a normal nor a t
+# distribution around its mode follows. As a signed number t, tau = |t|, it has none: the likelihood is a smooth and even function
+# of t (an effect is tau u with u symmetric), and so is the posterior. With a column of a triangular factor T its entries below
+# the diagonal change their signs with t. So z has the column of T itself, and draws are folded to t > 0 (see `proposals`).
+
+
 Array = NDArray[np.float64]
+
+SMALL = 1e-3  # of its unit: a smaller t has the derivatives that an even function has there, for those in log t are rounded away
+FEW_COORDINATES = 6  # coordinates, of which all may have heavy tails where nothing is said of them
+LOOSE = 0.5  # standard deviation of an exponent: ten rows of a level leave a third, none leave .8 and more
+MOST_EXPONENT = 300.0  # so that the square of an exponential is a number
+SMALLEST_SCALE = 1e-9  # of its unit: the smallest scale that is sent
+BORDER = 1e-5  # of a box's width: as far from its border draws are moved, for they travel as 32-bit steps
+
+
+class Derivatives(NamedTuple):
+    """Holds a log-density at c points: (c,), its gradient (c, P), minus its Hessian (c, P, P)."""
+
+    value: Array
+    gradient: Array
+    hessian: Array
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Describes the coordinates of xi.
+
+    Attributes
+    ----------
+    names : (P,)
+    fold : sets of coordinates that change their signs together without a change of the posterior
+    scales : for each logarithm of a scale its coordinate, and those of the entries below it in its column of T
+    loose : those whose posteriors may have heavy tails, as scales of few effects and the coefficients that these shift have
+    learnt : that of the logarithm of a scale of others' prior, near 0 of which the density is unbounded (`learnt_scale`)
+    exponents : those that people read as their exponentials, in sums with others (gaps between thresholds)
+    box : where xi may be asked for; None: everywhere
+    """
+
+    names: tuple[str, ...]
+    fold: tuple[tuple[int, ...], ...] = ()
+    scales: tuple[tuple[int, ...], ...] = ()
+    loose: tuple[int, ...] = ()
+    learnt: int | None = None
+    exponents: tuple[int, ...] = ()
+    box: Box | None = None
+
+    @property
+    def size(self) -> int:
+        """P, the number of coordinates."""
+        return len(self.names)
+
+    @property
+    def wide(self) -> tuple[int, ...]:
+        """The coordinates in which draws are also made from a wider distribution."""
+        return self.loose or (tuple(range(self.size)) if self.size <= FEW_COORDINATES else ())
+
+    @property
+    def mirrored(self) -> tuple[tuple[int, ...], ...]:
+        """The sets of coordinates of z that change their signs together."""
+        return (*self.fold, *self.scales)
+
+    def flat(self, z: Array, weights: Array) -> tuple[int, ...]:
+        """Returns the exponents that weighted points (n, P) leave so wide that their exponentials have heavy tails.
+
+        A gap whose logarithm has a standard deviation of 1.5 has most of its variance from logarithms that are three standard
+        deviations above their mean, where the posterior has next to no draws.
+        """
+        off = [z[:, k] - weights @ z[:, k] for k in self.exponents]
+        return tuple(k for k, one in zip(self.exponents, off) if weights @ one**2 > LOOSE**2)
+
+    def read(self, z: Array, flat: tuple[int, ...]) -> Array:
+        """Returns (n, P + flat) the points, and beside them the exponentials of flat exponents."""
+        return np.concatenate([z, np.exp(np.minimum(z[:, list(flat)], MOST_EXPONENT))], axis=1) if flat else z
+
+    def sent(self, z: Array, units: Array) -> Array:
+        """Returns xi (n, P); `units` (scales,) is a large value for each t."""
+        xi = np.array(z, np.float64)
+        for unit, (at, *below) in zip(units, self.scales, strict=True):
+            t = z[:, at]
+            xi[:, at] = np.log(np.maximum(np.abs(t), SMALLEST_SCALE * unit))
+            xi[:, below] *= np.where(t < 0, -1.0, 1.0)[:, np.newaxis]
+        return xi if self.box is None else self.box.nearest(xi)
+
+    def drawn(self, z: Array, units: Array) -> Array:
+        """Returns xi (n, P) of draws, those outside of the box moved to its border."""
+        xi = self.sent(z, units)
+        if self.box is None:
+            return xi
+        low, high = np.array(self.box.low), np.array(self.box.high)
+        near = BORDER / 2 * (high - low)
+        return np.clip(xi, low + near, high - near)
+
+    @property
+    def ends(self) -> tuple[Array, Array] | None:
+        """The least and the largest z (P,) in the box; a scale may be as near to 0 as it likes."""
+        if self.box is None:
+            return None
+        low, high = np.array(self.box.low), np.array(self.box.high)
+        at = [at for at, *_ in self.scales]
+        high[at] = np.exp(high[at])
+        low[at] = -high[at]
+        return low, high
+
+    def beyond(self, xi: Array) -> NDArray[np.bool_]:
+        """Tells which points (n, P), as they were sent, are those of z at the border of the box, or beyond it."""
+        if self.box is None:
+            return np.zeros(len(xi), np.bool_)
+        low, high = np.array(self.box.low), np.array(self.box.high)
+        near = BORDER * (high - low)
+        low[[at for at, *_ in self.scales]] = -np.inf
+        return np.asarray(((xi <= low + near) | (xi >= high - near)).any(axis=1))
+
+    def of(self, xi: Array) -> Array:
+        """Returns z (n, P) with t > 0."""
+        z = np.array(xi, np.float64)
+        for at, *_ in self.scales:
+            z[:, at] = np.exp(z[:, at])
+        return z
+
+    def units(self, xi: Array) -> Array:
+        """Returns the units (scales,) of a start value (P,)."""
+        return np.exp(xi[[at for at, *_ in self.scales]])
+
+    def log_jacobian(self, xi: Array) -> Array:
+        """Returns log |dxi / dz| (n,)."""
+        return np.asarray(-xi[:, [at for at, *_ in self.scales]].sum(axis=1))
+
+    def safe(self, z: Array, units: Array) -> Array:
+        """Returns the points (n, P) at which derivatives are asked for."""
+        out = np.array(z, np.float64)
+        for unit, (at, *_) in zip(units, self.scales, strict=True):
+            small = np.abs(z[:, at]) < SMALL * unit
+            out[small, at] = np.where(z[small, at] < 0, -1.0, 1.0) * SMALL * unit
+        return out
+
+    def derivatives(self, z: Array, units: Array, of_xi: Derivatives) -> Derivatives:
+        """Returns the derivatives in z of the density of z, from those in xi, at the safe points, of the density of xi."""
+        safe = self.safe(z, units)
+        xi = self.sent(safe, units)
+        value, gradient, hessian = of_xi.value + self.log_jacobian(xi), of_xi.gradient.copy(), of_xi.hessian.copy()
+        slope = np.ones(z.shape)  # dxi_k / dz_k
+        bent = np.zeros(z.shape)
+        for at, *below in self.scales:
+            t = safe[:, at]
+            gradient[:, at] -= 1.0  # of the Jacobian
+            slope[:, at] = 1 / t
+            bent[:, at] = gradient[:, at] / t**2
+            slope[:, below] = np.sign(t)[:, np.newaxis]
+        gradient = gradient * slope
+        hessian = hessian * slope[:, :, np.newaxis] * slope[:, np.newaxis, :]
+        every = np.arange(self.size)
+        hessian[:, every, every] += bent
+        for at, *_ in self.scales:
+            inner = np.abs(z[:, at]) < np.abs(safe[:, at])
+            if not inner.any():
+                continue
+            share = np.where(inner, z[:, at] / safe[:, at], 1.0)
+            value = value + np.where(inner, gradient[:, at] * (z[:, at] * share - safe[:, at]) / 2, 0.0)
+            gradient[:, at] *= share
+            own = hessian[:, at, at].copy()
+            hessian[:, at, :] *= share[:, np.newaxis]
+            hessian[:, :, at] *= share[:, np.newaxis]
+            hessian[:, at, at] = own
+        return Derivatives(value, gradient, hessian)
+
+
+def name_flagged(flags: NDArray[np.bool_], names: Sequence[str]) -> str:
+    """Returns the names of those that are true."""
+    return ", ".join(repr(name) for name, flag in zip(names, flags, strict=True) if flag)
+
+
+# Proposals --------------------
+
+
 Fold = Sequence[Sequence[int]]  # coordinates that change their signs together
 
 FEW, MANY, LARGE = 7.0, 15.0, 20  # degrees of freedom, and beyond LARGE dimensions
@@ -169,8 +347,8 @@ def _moved(mean: Array, scale: Array, points: Array, weights: Array) -> tuple[Ar
 
 def mixture_log_density(proposals: Sequence[Source], points: Array, fold: Fold) -> Array:
     """Returns the log-density (n,) of all points together, as if each came from all proposals in proportion to their points."""
-    total = sum(float(one.counts.sum()) for one in proposals)
-    each = [np.log(one.counts.sum() / total) + one.log_density(points, fold) for one in proposals]
+    total = sum(float(proposal.counts.sum()) for proposal in proposals)
+    each = [np.log(proposal.counts.sum() / total) + proposal.log_density(points, fold) for proposal in proposals]
     return np.asarray(logsumexp(each, axis=0))
 
 
@@ -202,3 +380,154 @@ def _shares(weights: Array, n: int) -> Array:
 def nets_of(count: int) -> list[int]:
     """Returns how many of a component's points each net has (NETS,)."""
     return [int(n) for n in _shares(np.ones(NETS), count)]
+
+
+# Learnt scale --------------------
+# Draws where the prior of some coordinates has a learnt scale s: the density is unbounded at s -> 0, and has no joint mode.
+#
+# The mode of the rest is sought at the value of log s at which the climb begins (`held`). There the log-likelihood is nearly
+# quadratic, and the prior given s is so exactly: for every s of a grid the rest given s is a normal distribution, and the
+# integral over it is p(log s | y). A draw is log s, uniform in a cell of the grid that is drawn first, and the rest from a
+# mixture of t distributions around that normal one. Later rounds have the same form: moments of weighted draws are taken in the
+# coordinates in which the rest given s is standard. Source: docs/spec/likelihood.md, section 1.
+
+
+LOW, HIGH, STEP = -9.0, 3.0, 0.1  # the grid of log s
+FREE = 20.0  # log s at which its prior says nothing
+POWER, LEAST = 0.8, 2e-3  # density^.8, and this part of its maximum, is what log s is drawn from
+FLAT = 1e-3  # of the curvature where the mode was found: the least that is left of it without the prior of the scale
+Prior = Callable[[float], tuple[float, Array, Array]]  # at the mode with this log s: log-density, gradient, minus the Hessian
+
+
+def held(free: Derivatives, at: int) -> Derivatives:
+    """Returns derivatives by which no step moves this coordinate."""
+    gradient, hessian = free.gradient.copy(), free.hessian.copy()
+    gradient[:, at] = 0.0
+    hessian[:, at, :] = hessian[:, :, at] = 0.0
+    hessian[:, at, at] = 1.0
+    return Derivatives(free.value, gradient, hessian)
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Draws log s, and the rest given it.
+
+    Attributes
+    ----------
+    at : the coordinate of log s
+    order : (P - 1,) the others, those whose posterior may have heavy tails first
+    log_mass : (G,) logarithms of the probabilities of the cells
+    mean, root : (G, P - 1), (G, P - 1, P - 1) centre and lower root of the scale matrix of each cell, in that order
+    inner : of the rest, in the coordinates in which these are 0 and 1
+    """
+
+    at: int
+    order: NDArray[np.int64]
+    log_mass: Array
+    mean: Array
+    root: Array
+    inner: Proposal
+
+    @classmethod
+    def around(
+        cls, mode: Array, gradient: Array, hessian: Array, prior: Prior, at: int, loose: Sequence[int], points: int
+    ) -> Scaled:
+        """Returns the draws around the mode of the rest at log s = mode[at].
+
+        Parameters
+        ----------
+        mode : (P,)
+        gradient, hessian : of the log-posterior there; minus its second derivatives
+        prior : in whatever coordinates, if those whose prior depends on s are the same in them
+        loose : coordinates of which a fifth of the points are more widely spread
+        points : how many
+        """
+        first = [k for k in loose if k != at]
+        order = np.array([*first, *(k for k in range(len(mode)) if k != at and k not in first)], np.int64)
+        square = np.ix_(order, order)
+        before, slope_before, curved_before = prior(float(mode[at]))
+        A, P = hessian[square], len(order)
+        # What is left of the curvature without the prior given s: of a density that is not concave it may be below 0.
+        C = np.linalg.cholesky(A)
+        without = prior(FREE)[2][square]
+        left = A - (curved_before[square] - without)
+        left = solve_triangular(C, solve_triangular(C, left, lower=True).T, lower=True)
+        w, V = np.linalg.eigh((left + left.T) / 2)
+        rest = C @ (V * np.maximum(w, FLAT)) @ V.T @ C.T
+        cells = np.arange(LOW + STEP / 2, HIGH, STEP)
+        log, means, roots = np.empty(len(cells)), np.empty((len(cells), P)), np.empty((len(cells), P, P))
+        for g, log_s in enumerate(cells):
+            value, slope, curved = prior(float(log_s))
+            B = np.linalg.cholesky(rest + curved[square] - without)
+            linear = (gradient + slope - slope_before)[order]
+            half = solve_triangular(B, linear, lower=True)
+            means[g] = mode[order] + solve_triangular(B, half, lower=True, trans="T")
+            # a lower root of the inverse, in the same order
+            inverse = solve_triangular(B, np.eye(P), lower=True)
+            roots[g] = np.linalg.cholesky(inverse.T @ inverse)
+            log[g] = value - before + 0.5 * half @ half - np.log(np.diagonal(B)).sum()
+        density = np.exp(POWER * (log - log.max())) + LEAST
+        inner = Proposal.of(np.zeros((1, P)), np.eye(P)[np.newaxis], np.ones(1), points).with_wide(range(len(first)))
+        return cls(at, order, np.log(density / density.sum()), means, roots, inner)
+
+    @property
+    def counts(self) -> Array:
+        """(K,) The number of points from each component of the rest."""
+        return self.inner.counts
+
+    @property
+    def nets(self) -> NDArray[np.int64]:
+        """(n,) The net of each point."""
+        return self.inner.nets
+
+    def points(self, fold: Fold, seed: int, round: int) -> Array:
+        """Returns the points (n, P)."""
+        several, below = [], np.concatenate([[0.0], np.cumsum(np.exp(self.log_mass))])
+        D = len(self.order) + 2
+        for k, count in enumerate(self.counts.astype(int)):
+            u = np.concatenate([sobol(n, D, (seed, round, k, b)) for b, n in enumerate(nets_of(int(count)))])
+            x, rest = u[:, 0] * below[-1], self.inner.placed(k, u[:, 1:])
+            g = np.clip(np.searchsorted(below, x, side="right") - 1, 0, len(self.log_mass) - 1)
+            share = np.clip((x - below[g]) / (below[g + 1] - below[g]), 1e-6, 1 - 1e-6)
+            z = np.empty((count, D - 1))
+            z[:, self.at] = LOW + STEP * (g + share)
+            z[:, self.order] = self.mean[g] + np.einsum("nij,nj->ni", self.root[g], rest)
+            several.append(z)
+        return folded(np.concatenate(several), fold)
+
+    def log_density(self, points: Array, fold: Fold) -> Array:
+        """Returns the log-density (n,) of folded points, mirror images counted."""
+        return np.asarray(logsumexp([self._plain(points * signs) for signs in mirrors(fold, points.shape[1])], axis=0))
+
+    def _plain(self, points: Array) -> Array:
+        g, inside = self._cells(points)
+        log_det = np.log(np.diagonal(self.root, axis1=1, axis2=2)).sum(axis=1)
+        log_density = self.log_mass[g] - np.log(STEP) - log_det[g] + self.inner.plain(self._standard(points, g))
+        return np.where(inside, log_density, -np.inf)
+
+    def _cells(self, points: Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Returns the cell (n,) of each point, and whether it is in any."""
+        g = np.floor((points[:, self.at] - LOW) / STEP).astype(np.int64)
+        last = len(self.log_mass) - 1
+        return np.clip(g, 0, last), (g >= 0) & (g <= last)
+
+    def _standard(self, points: Array, g: NDArray[np.int64]) -> Array:
+        """Returns the rest (n, P - 1), in the coordinates of `inner`."""
+        off, standard = points[:, self.order] - self.mean[g], np.empty((len(points), len(self.order)))
+        for one in np.unique(g):
+            there = g == one
+            standard[there] = solve_triangular(self.root[one], off[there].T, lower=True).T
+        return standard
+
+    def adapted(self, points: Array, weights: Array, loose: Sequence[int]) -> Scaled:
+        """Returns draws nearer to the weighted ones: log s by their worth over the cells' number, the rest as `Proposal` does."""
+        g, _ = self._cells(points)
+        first = len([k for k in loose if k != self.at])
+        inner = self.inner.adapted(self._standard(points, g), weights, range(first))
+        seen = np.bincount(g, weights, len(self.log_mass))
+        seen = np.convolve(np.pad(seen, 2, mode="edge"), np.full(5, 0.2), mode="valid")
+        density = (seen / seen.max()) ** POWER + LEAST
+        worth = 1 / float((weights**2).sum())
+        share = worth / (worth + len(seen))
+        mass = share * density / density.sum() + (1 - share) * np.exp(self.log_mass)
+        return evolve(self, log_mass=np.log(mass / mass.sum()), inner=inner)

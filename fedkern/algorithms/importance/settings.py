@@ -3,13 +3,337 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...privacy.masks import WIDE
+from ..core import tells
 from ..core.box import Box
-from .messages import CHECKED, OF_WORDS, WIDTH
-from .summaries import ASKED_OF_ALL, QUESTIONS
-from .units import OF_CHAINS, OF_VALUES, power
+from ..core.masked import Masked, Sum
+from ..core.messages import Message
+from .newton import Metric
+
+# Messages --------------------
+
+
+Places = Annotated[NDArray[np.float64], "c xi"]
+PerPlace = Annotated[NDArray[np.float64], "c"]
+Packed = Annotated[NDArray[np.float64], "c tri"]
+Centre = Annotated[NDArray[np.float64], "xi"]
+Steps = Annotated[bytes, "steps"]
+Drops = Annotated[bytes, "drops"]
+Told = Annotated[NDArray[np.float64], "t xi"]
+Triangle = Annotated[NDArray[np.float64], "tri"]
+
+LOST = -1e300  # the log-likelihood of a point where it is not finite: a message holds finite numbers alone
+QUESTIONS = 2  # of a client that takes part by a summary: at a point, and over a normal
+ASKED_OF_ALL = 5  # of all clients together: at a point, and over normals
+REFUSED = 2 * LOST  # that of a point where the client tells none, for it would be that of few of its rows
+OF_FEW = "where few of its rows have weight, or one has nearly all (disclosure.rows, rows_per_coefficient, leverage)"
+CHECKED = 32  # draws at which the quadrature is compared with one of more nodes
+WIDTH = 4  # bytes of a step and of a drop: thousands of them are most of what travels
+OF_WORDS = 2.0**-10  # nats: the unit of values as they travel; a client's own is a multiple
+NO_VALUE = 2**32 - 1  # the drop of a point where the log-likelihood is not finite
+
+
+@dataclass(frozen=True)
+class AskCurvature(Message, kind=200):
+    """Server to client: the points at which the log-likelihood and its derivatives are wanted, the quadrature nodes a dimension,
+    and the number of the prior beside which answers are rounded and rows are counted (`widening`).
+    """
+
+    round: int
+    nodes: int
+    points: Places
+    prior: int = 0
+
+
+@dataclass(frozen=True)
+class Curvature(Message, kind=201, tells=tells.WeightedSums()):
+    """Client to server: L_j at each point, its gradient, minus its Hessian (lower triangle, row by row), and by how much L_j is
+    another with more nodes."""
+
+    round: int
+    value: PerPlace
+    gradient: Places
+    hessian: Packed
+    rule: PerPlace
+
+
+@dataclass(frozen=True)
+class AskNormal(Message, kind=271):
+    """Server to a client that takes part by a summary: the normal distribution, with its packed covariance, over which the
+    log-likelihood and its derivatives are averaged; the answer is a `Curvature` at its mean."""
+
+    round: int
+    nodes: int
+    mean: Centre
+    covariance: Triangle
+
+
+@dataclass(frozen=True)
+class AskValues(Message, kind=214):
+    """Server to client: draws of xi at which the log-likelihood is wanted, and by how many quadrature nodes a dimension. A draw
+    is the centre and a step of 32-bit numbers, so that everybody has the same draws to the last bit."""
+
+    round: int
+    nodes: int
+    centre: Centre
+    steps: Steps
+
+    @classmethod
+    def of(cls, round: int, nodes: int, centre: NDArray[np.float64], steps: NDArray[np.float64]) -> AskValues:
+        """Returns the message of `steps` (s, P) as `shortened` makes them."""
+        return cls(round, nodes, centre, steps.astype("<f4").tobytes())
+
+    @property
+    def points(self) -> NDArray[np.float64]:
+        """(s, P) The draws; raises ValueError if the steps are none."""
+        steps = np.frombuffer(self.steps, "<f4").reshape(-1, len(self.centre))
+        return drawn(self.centre, steps.astype(np.float64))
+
+
+@dataclass(frozen=True)
+class Values(Message, kind=215, tells=tells.Points()):
+    """Client to server: L_j at each draw, in units of `OF_WORDS` or coarser: the highest, and how far below it each is; the most
+    by which it is another with more nodes, at the first draws."""
+
+    round: int
+    highest: float
+    drops: Drops
+    rule: float
+
+    @classmethod
+    def of(cls, round: int, values: NDArray[np.float64], rule: float) -> Values:
+        """Returns the message of values (s,), rounded; `LOST` and values that are no number are left without one.
+
+        A value more than four million nats below the highest is taken to be exactly that far below.
+        """
+        good = np.isfinite(values) & (values > LOST)
+        units = np.rint(np.where(good, values, 0.0) / OF_WORDS)
+        highest = float(units[good].max(initial=-np.inf)) if good.any() else 0.0
+        drops = np.where(good, np.minimum(highest - units, NO_VALUE - 1), NO_VALUE)
+        return cls(round, highest, drops.astype("<u4").tobytes(), rule)
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """(s,) The values; `LOST` for a missing one. Raises ValueError if the drops are none."""
+        drops = np.frombuffer(self.drops, "<u4")
+        return np.where(drops == NO_VALUE, LOST, (self.highest - drops.astype(np.float64)) * OF_WORDS)
+
+
+def shortened(points: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns a centre (P,) and steps (s, P), which 32-bit numbers hold, of draws next to `points`."""
+    centre = points.mean(axis=0)
+    return centre, (points - centre).astype(np.float32).astype(np.float64)
+
+
+def drawn(centre: NDArray[np.float64], steps: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns the draws (s, P)."""
+    return np.asarray(centre + steps)
+
+
+@dataclass(frozen=True)
+class Posterior(Message, kind=204):
+    """Server to client, at the end: draws of the posterior, with which the client knows its own effects, and whether the server's
+    checks found nothing (1 or 0)."""
+
+    round: int
+    nodes: int
+    converged: int
+    draws: Told
+
+
+# Where the server gets sums alone --------------------
+
+
+@dataclass(frozen=True)
+class SummedCurvature:
+    """Holds, in the place of a `Curvature`, what the server adds, which is no message.
+
+    Attributes
+    ----------
+    value, gradient, hessian, rule : as there, but that the rule has its sign
+    cut : (c,) how many rows or groups are cut off at each point (`models.saturated`)
+    """
+
+    round: int
+    value: PerPlace
+    gradient: Places
+    hessian: Packed
+    rule: PerPlace
+    cut: PerPlace
+
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return dims["c"] * (3 + dims["xi"] + dims["tri"])
+
+    def numbers(self) -> NDArray[np.float64]:
+        """Returns the numbers that are added."""
+        return np.concatenate([self.value, self.rule, self.cut, self.gradient.ravel(), self.hessian.ravel()])
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: NDArray[np.float64], dims: Mapping[str, int]) -> Message:
+        """Returns the answer of all clients together: none at a point where a row or group is cut off."""
+        c, P = dims["c"], dims["xi"]
+        value, rule, cut, gradient, hessian = np.split(numbers, [c, 2 * c, 3 * c, 3 * c + c * P])
+        gradient, hessian = gradient.reshape(c, P), hessian.reshape(c, -1)
+        return Curvature(round, np.where(cut > 0, LOST, value), gradient, hessian, np.abs(rule))
+
+
+@dataclass(frozen=True)
+class SummedValues:
+    """Holds, in the place of `Values`, what the server adds, which is no message.
+
+    Attributes
+    ----------
+    values, cut : (s,) as L_j at each draw, and how many rows or groups are cut off
+    rule : (k,) with its sign, at the first draws
+    """
+
+    round: int
+    values: NDArray[np.float64]
+    cut: NDArray[np.float64]
+    rule: NDArray[np.float64]
+
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return 2 * (dims["drops"] // WIDTH) + CHECKED
+
+    def numbers(self) -> NDArray[np.float64]:
+        """Returns the numbers that are added."""
+        return np.concatenate([self.values, self.cut, self.rule])
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: NDArray[np.float64], dims: Mapping[str, int]) -> Message:
+        """Returns the answer of all clients together: none at a draw where a row or group is cut off."""
+        values, cut, rule = np.split(numbers, [dims["drops"] // WIDTH, 2 * (dims["drops"] // WIDTH)])
+        return Values.of(round, np.where(cut > 0, LOST, values), float(np.abs(rule).max()))
+
+
+@dataclass(frozen=True)
+class MaskedCurvature(Masked, Message, kind=244, tells=tells.WeightedSums().masked):
+    """Client to server: a `SummedCurvature`, masked."""
+
+    words: Annotated[bytes, "masked_curvature"]
+
+
+@dataclass(frozen=True)
+class MaskedValues(Masked, Message, kind=245, tells=tells.Points().masked):
+    """Client to server: `SummedValues`, masked."""
+
+    words: Annotated[bytes, "masked_values"]
+
+
+SUMS = (Sum(SummedCurvature, MaskedCurvature, WIDE), Sum(SummedValues, MaskedValues, WIDE))
+
+
+# Units --------------------
+# Says how finely a client tells log-likelihoods and their derivatives: as the answer needs them, and no finer.
+#
+# A unit is a power of two, so that numbers are sums of few bits and a sum over clients, masked or not, loses none of them. It
+# follows from the question, from what all parties know and from the client's own likelihood, so that the same question has the
+# same answer; no key sets it, and of what a server sends but the number of one of the job's priors. Source:
+# docs/spec/likelihood.md, section 6.
+
+
+Array = NDArray[np.float64]
+
+OF_VALUES = 0.05  # nats of all clients' sum: importance weights are worth as many draws as with all digits
+FAR = 10.0  # times as much for a draw far out: half a nat, by which weights are a hundredth too large in the mean
+OF_GRADIENTS = 0.005  # posterior sds by which the mode moves with a unit of all clients' gradients
+OF_CURVATURES = 0.01  # of a curvature: half of it is by how much the posterior sd changes
+OF_CHAINS = 0.1  # of gradients for chains, of which the acceptance rate alone depends on them
+FINEST = -60  # of two: below it masked words have no digits
+
+
+def power(unit: ArrayLike) -> Array:
+    """Returns the least powers of two that are not below these units.
+
+    Examples
+    --------
+    >>> from fedkern.algorithms.importance.settings import power
+    >>> power([0.05, 0.25]).tolist()
+    [0.0625, 0.25]
+    """
+    mantissa, exponent = np.frexp(np.asarray(unit, np.float64))
+    return np.ldexp(1.0, np.maximum(np.where(mantissa == 0.5, exponent - 1, exponent), FINEST))
+
+
+def told(numbers: ArrayLike, unit: Array | float) -> Array:
+    """Returns the multiples of powers of two that are nearest to the numbers; none is -0.
+
+    Examples
+    --------
+    >>> from fedkern.algorithms.importance.settings import told
+    >>> told([0.7, -0.01], 0.25).tolist()
+    [0.75, 0.0]
+    """
+    return np.asarray(np.rint(np.asarray(numbers, np.float64) / unit) * unit + 0.0)
+
+
+def of_draws(points: Array, log_density: Array) -> Array:
+    """Returns (s,) how many times the unit of each draw's value is that of a typical draw, 1 to `FAR`.
+
+    It is how many nats the draw lies below the median one, in the normal distribution that the draws follow and in the posterior
+    that all clients would have if each were as this one, where it is less: a draw far out has next to no weight, and its value is
+    nearly that of the few rows that lie as far out. In another mode, or in a heavy tail, it has weight.
+
+    Parameters
+    ----------
+    points : (s, P) the draws
+    log_density : (s,) of that posterior
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.algorithms.importance.settings import of_draws
+    >>> points = np.array([[-1.0], [1.0], [0.0], [9.0], [9.0]])
+    >>> of_draws(points, np.array([0.0, 0.0, 0.1, -99.0, -3.0])).tolist()
+    [1.0, 1.0, 1.0, 7.5, 3.0]
+    """
+    away = points - np.median(points, axis=0)
+    square = ((away @ Metric.of(away.T @ away).factor) ** 2).sum(axis=1)
+    typical = max(float(np.median(square)), np.finfo(np.float64).tiny)
+    far = points.shape[1] / 2 * (square / typical - 1)
+    return np.asarray(np.clip(np.minimum(far, np.median(log_density) - log_density), 1.0, FAR))
+
+
+def of_derivatives(curvature: Array, prior: Array, clients: int) -> tuple[Array, Array]:
+    """Returns the units of a gradient (P,) and of minus a Hessian (P, P), each a power of two.
+
+    They are those of the posterior that all clients would have if each had this one's curvature: added up over clients, squares
+    of the gradients' units are those of the posterior's own curvature, whichever client tells most of it.
+
+    Parameters
+    ----------
+    curvature, prior : (P, P) minus the Hessian of the client's log-likelihood, and of the log prior
+    clients : their number
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.algorithms.importance.settings import of_derivatives
+    >>> gradient, hessian = of_derivatives(np.diag([100.0, 0.0]), np.eye(2), 4)
+    >>> gradient.tolist(), hessian.tolist()
+    ([0.0625, 0.00390625], [[4.0, 0.125], [0.125, 0.0078125]])
+    """
+    B = Metric.of(prior + clients * curvature).factor
+    sd = np.sqrt((B**2).sum(axis=1))
+    # Errors of numbers that go together add up in a coordinate's way to the mode: in so many of them, in the one with most.
+    together = float((((B @ B.T) / np.outer(sd, sd)) ** 2).sum(axis=1).max())
+    each = np.sqrt(clients) * sd
+    return power(OF_GRADIENTS / (each * np.sqrt(together))), power(OF_CURVATURES / (np.outer(each, sd) * together))
+
+
+# Settings --------------------
+
 
 # Up to so many values of a round, or of chains, have the same unit. Of N times as many it is larger by sqrt N: what all say of
 # rows together goes by their number over its square.

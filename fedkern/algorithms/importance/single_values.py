@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..core import once, tells
 from ..core.masked import ALL
 from ..core.messages import Message, RemoteFault
-from .messages import LOST, OF_WORDS
+from .settings import LOST, OF_WORDS
 
 Array = NDArray[np.float64]
 

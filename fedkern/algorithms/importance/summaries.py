@@ -25,14 +25,12 @@ from scipy.special import ndtri
 from ...models.dense import factor, packed, unpacked
 from ..core.messages import RemoteFault, evolve
 from ..core.nets import sobol
-from .messages import AskNormal, Curvature
 from .newton import Metric
+from .settings import QUESTIONS, AskNormal, Curvature
 
 Array = NDArray[np.float64]
 
 AVERAGED, BLOCK = 2048, 64  # points of an average, and of them at once
-QUESTIONS = 2  # of a client: at a point, and over a normal
-ASKED_OF_ALL = 5  # of all clients together: at a point, and over normals
 MOVED = 0.1  # posterior sds by which no mean moves where that is the posterior
 CELLS, CELLS_OF_ALL = 0.8, 0.6  # of a client's cells, numbers that it may tell; of all clients' but one's, that sums may
 

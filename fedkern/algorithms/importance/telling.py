@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..core import once
 from ..core.messages import Event, Protocol, RemoteFault, ServerEffects
 from .client import Client, client_receive
-from .messages import Posterior
+from .settings import Posterior
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from ...models.expfam import Gaussian, keeps_proper
 from ...privacy.accountant import Mechanism
 from ...privacy.noise import Source
-from ..core.averaging import Trajectory
-from ..core.kept import GIVEN, load, save
+from ..core.kept import GIVEN, PersistentMap, PersistentSet, load, save
 from ..core.messages import (
     SERVER,
     Charge,
@@ -44,14 +43,13 @@ from ..core.messages import (
     array,
     evolve,
 )
-from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import to_each
+from ..core.windows import Trajectory
 from . import machine as pvi
-from .messages import QUpdate, SiteApplied, SiteDelta, SiteShare
-from .server import SMALLEST_ALPHA, point_of
-from .server import released as released
-from .settings import Settings
-from .shards import clipped
+from .machine import SMALLEST_ALPHA, point_of
+from .machine import released as released
+from .messages import QUpdate, Settings, SiteApplied, SiteDelta, SiteShare
+from .scale import clipped
 
 Vector = NDArray[np.float64]
 

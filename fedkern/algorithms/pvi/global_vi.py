@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from ...errors import NumericalError
 from ...models.expfam import Gaussian
-from ..core.averaging import Trajectory
-from ..core.kept import GIVEN, load, save
+from ..core.kept import GIVEN, PersistentMap, PersistentSet, load, save
 from ..core.messages import (
     Charge,
     Charged,
@@ -29,13 +28,11 @@ from ..core.messages import (
     ServerEffects,
 )
 from ..core.optim import OPTIMISERS
-from ..core.persistent import PersistentMap, PersistentSet
 from ..core.rounds import in_order, to_each
+from ..core.windows import Trajectory
 from .local import OMEGA_BOUND, Local, gradient_of
-from .messages import Gradient, Parameters
-from .server import of_point
-from .server import released as released
-from .settings import Settings
+from .machine import of_point
+from .messages import Gradient, Parameters, Settings
 
 Vector = NDArray[np.float64]
 

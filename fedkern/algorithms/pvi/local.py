@@ -26,9 +26,8 @@ from ...privacy.accountant import LEAST_CLIP, Mechanism
 from ...privacy.noise import Source
 from ..core.optim import OPTIMISERS
 from ..exchanges.arrival import AskSlope
-from .box import BoxOfQ
+from .messages import SHARDED, BoxOfQ, Settings
 from .noise_aware import Design
-from .settings import SHARDED, Settings
 
 Vector = NDArray[np.float64]
 OMEGA_BOUND = 20.0

@@ -17,28 +17,755 @@ decide, so the order of arrival can't change a bit of it. Source: docs/spec/pvi.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, final
+from typing import Protocol as Shape
 
-from ..core.kept import load, save
-from ..core.messages import Protocol, Refused
-from ..exchanges.arrival import AskSlope, Slope
-from .client import Client, client, client_receive
-from .messages import (
-    SUMS,
-    QUpdate,
-    ScaledQUpdate,
-    ScaledSiteDelta,
-    SiteApplied,
-    SiteDelta,
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import NumericalError
+from ...kernels import rng
+from ...models.expfam import Gaussian, floored, keeps_proper, pack, packed_size, unpack
+from ..core.kept import GIVEN, PersistentMap, PersistentSet, load, save
+from ..core.messages import (
+    SERVER,
+    Charge,
+    Charged,
+    ChargeFailed,
+    ClientEffects,
+    ClientLost,
+    Event,
+    Protocol,
+    Refused,
+    RemoteFault,
+    Saved,
+    ServerEffects,
+    evolve,
 )
-from .server import Server, finished, moved, released, server_receive, start
-from .settings import Settings
+from ..core.rounds import active, to_each
+from ..core.windows import Trajectory
+from ..exchanges.arrival import AskSlope, Slope, answer, newton, possible
+from . import local, scale
+from . import scale as shards
+from .messages import LARGEST, SHARDED, SUMS, QUpdate, ScaledQUpdate, ScaledSiteDelta, Settings, SiteApplied, SiteDelta
+from .noise_aware import Sums
 
-__all__ = [
-    "PROTOCOL", "SCALED", "SUMS", "Client", "QUpdate",
-    "Refused", "Server", "Settings", "SiteApplied", "SiteDelta", "client", "client_receive",
-    "finished", "load", "moved", "protocol", "released", "save", "server_receive", "start",
-]  # fmt: skip
+__all__ = ["SUMS", "QUpdate", "Refused", "SiteApplied", "SiteDelta", "load", "save"]  # what stands elsewhere
+
+# Sites --------------------
+# Keeps the sites of all clients, and their product with the prior, at a cost of one update that does not grow with the clients.
+#
+# Sites lie in blocks of `BLOCK` clients, and the sum of each block is kept: an update copies one block and adds up that block and
+# the sums. The order of the additions is fixed by the clients' numbers alone, so q is a function of the sites, whatever came
+# first: the prior and the first block client by client, then the sums of the other blocks. Up to `BLOCK` clients that is client
+# order.
+
+
+Vector = NDArray[np.float64]
+BLOCK = 128
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Holds the sites; it is immutable.
+
+    Attributes
+    ----------
+    prior : (d + p,) h and packed P
+    d : coefficients
+    blocks : (clients of the block, d + p) their sites; a precision may be negative
+    counts : (clients of the block,) applied updates of each
+    sums : (blocks, d + p) of each block, the first with the prior
+    variance : the residual variance of a job that learns it, else 1. Blocks and sums are in units of 1 / variance: a linear
+        likelihood's site is then the same whatever the variance, and only the prior moves against it
+    """
+
+    prior: Vector = field(metadata=GIVEN)
+    d: int = field(metadata=GIVEN)
+    blocks: tuple[Vector, ...]
+    counts: tuple[NDArray[np.int64], ...]
+    sums: Vector = field(metadata=GIVEN)
+    variance: float = 1.0
+
+    @classmethod
+    def of(cls, prior: Gaussian, site_h: Vector, site_P: Vector, updates: NDArray[np.int64], variance: float = 1.0) -> Sites:
+        """Returns the sites of (M, d) and (M, p) numbers, in units of 1 / variance, and of the (M,) updates that made them."""
+        own = np.concatenate([prior.h, pack(prior.P)])
+        all_of_them, edges = np.concatenate([site_h, site_P], axis=1), range(BLOCK, len(site_h), BLOCK)
+        blocks, counts = np.split(all_of_them, edges), np.split(updates, edges)
+        new = cls(own, prior.d, tuple(blocks), tuple(counts), np.empty((len(blocks), len(own))), variance)
+        for i, block in enumerate(blocks):
+            new.sums[i] = new._sum(i, block)
+        return new
+
+    def restored(self, saved: Saved) -> Sites:
+        """Returns the sites with the sums of the blocks."""
+        return replace(self, sums=np.array([self._sum(i, block) for i, block in enumerate(self.blocks)]))
+
+    @property
+    def h(self) -> Vector:
+        """(M, d) The shifts."""
+        return np.concatenate(self.blocks)[:, : self.d] / self.variance
+
+    @property
+    def P(self) -> Vector:
+        """(M, p) The packed precisions."""
+        return np.concatenate(self.blocks)[:, self.d :] / self.variance
+
+    @property
+    def updates(self) -> NDArray[np.int64]:
+        """(M,) The number of applied updates of each client."""
+        return np.concatenate(self.counts)
+
+    def updates_of(self, client: int) -> int:
+        """Returns the number of applied updates of one client."""
+        return int(self.counts[client // BLOCK][client % BLOCK])
+
+    def product(self) -> Gaussian:
+        """Returns the prior times all sites."""
+        total = (self.sums[0] if len(self.sums) == 1 else _added(self.sums)) / self.variance
+        return Gaussian(total[: self.d], unpack(total[self.d :], self.d))
+
+    def at(self, variance: float) -> Sites:
+        """Returns the sites with another residual variance."""
+        moved = replace(self, variance=variance, sums=self.sums.copy())
+        moved.sums[0] = moved._sum(0, moved.blocks[0])
+        return moved
+
+    def moved(self, deltas: Mapping[int, tuple[Vector, Vector]], alpha: float) -> Sites:
+        """Returns the sites with alpha times these changes added, as one update of each of these clients."""
+        blocks, counts, sums = list(self.blocks), list(self.counts), self.sums.copy()
+        touched = sorted({k // BLOCK for k in deltas})
+        for i in touched:
+            blocks[i], counts[i] = blocks[i].copy(), counts[i].copy()
+        for k, (dh, dP) in deltas.items():
+            site = blocks[k // BLOCK][k % BLOCK]
+            site[: self.d] += alpha * dh
+            site[self.d :] += alpha * dP
+            counts[k // BLOCK][k % BLOCK] += 1
+        for i in touched:
+            sums[i] = self._sum(i, blocks[i])
+        return replace(self, blocks=tuple(blocks), counts=tuple(counts), sums=sums)
+
+    def without(self, clients: Iterable[int]) -> Sites:
+        """Returns the sites where those of these clients are 1 again, as before their first update."""
+        blocks, counts = [block.copy() for block in self.blocks], [count.copy() for count in self.counts]
+        for k in clients:
+            blocks[k // BLOCK][k % BLOCK], counts[k // BLOCK][k % BLOCK] = 0.0, 0
+        return replace(self, blocks=tuple(blocks), counts=tuple(counts)).restored({})
+
+    def _sum(self, i: int, block: Vector) -> Vector:
+        return _added(np.concatenate([self.prior[None] * self.variance, block])) if i == 0 else _added(block)
+
+
+def _added(rows: Vector) -> Vector:
+    """Adds one row after the other; `sum` may add a single column pairwise."""
+    total: Vector = np.add.accumulate(rows, axis=0)[-1]
+    return total
+
+
+# Client --------------------
+
+
+CAVITY_FLOOR = 0.01  # of the prior's precision
+OMEGA_CAP = 0.2  # largest damped change of log sigma in one update
+
+
+@final
+@dataclass(frozen=True)
+class Client:
+    """Is a client's state.
+
+    Attributes
+    ----------
+    name, local, prior_P : its name; rows, settings, mechanism and noise source; (d,) precisions of the prior, for the
+        cavity's floor
+    site_h, site_P : (d,) and (p,) its own site, where the scale is learnt in units of 1 / variance
+    optimiser : the local optimiser's state; None before the first update
+    shards : of local averaging and virtual clients; None otherwise
+    step : its own count of local steps since the job began, never reset
+    updates : deltas sent
+    asked : the question whose charge is being made
+    outstanding : (dh, dP, shards as they will be if the delta is applied whole) until SiteApplied
+    refused : its budget is spent
+    floors : cavity coordinates that were floored, over all updates
+    failed : optimisers (its own, or its shards') that failed where that must not show, over all updates
+    sums : of its noisy gradients, where the posterior is to contain the noise; None otherwise
+    """
+
+    name: str = field(metadata=GIVEN)
+    local: local.Local = field(metadata=GIVEN)
+    prior_P: Vector = field(metadata=GIVEN)
+    site_h: Vector
+    site_P: Vector
+    optimiser: Vector | None = None
+    shards: shards.Shards | None = None
+    step: int = 0
+    updates: int = 0
+    asked: QUpdate | None = field(default=None, metadata=GIVEN)
+    outstanding: tuple[Vector, Vector, Vector | None] | None = None
+    refused: bool = False
+    floors: int = 0
+    failed: int = 0
+    sums: Sums | None = None
+
+
+def client(name: str, context: local.Local, prior: Gaussian) -> Client:
+    """Returns a client that has seen nothing yet: its site is 1."""
+    P = prior.P if prior.diagonal else np.diag(prior.P).copy()
+    p = packed_size(prior.d, context.settings.covariance)
+    own = shards.start(context, prior.d) if context.settings.variant in SHARDED else None
+    if context.settings.by_client and not (good := context.rows.finite).all():
+        context = replace(context, rows=context.rows.take(np.flatnonzero(good)))
+    sums = None if context.design is None else Sums.zero(prior.d)
+    return Client(name, context, P, np.zeros(prior.d), np.zeros(p), shards=own, sums=sums)
+
+
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
+    """Answers each event by the table at the head of `machine`."""
+    if isinstance(event, QUpdate):
+        if state.refused or state.asked or state.outstanding:
+            raise RemoteFault(f"server: QUpdate of round {event.round}, but this client {_busy(state)}")
+        if state.local.box is not None:
+            state.local.box.check_q(event.h, event.P, type(event).__name__)
+        if state.local.mechanism is None:
+            return _update(state, event, state.local.settings.local_steps)
+        # A private client reads no row before its budget has answered.
+        return replace(state, asked=event), [Charge(_charge(state), event.round)]
+    if isinstance(event, AskSlope) and state.local.settings.until and not state.outstanding:
+        if state.local.box is not None:
+            state.local.box.check_q(event.h, event.P, type(event).__name__)
+        return state, [answer(event, state.local.slope if state.local.tells else None)]
+    if isinstance(event, Charged) and state.asked:
+        return _update(replace(state, asked=None), state.asked, event.steps)
+    if isinstance(event, ChargeFailed) and state.asked:
+        refused = Refused(state.asked.round, event.spent)
+        return replace(state, asked=None, refused=True), [refused]
+    if isinstance(event, SiteApplied):
+        return _applied(state, event), []
+    raise RemoteFault(f"server: {type(event).__name__} was not expected: this client {_busy(state)}")
+
+
+def _busy(state: Client) -> str:
+    """Returns the reason why a client cannot take this event."""
+    if state.refused:
+        return "has spent its budget"
+    if state.asked:
+        return "still makes a charge"
+    return "waits for SiteApplied" if state.outstanding else "waits for a question"
+
+
+def _charge(state: Client) -> int:
+    """Returns the accounted steps of one update: shards answer once, however many steps they take (docs/spec/pvi.md, section
+    12).
+    """
+    return 1 if state.shards else state.local.settings.local_steps
+
+
+def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEffects]:
+    """Improves q on the client's rows, and answers with the damped change of its site."""
+    # The residual variance that the server learns comes with its question.
+    context, variance = scale.at(state.local, event)
+    s, d = context.settings, len(event.h)
+    q = Gaussian(event.h, unpack(event.P, d))
+    if state.local.source is not None:
+        state.local.source.rekey()
+    if state.shards:
+        dh, dP, moved = shards.update(
+            state.local, state.shards, q, unpack(state.site_P, d), state.site_h, state.prior_P, state.step
+        )
+        divided = replace(state.shards, optimiser=moved.optimiser)
+        state = replace(state, shards=divided, step=state.step + s.local_steps, failed=state.failed + moved.failed)
+        after: Vector | None = moved.deltas
+    else:
+        # The cavity is q without this client's site; an optimiser needs it proper.
+        Pc, floors = floored(unpack(event.P - state.site_P / variance, d), CAVITY_FLOOR * state.prior_P)
+        cavity = Gaussian(event.h - state.site_h / variance, Pc)
+        seen: local.Seen | None = [] if state.sums is not None else None
+        try:
+            if s.by_client:
+                new, optimiser = local.attempt(context, q, cavity, state.optimiser, steps, state.step)
+            else:
+                new, optimiser = local.optimise(context, q, cavity, state.optimiser, steps, state.step, seen)
+        except NumericalError as error:
+            if not s.bounded:
+                raise NumericalError(f"client {state.name!r}: round {event.round}: {error}") from None
+            new, optimiser = Gaussian(np.full(d, np.nan), np.full_like(q.P, np.nan)), state.optimiser  # has no place in a sum
+        dh, dP = (change * variance for change in damped(q, new, s.damping, s.damping_form))
+        watched = state.local.mechanism is None and not (s.by_client or s.bounded)
+        if watched and not max(np.abs(dh).max(), np.abs(dP).max()) <= LARGEST:
+            why = local.extreme(s) if s.optimiser == "exact" else local.diverges(s)
+            what = f"client {state.name!r}: round {event.round}: its change of the site has numbers beyond {LARGEST:g}"
+            raise NumericalError(f"{what}: {why}")
+        if state.sums is not None and state.local.design is not None and seen:
+            state = replace(state, sums=state.local.design.add(state.sums, seen, state.step))
+        # The site itself changes only when the server says by how much (SiteApplied).
+        floors, failed = state.floors + floors, state.failed + (new is q)
+        state = replace(state, optimiser=optimiser, step=state.step + steps, floors=floors, failed=failed)
+        after = None
+    # Sums that the server learns it from go with the answer.
+    delta = scale.answered(SiteDelta(event.round, event.version, state.updates, dh, dP), event, context)
+    return replace(state, updates=state.updates + 1, outstanding=(dh, dP, after)), [delta]
+
+
+def damped(q: Gaussian, new: Gaussian, damping: float, form: str) -> tuple[Vector, Vector]:
+    """Returns the packed site change that moves q a part of the way to `new`.
+
+    Both forms have the same fixed points (docs/spec/pvi.md, section 8).
+    """
+    if form == "natural" or not q.diagonal:
+        return damping * (new.h - q.h), damping * (pack(new.P) - pack(q.P))
+    omega, new_omega = -0.5 * np.log(q.P), -0.5 * np.log(new.P)
+    mean = q.mean + damping * (new.mean - q.mean)
+    P = np.exp(-2 * (omega + np.clip(damping * (new_omega - omega), -OMEGA_CAP, OMEGA_CAP)))
+    return P * mean - q.h, P - q.P
+
+
+def _applied(state: Client, event: SiteApplied) -> Client:
+    """Returns the client with the part of its change that the server has applied."""
+    if state.outstanding is None:
+        raise RemoteFault(f"server: SiteApplied of delta {event.delta_id}, but this client {_busy(state)}")
+    if not 0 <= event.alpha <= 1:
+        raise RemoteFault(f"server: SiteApplied.alpha is {event.alpha}, expected 0 to 1")
+    dh, dP, after = state.outstanding
+    divided = state.shards
+    if divided is not None and after is not None:
+        divided = replace(divided, sites=divided.sites + event.alpha * after)
+    site_h, site_P = state.site_h + event.alpha * dh, state.site_P + event.alpha * dP
+    return replace(state, site_h=site_h, site_P=site_P, shards=divided, outstanding=None)
+
+
+# Server --------------------
+
+
+LEAST_ROUNDS = 7  # in which 75 and 90 % of the updates have a whole round between them
+SMALLEST_ALPHA = 2.0**-10
+
+
+class Wheel(NamedTuple):
+    """Holds the clients of the random schedule: the active ones, their weights, and these summed up."""
+
+    clients: NDArray[np.int64]
+    weights: Vector
+    edges: Vector
+
+    @classmethod
+    def of(cls, clients: NDArray[np.int64], weights: Vector) -> Wheel:
+        return cls(clients, weights, np.cumsum(weights))
+
+    def without(self, client: int) -> Wheel:
+        """Returns the wheel without a client, which may have gone before."""
+        stays = self.clients != client
+        return Wheel.of(self.clients[stays], self.weights[stays])
+
+    def at(self, u: float) -> int:
+        """Returns the client where u, of [0, 1), lies."""
+        place = int(np.searchsorted(self.edges, u * self.edges[-1], side="right"))
+        return int(self.clients[min(place, len(self.edges) - 1)])
+
+
+@final
+@dataclass(frozen=True)
+class Server:
+    """Is the server's state.
+
+    The cost of a message does not grow with the number of clients: a state has its own version of each set and map
+    (`core.kept`).
+
+    Attributes
+    ----------
+    prior : of the model
+    sites : of all clients, with their applied updates
+    q : prior times all sites, recomputed after each change
+    n_active : clients that have neither refused, nor are capped or lost
+    round, version : rounds finished; updates applied
+    waiting : client -> version of the q that it was asked to improve
+    next : the first client that this round has not come to (sequential schedule, which asks in client order)
+    pending : client -> its delta, until all of a synchronous round have come
+    in_round : updates and refusals of deltas since the round began
+    drawn : clients drawn by the random schedule since the job began
+    wheel : of the random schedule, made with its first draw
+    parts : into which "bcm-split" divides the prior: the clients that fit, also where the server knows their sum as one client's
+    refused, capped, lost : clients that will not be asked again, and why
+    halvings : how often the guard on q halved alpha
+    dropped : client -> its deltas that are in no q: the guard refused them altogether, or they were too old
+    trajectory : see `point_of`
+    looked : rounds after which clients were last asked how far q is from the posterior of all rows
+    owing, slopes : those that have not answered that yet; the answers
+    arrived : whether q is there
+    residuals : client -> its last sums of residuals, in a job that learns its scale
+    rescaled : the factor by which the last round has multiplied that scale
+    returns : whether a lost client begins anew where the run is resumed
+    """
+
+    settings: Settings = field(metadata=GIVEN)
+    prior: Gaussian = field(metadata=GIVEN)
+    sites: Sites
+    q: Gaussian = field(metadata=GIVEN)
+    trajectory: Trajectory
+    n_clients: int = field(metadata=GIVEN)
+    n_active: int = field(metadata=GIVEN)
+    next: int
+    round: int = 0
+    version: int = 0
+    waiting: PersistentMap[int, int] = field(default_factory=PersistentMap)
+    pending: PersistentMap[int, tuple[Vector, Vector]] = field(default_factory=PersistentMap, metadata=GIVEN)
+    in_round: int = 0
+    drawn: int = 0
+    wheel: Wheel | None = field(default=None, metadata=GIVEN)
+    parts: int = field(default=1, metadata=GIVEN)
+    refused: PersistentSet[int] = field(default_factory=PersistentSet)
+    capped: PersistentSet[int] = field(default_factory=PersistentSet)
+    lost: PersistentSet[int] = field(default_factory=PersistentSet)
+    halvings: int = 0
+    dropped: PersistentMap[int, int] = field(default_factory=PersistentMap)
+    looked: int = 0
+    owing: PersistentSet[int] = field(default_factory=PersistentSet)
+    slopes: PersistentMap[int, Slope] = field(default_factory=PersistentMap, metadata=GIVEN)
+    arrived: bool = field(default=False, metadata=GIVEN)
+    residuals: PersistentMap[int, scale.Residuals] = field(default_factory=PersistentMap)
+    rescaled: float = 1.0
+    returns: bool = field(default=False, metadata=GIVEN)
+
+    def restored(self, saved: Saved) -> Server:
+        """Returns the state with the values that follow from the sites and from the clients that are gone.
+
+        A lost client that may come back is here again, for all ranks are: it begins anew, with the site 1.
+        """
+        lost, sites = (PersistentSet[int](), self.sites.without(self.lost)) if self.returns else (self.lost, self.sites)
+        gone = {*self.refused, *self.capped, *lost}
+        return evolve(self, lost=lost, sites=sites, q=sites.product(), n_active=self.n_clients - len(gone), wheel=None)
+
+    @property
+    def site_h(self) -> Vector:
+        """(M, d) The shifts of the sites."""
+        return self.sites.h
+
+    @property
+    def site_P(self) -> Vector:
+        """(M, p) The packed precisions of the sites."""
+        return self.sites.P
+
+    @property
+    def updates(self) -> NDArray[np.int64]:
+        """(M,) The number of applied updates of each client."""
+        return self.sites.updates
+
+    def is_active(self, client: int) -> bool:
+        """Tells whether a client may be asked again."""
+        return not (client in self.refused or client in self.capped or client in self.lost)
+
+    @property
+    def active(self) -> list[int]:
+        return active(self.n_clients, self.refused, self.capped, self.lost)
+
+    @property
+    def stop(self) -> str | None:
+        """The reason why no more is asked; see `Settings.stop`. No client is left to ask, or q is where it should be."""
+        if self.arrived:
+            return "settled"
+        nobody = not self.n_active
+        return self.settings.stop(self.round, budget=nobody and bool(self.refused or self.capped), lost=nobody)
+
+
+def start(
+    settings: Settings, prior: Gaussian, n_clients: int, *, members: int = 1, private: bool = False
+) -> tuple[Server, ServerEffects]:
+    """Returns the server's first state (all sites zero, q = prior) and its first questions.
+
+    `members`: clients whose sum is the answer of each that the server knows. `private`: a client's updates are paid for, and a
+    lost one stays lost when the run is resumed.
+    """
+    d, p = prior.d, packed_size(prior.d, settings.covariance)
+    width = d + p if settings.covariance == "full" and settings.average == "half" else 2 * d
+    sites = Sites.of(prior, np.zeros((n_clients, d)), np.zeros((n_clients, p)), np.zeros(n_clients, np.int64))
+    path, parts = Trajectory(np.zeros(width)), n_clients * members
+    returns = not private and settings.schedule != "asynchronous"
+    state = Server(settings, prior, sites, prior, path, n_clients, n_clients, next=n_clients, parts=parts, returns=returns)
+    return _ask(state, range(n_clients))
+
+
+def finished(state: Server) -> bool:
+    return state.stop is not None and not state.waiting and not state.owing
+
+
+class Averaged(Shape):
+    """Is a server of any variant: the last q, and the trajectory of its points."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def q(self) -> Gaussian: ...
+    @property
+    def trajectory(self) -> Trajectory: ...
+
+
+def released(state: Averaged) -> Gaussian:
+    """Returns the posterior that the job publishes: averaged over the second half of all updates, or the last."""
+    if state.settings.average != "half" or not state.trajectory.count:
+        return state.q
+    point = state.trajectory.half_mean()
+    if state.q.diagonal:
+        return of_point(point)
+    d = state.q.d
+    return Gaussian(point[:d], unpack(point[d:], d))  # natural parameters: their mean is that of a proper Gaussian
+
+
+def point_of(q: Gaussian, averaged: bool = True) -> Vector:
+    """Returns the point that is averaged: (mu, omega), or (h, P) for a full covariance.
+
+    If it only shows how q moves, it is always (mu, omega).
+    """
+    if q.diagonal:
+        return np.concatenate([q.mean, -0.5 * np.log(q.P)])
+    return np.concatenate([q.h, pack(q.P)] if averaged else [q.mean, np.log(q.sd)])
+
+
+class Moved(NamedTuple):
+    """Says how far q has moved between two stretches of its updates: (d,) its means in sds, and its sds in parts of them."""
+
+    mean: Vector
+    sd: Vector
+
+
+def moved(state: Averaged, rounds: int) -> Moved | None:
+    """Returns the movement from 65-75 to 90-100 % of the updates; None with less than two rounds.
+
+    A job of fewer than seven rounds has no whole round between the two stretches: it is judged by its last round, over the
+    damping, since that held it back.
+    """
+    path, s = state.trajectory, state.settings
+    short = rounds < LEAST_ROUNDS
+    begin = (rounds - 1) / max(rounds, 1)
+    early = path.between(begin, begin) if short else path.between(0.65, 0.75)
+    late = path.between(1.0, 1.0) if short else path.between(0.9, 1.0)
+    if rounds < 2 or early is None or late is None:
+        return None
+    (mean, omega), (new, new_omega) = (_moments(state, point) for point in (early, late))
+    still = s.damping if short else 1.0
+    return Moved(np.abs(new - mean) / np.exp(new_omega) / still, np.abs(np.expm1(new_omega - omega)) / still)
+
+
+def _moments(state: Averaged, point: Vector) -> tuple[Vector, Vector]:
+    """Returns (mu, omega) of a point of the trajectory."""
+    d = state.q.d
+    if not state.q.diagonal and state.settings.average == "half":
+        q = Gaussian(point[:d], unpack(point[d:], d))
+        return q.mean, np.log(q.sd)
+    return point[:d], point[d:]
+
+
+def of_point(point: Vector) -> Gaussian:
+    """Returns the diagonal Gaussian of (mu, omega)."""
+    d = len(point) // 2
+    P = np.exp(-2 * point[d:])
+    return Gaussian(P * point[:d], P)
+
+
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
+    """Takes one answer, or the loss of a client: its last site stays in q for good, and the job goes on without it."""
+    if isinstance(event, Slope):
+        return _told(state, sender, event)
+    if isinstance(event, ClientLost):
+        state = _gone(state, event.client, "lost")
+        sender = event.client
+        # A lost client owes no answer any more: what waited for it goes on.
+        if event.client in state.owing:
+            return _heard(state, sender)
+    else:
+        if not isinstance(event, SiteDelta | Refused):
+            raise RemoteFault(f"{type(event).__name__} is no answer of a client", sender)
+        if sender not in state.waiting:
+            raise RemoteFault(f"{type(event).__name__} in round {state.round}, but nothing was asked of it", sender)
+        if event.round != state.round and state.settings.schedule != "asynchronous":
+            raise RemoteFault(f"{type(event).__name__}.round is {event.round}, expected {state.round}", sender)
+    if isinstance(event, Refused):
+        state = _gone(state, sender, "refused")
+    effects: ServerEffects = []
+    if isinstance(event, SiteDelta):
+        _check(state, sender, event)
+        state = evolve(state, residuals=scale.add_residuals(state.residuals, sender, event, state.settings))
+        state, effects = _take(state, sender, event)
+    state = evolve(state, waiting=state.waiting.minus(sender))
+    # A synchronous round is applied at once, when its last answer has come.
+    if state.settings.schedule == "synchronous" and not state.waiting and state.pending:
+        state, applied = _apply(state, state.pending)
+        state = evolve(state, pending=PersistentMap())
+        effects += applied
+    # Most schedules ask nobody before all answers have come; `_ask` knows.
+    state, asked = _ask(state, [sender])
+    return state, effects + asked
+
+
+def _told(state: Server, sender: int, event: Slope) -> tuple[Server, ServerEffects]:
+    """Takes one client's part of the answer to how far q is."""
+    if sender not in state.owing or event.round != state.round:
+        raise RemoteFault(f"Slope in round {state.round}, but it was not asked of it", sender)
+    if not possible(event):
+        return _heard(state, sender)
+    return _heard(evolve(state, slopes=state.slopes.plus(sender, event)), sender)
+
+
+def _heard(state: Server, sender: int) -> tuple[Server, ServerEffects]:
+    """Asks the next questions, once everybody has said how far q is; none if q has arrived.
+
+    If a client has not said it, it is not known.
+    """
+    state = evolve(state, owing=state.owing - {sender})
+    if state.owing:
+        return state, []
+    told = {k: _at_variance(slope, state.sites.variance) for k, slope in state.slopes.items()}
+    step = newton(state.prior, released(state), told) if len(told) == state.n_clients else None
+    there = step is not None and step.is_close and scale.still(state.rescaled, state.settings)
+    return _ask(evolve(state, slopes=PersistentMap(), arrived=there), [sender])
+
+
+def _at_variance(told: Slope, variance: float) -> Slope:
+    """Returns a client's gradient and curvature at a learnt variance; the client has sent them at 1."""
+    if variance == 1:
+        return told
+    return replace(told, gradient=told.gradient / variance, curvature=told.curvature / variance)
+
+
+def _gone(state: Server, client: int, why: str) -> Server:
+    """Marks a client that is not asked again: it is one more of those that have "refused", or are "capped" or "lost"."""
+    left = state.n_active - state.is_active(client)
+    wheel = None if state.wheel is None else state.wheel.without(client)
+    return evolve(state, n_active=left, wheel=wheel, **{why: getattr(state, why).plus(client)})
+
+
+def _check(state: Server, sender: int, event: SiteDelta) -> None:
+    """Refuses a change of another version, or with numbers that are too large."""
+    if event.version != state.waiting[sender]:
+        raise RemoteFault(f"SiteDelta.version is {event.version}, asked was {state.waiting[sender]}", sender)
+    for name, change in (("dh", event.dh), ("dP", event.dP)):
+        largest = np.abs(change).max(initial=0)
+        if not largest <= LARGEST:  # also NaN
+            size = f"a number of size {largest:.3g}, allowed {LARGEST:.0g}"
+            raise RemoteFault(f"SiteDelta.{name} has {size}; round {event.round}", sender)
+
+
+def _take(state: Server, sender: int, event: SiteDelta) -> tuple[Server, ServerEffects]:
+    """Applies one delta, or keeps it until all of its synchronous round have come."""
+    s = state.settings
+    delta = (event.dh, event.dP)
+    if s.schedule == "synchronous":
+        return evolve(state, pending=state.pending.plus(sender, delta)), []
+    if s.schedule == "asynchronous" and state.version - event.version > s.staleness(state.n_clients):
+        state = evolve(_drop(state, [sender]), in_round=state.in_round + 1)
+        return state, [(sender, SiteApplied(state.sites.updates_of(sender), 0.0))]
+    return _apply(state, {sender: delta})
+
+
+def _drop(state: Server, clients: Iterable[int]) -> Server:
+    """Counts one more delta of each of these clients that is in no q."""
+    dropped = state.dropped
+    for k in clients:
+        dropped = dropped.plus(k, dropped.get(k, 0) + 1)
+    return evolve(state, dropped=dropped)
+
+
+def _apply(state: Server, deltas: Mapping[int, tuple[Vector, Vector]]) -> tuple[Server, ServerEffects]:
+    """Adds alpha times the deltas to their sites, with the largest alpha in 1, 1/2, ... that keeps q proper.
+
+    See docs/spec/pvi.md, section 9.
+    """
+    clients = sorted(deltas)
+    d = state.prior.d
+    dP = unpack(np.sum([deltas[k][1] for k in clients], axis=0), d)
+    alpha = 1.0
+    # Deltas of clients that did not know of each other can be too much together.
+    while alpha >= SMALLEST_ALPHA and not keeps_proper(state.q.P, dP / state.sites.variance, alpha):
+        alpha /= 2
+    state = evolve(state, in_round=state.in_round + len(clients), halvings=state.halvings + int(-np.log2(alpha)))
+    weight = alpha if alpha >= SMALLEST_ALPHA else 0.0
+    applied: ServerEffects = [(k, SiteApplied(state.sites.updates_of(k), weight)) for k in clients]
+    # Clients hear of a rejection too: their sites must not move then.
+    if alpha < SMALLEST_ALPHA:
+        return _drop(state, clients), applied
+    sites = state.sites.moved(deltas, alpha)
+    q = sites.product()
+    trajectory = state.trajectory.add(point_of(q, averaged=state.settings.average == "half"))
+    state = evolve(state, sites=sites, q=q, trajectory=trajectory, version=state.version + len(clients))
+    cap = state.settings.updates_per_client
+    for k in clients:
+        if cap is not None and sites.updates_of(k) >= cap:
+            state = _gone(state, k, "capped")
+    return state, applied
+
+
+def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
+    """Asks the next questions of the schedule; none while an answer is awaited.
+
+    Asynchronous clients, of whom these are `free`, don't wait for each other.
+    """
+    schedule, before = state.settings.schedule, state.round
+    if state.owing or (state.waiting and schedule != "asynchronous"):
+        return state, []
+    if schedule == "sequential":
+        client = _next(state, state.next)
+        if client is None:
+            client = _next(state, 0)
+            state = evolve(state, round=state.round + (state.in_round > 0), in_round=0)
+        state = evolve(state, next=state.n_clients if client is None else client)
+    elif state.in_round >= (1 if schedule == "synchronous" else state.n_clients):
+        state = evolve(state, round=state.round + 1, in_round=0)
+    # After the first round the residuals may still be of the prior.
+    if state.round > max(before, 1) and state.residuals:
+        state = _rescaled(state)
+    if state.stop:
+        return state, []
+    # Before more rounds: is q already where the posterior of all rows is?
+    if state.round > state.looked and state.settings.looks(state.round):
+        q, those = released(state), [k for k in range(state.n_clients) if k not in state.lost]
+        state = evolve(state, looked=state.round, owing=PersistentSet(those))
+        return state, to_each(those, AskSlope(state.round, q.h, pack(q.P)))
+    if schedule == "sequential":
+        return _question(evolve(state, next=state.next + 1), [state.next])
+    if schedule == "random":
+        state, client = _draw(state)
+        return _question(state, [client])
+    return _question(state, state.active if schedule == "synchronous" else [k for k in free if state.is_active(k)])
+
+
+def _rescaled(state: Server) -> Server:
+    """Returns the state after a round with the learnt residual variance (docs/spec/pvi.md, section 2.1)."""
+    before = state.sites.variance
+    sites = state.sites.at(scale.learnt(state.residuals, before))
+    return evolve(state, sites=sites, q=sites.product(), rescaled=float(np.sqrt(sites.variance / before)))
+
+
+def _next(state: Server, first: int) -> int | None:
+    """Returns the first active client from `first` on."""
+    return next((k for k in range(first, state.n_clients) if state.is_active(k)), None)
+
+
+def _draw(state: Server) -> tuple[Server, int]:
+    """Draws one active client, with the job's public weights."""
+    wheel = state.wheel
+    if wheel is None:
+        clients = np.array(state.active)
+        wheel = Wheel.of(clients, np.asarray(state.settings.client_weights or (1.0,) * state.n_clients)[clients])
+    u = rng.uniform(1, key=rng.key(state.settings.seed, "schedule"), client=SERVER, step=state.drawn)[0]
+    return evolve(state, drawn=state.drawn + 1, wheel=wheel), wheel.at(u)
+
+
+def _question(state: Server, clients: Iterable[int]) -> tuple[Server, ServerEffects]:
+    """Asks these clients to improve q."""
+    h, P = state.q.h, pack(state.q.P)
+    split = state.settings.variant == "bcm-split"  # every client then fits with the prior's M-th part (pvi.md, section 13)
+    share = state.parts if split else 1
+    waiting, clients = state.waiting, list(clients)
+    for k in clients:
+        waiting = waiting.plus(k, state.version)
+    question = QUpdate(state.round, state.version, h / share, P / share)
+    question = scale.with_variance(question, state.settings, state.sites.variance)
+    return evolve(state, waiting=waiting), to_each(clients, question)
+
+
+# Protocol --------------------
 
 
 PROTOCOL: Protocol[Server, Client] = Protocol(

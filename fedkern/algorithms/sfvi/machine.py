@@ -19,28 +19,710 @@ docs/spec/sigma.md, section 6; Hassan, Salomone and Mengersen (2023).
 
 from __future__ import annotations
 
-from ..core import until
-from ..core.kept import load, save
-from ..core.messages import Message, Protocol
-from .client import Client, client, client_receive, local_posterior
-from .families import Family, barycentre
-from .messages import SUMS, Fitted, Global, GlobalGradient, GlobalGradientBound, Reached, Start
-from .server import Server, finished, posterior_moments, server_receive, start
-from .settings import Settings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, final
 
-__all__ = [
-    "SUMS", "Client", "Family", "Fitted", "Global", "GlobalGradient", "GlobalGradientBound", "Reached", "Server", "Settings",
-    "Start", "barycentre", "client", "client_receive", "finished", "load", "local_posterior", "posterior_moments", "protocol",
-    "save", "server_receive", "start",
-]  # fmt: skip
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from ...errors import NumericalError
+from ...kernels import rng
+from ...models.hierarchical import GlobalPrior, LocalModel
+from ...models.spatial.within_site import WithinSite
+from ...models.variational import Block
+from ...privacy.masks import WIDE
+from ..core import tells, until
+from ..core.box import Box
+from ..core.kept import GIVEN, PersistentMap, PersistentSet, load, only, save
+from ..core.masked import MOVING, MaskedGradient, MaskedGradientMore, Sum
+from ..core.messages import SERVER, ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, evolve
+from ..core.optim import OPTIMISERS
+from ..core.rounds import AllRounds, all_of, ask_all, in_order, tell_all, to_each, with_answer
+from ..core.windows import LastFifth, Windows, reach
+from .families import Family, NestedFamily, Ridge, Shear, barycentre
+
+__all__ = ["Family", "barycentre", "load", "save"]  # what stands elsewhere
+
+# Messages --------------------
+
+
+Draws = Annotated[NDArray[np.float64], "s xi"]
+Parameters = Annotated[NDArray[np.float64], "k"]
+
+
+@dataclass(frozen=True)
+class Global(Message, kind=70):
+    """Server to client: draws of xi."""
+
+    round: int
+    xi: Draws
+
+
+@dataclass(frozen=True)
+class GlobalGradient(Message, kind=71, tells=tells.AreaSums()):
+    """Client to server: G_j of each draw, and nothing else. (A client has one open question, so no round is needed.)"""
+
+    gradient: Draws
+
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return dims["s"] * dims["xi"]
+
+    def numbers(self) -> Draws:
+        """Returns the gradient."""
+        return self.gradient.ravel()
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: Draws, dims: Mapping[str, int]) -> GlobalGradient:
+        """Returns the answer of all clients together."""
+        return cls(numbers.reshape(dims["s"], dims["xi"]))
+
+
+@dataclass(frozen=True)
+class GlobalGradientBound(Message, kind=72, tells=tells.AreaSums()):
+    """Client to server, instead, in a job with a trace: also F_j, its term of the bound at these draws, on average."""
+
+    gradient: Draws
+    bound: float
+
+    @classmethod
+    def count(cls, dims: Mapping[str, int]) -> int:
+        """Returns how many numbers are added."""
+        return dims["s"] * dims["xi"] + 1
+
+    def numbers(self) -> Draws:
+        """Returns the gradient, and the bound."""
+        return np.append(self.gradient, self.bound)
+
+    @classmethod
+    def of_sum(cls, round: int, numbers: Draws, dims: Mapping[str, int]) -> GlobalGradientBound:
+        """Returns the answer of all clients together."""
+        return cls(numbers[:-1].reshape(dims["s"], dims["xi"]), float(numbers[-1]))
+
+
+@dataclass(frozen=True)
+class Fitted(Message, kind=73):
+    """Server to client, at the end: the flat parameters of q(xi'), and the numbers of the map from xi' to xi (see `shear`).
+
+    With these the client knows q(xi), and so q(u_j).
+    """
+
+    round: int
+    parameters: Parameters
+    ridge: Annotated[NDArray[np.float64], "ridge"]
+
+
+@dataclass(frozen=True)
+class Start(Message, kind=74):
+    """Server to client, SFVI-Avg: q(xi), from which the client takes its own steps."""
+
+    round: int
+    parameters: Parameters
+
+
+@dataclass(frozen=True)
+class Reached(Message, kind=75, tells=tells.Figure()):
+    """Client to server, SFVI-Avg: q(xi) after its steps."""
+
+    round: int
+    parameters: Parameters
+
+
+SUMS = (Sum(GlobalGradient, MaskedGradient, WIDE), Sum(GlobalGradientBound, MaskedGradientMore, WIDE), MOVING)
+
+
+# Settings --------------------
+
+
+Matrix = NDArray[np.float64]
+
+LARGEST_FULL = 64  # local unknowns up to which L_j is triangular by default
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Holds settings that every party of a job knows.
+
+    Attributes
+    ----------
+    rounds : questions of the server; of the length at hand if they go on until all has settled
+    most : 0, or the longest length of such a job (`core.until`)
+    covariance : of q(xi), "full" or "diagonal"
+    local_covariance : of q(u_j | xi), "full", "diagonal" or "auto" (full up to 64 unknowns)
+    coupled : whether q(u_j | xi) has a B_j; without it u_j and xi are independent under q
+    draws : of (xi, u) in each step
+    path : sticking-the-landing gradients, or the closed-form entropy
+    optimiser, learning_rate : "adam", "adagrad" or "sgd"
+    decay : share of the rounds, at the end, over which the rate falls to nothing
+    centre_every : steps between two moves of the centring point
+    initial_sd, local_sd : of q(xi), and of q(u_j | xi), at the start
+    bound : whether clients send their term of the bound, one number a round
+    sheared : whether the server may shear xi (see `shear`)
+    local_steps : of SFVI-Avg in each round; 0 for SFVI
+    weights : of SFVI-Avg, public, adding up to 1; empty for equal ones
+    seed : of the keyed random streams
+    box : of xi, where clients mask their answers: their own numbers stay within bounds then, too
+    """
+
+    rounds: int
+    most: int
+    covariance: str
+    local_covariance: str
+    coupled: bool
+    draws: int
+    path: bool
+    optimiser: str
+    learning_rate: float
+    decay: float
+    initial_sd: float
+    bound: bool
+    sheared: bool
+    local_steps: int
+    seed: int
+    centre_every: int = 100
+    local_sd: float = 1.0
+    weights: tuple[float, ...] = ()
+    box: Box | None = None
+
+    def __post_init__(self) -> None:
+        def refuse(what: str, wanted: str) -> None:
+            raise ValueError(f"sfvi: {what} must be {wanted}, got {getattr(self, what)!r}")
+
+        for name, least in (("rounds", 1), ("draws", 1), ("centre_every", 1), ("local_steps", 0)):
+            if getattr(self, name) < least:
+                refuse(name, f"at least {least}")
+        for name in ("learning_rate", "initial_sd", "local_sd"):
+            if not 0 < getattr(self, name) < np.inf:
+                refuse(name, "positive and finite")
+        if self.covariance not in ("full", "diagonal"):
+            refuse("covariance", "'full' or 'diagonal'")
+        if self.local_covariance not in ("full", "diagonal", "auto"):
+            refuse("local_covariance", "'full', 'diagonal' or 'auto'")
+        if self.optimiser not in OPTIMISERS:
+            refuse("optimiser", " or ".join(OPTIMISERS))
+        if not 0 <= self.decay <= 1:
+            refuse("decay", "in [0, 1]")
+        if self.most and not 0 < self.decay < 1:
+            refuse("decay", "between 0 and 1 where rounds go on until all has settled")
+        if self.weights and not (min(self.weights) > 0 and abs(sum(self.weights) - 1) < 1e-9):
+            refuse("weights", "positive, adding up to 1")
+        if self.bound and self.local_steps:
+            refuse("bound", "False with local_steps > 0: clients of SFVI-Avg have no common draw of xi after their first step")
+        if self.sheared and self.local_steps:
+            refuse("sheared", "False with local_steps > 0: clients of SFVI-Avg take steps of q(xi) itself")
+
+    def block(self, size: int) -> Block:
+        """Returns q(xi), or q(xi') if xi is sheared."""
+        return Block(size, self.covariance == "full")
+
+    def family(self, model: LocalModel) -> Family:
+        """Returns q(u_j | xi)."""
+        small = self.local_covariance == "auto" and model.size <= LARGEST_FULL
+        return Family(Block(model.size, small or self.local_covariance == "full"), model.n_global, self.coupled)
+
+    def sizes(self, n_global: int, told: int = 0) -> dict[str, int]:
+        """Returns the lengths of the messages' arrays: s draws of xi numbers, k parameters of q, and the `told` numbers of a
+        ridge.
+        """
+        return {"s": self.draws, "xi": n_global, "k": self.block(n_global).n_parameters, "ridge": told}
+
+    @property
+    def steady(self) -> int:
+        """The number of rounds at the full rate."""
+        return round((1 - self.decay) * self.rounds)
+
+    def windows(self, size: int) -> Windows:
+        """Returns the windows of `size` unknowns before the first round."""
+        return Windows.of(self.steady, size, reach(self.optimiser, self.learning_rate, self.steady * max(self.local_steps, 1)))
+
+    @property
+    def kinds(self) -> tuple[type[Message], type[Message]]:
+        """The question and the answer of a round."""
+        if self.local_steps:
+            return Start, Reached
+        return Global, GlobalGradientBound if self.bound else GlobalGradient
+
+    def rate(self, round: int) -> float:
+        """Returns the learning rate of a round."""
+        falling = self.decay * self.rounds
+        return self.learning_rate * (min(1.0, (self.rounds - round) / falling) if falling else 1.0)
+
+    def weight(self, client: int, n_clients: int) -> float:
+        """Returns w_j."""
+        return self.weights[client] if self.weights else 1 / n_clients
+
+    def normals(self, round: int, step: int, size: int) -> Matrix:
+        """Returns the normals (draws, size) of xi, the same for all who need them."""
+        count = round * max(self.local_steps, 1) + step
+        e = rng.normal(self.draws * size, key=rng.key(self.seed, "draws"), client=SERVER, step=count)
+        return e.reshape(self.draws, size)
+
+
+# Client --------------------
+
+
+Vector = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True)
+class Client:
+    """Is a client's state.
+
+    Attributes
+    ----------
+    name, index, n_clients : its name and number, and J
+    model : of its own rows
+    family, parameters, optimiser : q(u | xi), its flat parameters, and the state of its optimiser
+    prior, block, global_optimiser : of xi, for the steps of SFVI-Avg; None in SFVI
+    windows : mean and sd of q(u | xi) at one xi, `reference`, over two stretches of the rounds
+    reference : c when the first of them began
+    centre, recent, count : c; sum and number of the xi that came since it was moved; None before the first
+    step : its own count of steps
+    fitted : the flat parameters of q(xi'), at the end
+    ridge : the numbers of the map from xi' to xi, as the server sent them
+    seed : of its own random numbers: that of all streams, or one that nobody else has
+    """
+
+    name: str = field(metadata=GIVEN)
+    index: int = field(metadata=GIVEN)
+    n_clients: int = field(metadata=GIVEN)
+    settings: Settings = field(metadata=only("rounds", "most"))
+    model: LocalModel = field(metadata=GIVEN)
+    family: Family | NestedFamily = field(metadata=GIVEN)
+    parameters: Vector
+    optimiser: Matrix
+    windows: Windows
+    prior: GlobalPrior | None = field(default=None, metadata=GIVEN)
+    block: Block | None = field(default=None, metadata=GIVEN)
+    global_optimiser: Matrix | None = None
+    reference: Vector | None = None
+    centre: Vector | None = None
+    recent: Vector | None = None
+    count: int = 0
+    step: int = 0
+    fitted: Vector | None = None
+    ridge: Vector | None = None
+    seed: int = 0
+
+    @property
+    def round(self) -> int:
+        """The number of rounds that it took part in."""
+        return self.step // max(self.settings.local_steps, 1)
+
+
+def client(
+    name: str,
+    index: int,
+    settings: Settings,
+    model: LocalModel,
+    n_clients: int,
+    prior: GlobalPrior | None = None,
+    family: Family | NestedFamily | None = None,
+    seed: int | None = None,
+) -> Client:
+    """Returns a client that has seen nothing yet.
+
+    Parameters
+    ----------
+    name, index, settings, model, n_clients : see `Client`
+    prior : of xi: SFVI-Avg takes its steps with it
+    family : of q(u | xi), instead of the one that the settings give
+    seed : of its own random numbers, if nobody else may know them
+    """
+    family = family or settings.family(model)
+    parameters = family.initial(settings.local_sd)
+    optimiser = OPTIMISERS[settings.optimiser](1.0)
+    windows = settings.windows(family.n_normals)
+    state = Client(name, index, n_clients, settings, model, family, parameters, optimiser.init(family.n_parameters), windows)
+    state = evolve(state, seed=settings.seed if seed is None else seed)
+    if not settings.local_steps:
+        return state
+    if prior is None:
+        raise ValueError(f"sfvi: client {name!r} needs the prior of xi: with local_steps > 0 it takes steps of q(xi) itself")
+    block = settings.block(model.n_global)
+    return evolve(state, prior=prior, block=block, global_optimiser=optimiser.init(block.n_parameters))
+
+
+def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
+    """Answers one question; at the end it takes the fitted q(xi)."""
+    if isinstance(event, Global) and not state.settings.local_steps:
+        _check(state, event)
+        state, G, bound = _local_step(state, event.xi, event.round)
+        answer: Message = GlobalGradientBound(G, bound) if state.settings.bound else GlobalGradient(G)
+        return _watched(state, event.round), [answer]
+    if isinstance(event, Start) and state.settings.local_steps:
+        state, out = _local_steps(state, event)
+        return _watched(state, event.round), out
+    if isinstance(event, until.AskMoving) and until.judged(state.settings, state.round):
+        movement = state.windows.movement
+        return state, [until.Moving(event.round, int(movement is not None and movement.settled))]
+    if isinstance(event, until.Length):
+        return _told(state, event), []
+    if isinstance(event, Fitted):
+        return evolve(state, fitted=np.array(event.parameters), ridge=np.array(event.ridge)), []
+    raise RemoteFault(f"server: {type(event).__name__} was not expected")
+
+
+def _check(state: Client, event: Global) -> None:
+    """Raises RemoteFault for a question that no server of such a job asks: all clients know so alike."""
+    box = state.settings.box
+    if box is not None and not (event.round == state.round and box.holds(event.xi).all()):
+        raise RemoteFault(
+            f"server: after {state.round} rounds it asks for round {event.round}, or for unknowns out of this job's bounds"
+        )
+
+
+def _told(state: Client, event: until.Length) -> Client:
+    """Takes the length of the job; with a new length the stretches begin anew."""
+    settings = until.with_length(state.settings, event, state.round)
+    if settings.rounds > state.settings.rounds:
+        state = evolve(state, windows=settings.windows(state.family.n_normals), reference=None)
+    return evolve(state, settings=settings)
+
+
+def _local_step(state: Client, xi: Matrix, round: int) -> tuple[Client, Matrix, float]:
+    """Takes one step of q(u | xi) with the given draws of xi; returns G_j of each, and F_j on average."""
+    s, family = state.settings, state.family
+    state = _centred(state, xi)
+    assert state.centre is not None
+    d = family.n_normals
+    eps = rng.normal(s.draws * d, key=rng.key(state.seed, "draws"), client=state.index, step=state.step).reshape(s.draws, d)
+    G, g, bound = np.empty(xi.shape), np.zeros(family.n_parameters), 0.0
+    for i in range(s.draws):
+        with np.errstate(all="ignore"):  # what leaves the finite numbers is found below
+            try:
+                value, G[i], flat = family.gradient(
+                    state.model, state.parameters, xi[i], state.centre, eps[i], path=s.path, bound=s.bound
+                )
+            except NumericalError:
+                if s.box is None:
+                    raise
+                value, G[i], flat = np.nan, np.nan, np.zeros_like(g)
+        g += flat
+        bound += value / s.draws
+    for what, array in (("G", G), ("q(u)", g)):
+        if s.box is None and not np.isfinite(array).all():
+            raise NumericalError(
+                f"client {state.name!r}: round {round}: the gradient of {what} is not finite: lower learning_rate"
+            )
+    if s.box is not None:
+        g = np.nan_to_num(g, posinf=0.0, neginf=0.0)
+    optimiser, move = OPTIMISERS[s.optimiser](1.0).update(state.optimiser, g / s.draws)
+    parameters = state.parameters + s.rate(round) * move
+    if s.box is not None:
+        parameters = family.limited(parameters)
+    return evolve(state, parameters=parameters, optimiser=optimiser, step=state.step + 1), G, bound
+
+
+def _watched(state: Client, round: int) -> Client:
+    """Adds the moments of this round if it is one of the watched. They are taken at one xi throughout: c itself moves."""
+    if state.windows.place(round) is None or state.centre is None:
+        return state
+    at = state.centre if state.reference is None else state.reference
+    mean, sd = state.family.moments(state.parameters, at, state.centre)
+    return evolve(state, reference=at, windows=state.windows.add(round, mean, sd))
+
+
+def _centred(state: Client, xi: Matrix) -> Client:
+    """Counts these draws of xi, and moves c, now and then, to the mean of those since the last move."""
+    if state.centre is None or state.recent is None:
+        return evolve(state, centre=xi[0].copy(), recent=xi.sum(axis=0), count=1)
+    if state.count < state.settings.centre_every:
+        return evolve(state, recent=state.recent + xi.sum(axis=0), count=state.count + 1)
+    centre = state.recent / (state.count * state.settings.draws)
+    parameters = state.family.moved(state.parameters, centre - state.centre)
+    return evolve(state, centre=centre, parameters=parameters, recent=xi.sum(axis=0), count=1)
+
+
+def _local_steps(state: Client, event: Start) -> tuple[Client, ClientEffects]:
+    """Takes the steps of SFVI-Avg on log p(xi) - log q(xi) + F_j / w_j."""
+    s, block, prior, optimiser = state.settings, state.block, state.prior, state.global_optimiser
+    assert block is not None
+    assert prior is not None
+    assert optimiser is not None
+    lam, weight = np.array(event.parameters), s.weight(state.index, state.n_clients)
+    for step in range(s.local_steps):
+        e = s.normals(event.round, step, block.size)
+        xi = np.array([block.sample(lam, row) for row in e])
+        state, G, _ = _local_step(state, xi, event.round)
+        slopes = [prior.log_prior_grad(x)[1] for x in xi]
+        g = np.mean([block.gradient(lam, e[i], G[i] / weight + slopes[i], path=s.path) for i in range(s.draws)], axis=0)
+        optimiser, move = OPTIMISERS[s.optimiser](1.0).update(optimiser, g)
+        lam = lam + s.rate(event.round) * move
+    if not np.isfinite(lam).all():
+        raise NumericalError(f"client {state.name!r}: q(xi) left the finite numbers in round {event.round}: lower learning_rate")
+    return evolve(state, global_optimiser=optimiser), [Reached(event.round, lam)]
+
+
+def local_posterior(state: Client) -> tuple[Vector, Matrix]:
+    """Returns mean (d,) and covariance (d, d) of q(u_j), xi integrated out; of a nested family its outer part.
+
+    Raises ValueError before the fitted q(xi) has come, and for one that is sheared, which is not normal.
+    """
+    if state.fitted is None or state.centre is None:
+        raise ValueError(f"sfvi: client {state.name!r} has not been told the fitted q(xi)")
+    if state.ridge is not None and state.ridge.any():
+        raise ValueError(f"sfvi: client {state.name!r}: q(xi) is sheared, and so not normal; take draws of it")
+    mu, spread = state.settings.block(state.model.n_global).moments(state.fitted)
+    cov = spread if spread.ndim == 2 else np.diag(spread**2)
+    family = state.family.outer if isinstance(state.family, NestedFamily) else state.family
+    parameters = state.parameters[: family.n_parameters]
+    B = family.coupling(parameters)
+    mean, own = family.block.moments(family.given(parameters, mu - state.centre))
+    return mean, (own if own.ndim == 2 else np.diag(own**2)) + B @ cov @ B.T
+
+
+# Terms --------------------
+
+
+INNER = 16  # draws of theta for each xi, where clients' areas are integrated out
+TOGETHER = 50  # xi whose priors are known at once
+SAMPLED = 4  # of u elsewhere, each of which takes as long as a step
+
+
+def log_terms(state: Client, xi: Matrix, key: int, first: int = 0) -> Vector:
+    """Returns estimates (m,) of log p(y | xi) at xi (m, P).
+
+    Parameters
+    ----------
+    key : of the draws of u, a stream of the client's own number
+    first : number of the first of xi among all that are asked about
+    """
+    family, model = state.family, state.model
+    if isinstance(model, WithinSite) and model.integrated and model.likelihood.record.link == "identity":  # exactly
+        parts = np.split(xi, range(TOGETHER, len(xi), TOGETHER))
+        return np.concatenate([model.log_joint_grads(part, np.zeros((len(part), 0)))[0] for part in parts])
+    if isinstance(model, WithinSite) and model.integrated:
+        d = model.n_areas
+        return np.array([model.log_marginal(x, _normals_of(key, state.index, first + k, INNER, d)) for k, x in enumerate(xi)])
+    assert state.centre is not None
+    out = np.empty(len(xi))
+    for k, x in enumerate(xi):
+        eps = _normals_of(key, state.index, first + k, SAMPLED, family.n_normals)
+        ratios = [family.gradient(model, state.parameters, x, state.centre, e, bound=True)[0] for e in eps]
+        out[k] = logsumexp(ratios) - np.log(SAMPLED)
+    return out
+
+
+def _normals_of(key: int, client: int, step: int, inner: int, size: int) -> Matrix:
+    return rng.normal(inner * size, key=key, client=client, step=step).reshape(inner, size)
+
+
+# Server --------------------
+
+
+TRACED = 100  # rounds whose bounds are averaged into one number of the trace
+
+
+@final
+@dataclass(frozen=True)
+class Server(AllRounds):
+    """Is the server's state.
+
+    Attributes
+    ----------
+    prior : of xi
+    block, parameters, optimiser : q(xi'), its flat parameters, and the state of its optimiser
+    ridge : along which xi is sheared; None if it is not
+    names, round : of the clients; rounds finished
+    waiting, answers : clients that have yet to answer; client -> its answer
+    windows : mean and sd of q(xi) over two stretches of the rounds
+    last_fifth : the bound over the last fifth of them
+    trace, recent : bounds, each the mean of 100 rounds; the sum of the bounds since
+    """
+
+    settings: Settings = field(metadata=only("rounds", "most"))
+    prior: GlobalPrior = field(metadata=GIVEN)
+    block: Block = field(metadata=GIVEN)
+    parameters: Vector
+    optimiser: Matrix
+    names: tuple[str, ...] = field(metadata=GIVEN)
+    windows: Windows
+    last_fifth: LastFifth
+    ridge: Ridge | None = field(default=None, metadata=GIVEN)
+    round: int = 0
+    waiting: PersistentSet[int] = field(default_factory=PersistentSet)
+    answers: PersistentMap[int, GlobalGradient | GlobalGradientBound | Reached | until.Moving] = field(
+        default_factory=PersistentMap, metadata=GIVEN
+    )
+    trace: tuple[float, ...] = ()
+    recent: float = 0.0
+
+    @property
+    def shear(self) -> Shear:
+        """The shear from xi' to xi."""
+        return Shear(self.ridge)
+
+    @property
+    def ridge_numbers(self) -> Vector:
+        """The numbers of the shear that clients are sent."""
+        return np.zeros(0) if self.ridge is None else self.ridge.numbers
+
+    @property
+    def q(self) -> tuple[Block, Vector]:
+        """q(xi') and its flat parameters."""
+        return self.block, self.parameters
+
+
+def start(
+    settings: Settings, prior: GlobalPrior, names: tuple[str, ...], mean: Vector | float = 0.0, ridge: Ridge | None = None
+) -> tuple[Server, ServerEffects]:
+    """Returns the server's first state, q(xi) narrow about `mean`, and its first questions.
+
+    `ridge`: if the settings shear xi and the model has one.
+    """
+    if settings.weights and len(settings.weights) != len(names):
+        raise ValueError(f"sfvi: weights must have one number for each of {len(names)} clients, got {len(settings.weights)}")
+    if ridge is not None and not settings.sheared:
+        raise ValueError("sfvi: a ridge is for settings with sheared = True")
+    block = settings.block(prior.size)
+    optimiser = OPTIMISERS[settings.optimiser](1.0).init(block.n_parameters)
+    windows, last_fifth = settings.windows(block.size), LastFifth.of(settings.rounds)
+    parameters = block.initial(mean, settings.initial_sd)
+    return _ask(Server(settings, prior, block, parameters, optimiser, names, windows, last_fifth, ridge))
+
+
+def finished(state: Server) -> bool:
+    return state.stop is not None and not state.waiting
+
+
+def _ask(state: Server) -> tuple[Server, ServerEffects]:
+    if state.stop:
+        return tell_all(state, Fitted(state.round, state.parameters, state.ridge_numbers))
+    if until.judged(state.settings, state.round):
+        movement = state.windows.movement
+        if movement is not None and movement.settled:
+            return ask_all(state, until.AskMoving(state.round))
+        return _lengthened(state, settled=False)
+    return _asked(state)
+
+
+def _lengthened(state: Server, *, settled: bool) -> tuple[Server, ServerEffects]:
+    """Sends the length of the job, now that the server knows whether all has settled, and goes on."""
+    settings = until.following(state.settings, settled=settled)
+    if not settled:
+        state = evolve(state, windows=settings.windows(state.block.size), last_fifth=LastFifth.of(settings.rounds))
+    length = to_each(range(state.n_clients), until.Length(state.round, settings.rounds))
+    state, questions = _asked(evolve(state, settings=settings))
+    return state, [*length, *questions]
+
+
+def _asked(state: Server) -> tuple[Server, ServerEffects]:
+    """Asks the question of a round."""
+    question: Message
+    if state.settings.local_steps:
+        question = Start(state.round, state.parameters)
+    else:
+        xi = _asked_about(state, _inner(state))
+        if not np.isfinite(xi).all():
+            raise NumericalError(f"server: round {state.round}: draws of xi left the finite numbers: lower learning_rate")
+        question = Global(state.round, xi)
+    return ask_all(state, question)
+
+
+def _asked_about(state: Server, inner: Matrix) -> Matrix:
+    """Returns xi (draws, P) of these xi'; with a box the nearest in it, whose sides no posterior comes near."""
+    xi = state.shear.out(inner)
+    return xi if state.settings.box is None else state.settings.box.nearest(xi)
+
+
+def _inner(state: Server) -> Matrix:
+    """Returns xi' (draws, P) of this round."""
+    return np.array([state.block.sample(state.parameters, e) for e in _normals(state)])
+
+
+def _normals(state: Server) -> Matrix:
+    return state.settings.normals(state.round, 0, state.block.size)
+
+
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
+    """Takes one answer; after the last it takes the step. A lost client ends the run: the model needs all its clients."""
+    if until.judged(state.settings, state.round):
+        state = with_answer(state, sender, event, until.Moving)
+        if state.waiting:
+            return state, []
+        bits = [until.bit(k, answer) for k, answer in enumerate(all_of(state.answers, until.Moving))]
+        return _lengthened(state, settled=all(bits))
+    state = with_answer(state, sender, event, state.settings.kinds[1])
+    if state.waiting:
+        return state, []
+    with np.errstate(all="ignore"):  # what leaves the finite numbers is found in both
+        return _ask(_averaged(state) if state.settings.local_steps else _step(state))
+
+
+def _step(state: Server) -> Server:
+    """Takes one step of q(xi), with the answers in client order."""
+    s, total = state.settings, np.zeros((state.settings.draws, state.block.size))
+    # The sum is in client order, for the same bits on every run.
+    for answer in in_order(state.answers):
+        if isinstance(answer, GlobalGradient | GlobalGradientBound):
+            total += answer.gradient
+    g, bound = np.zeros(state.block.n_parameters), 0.0
+    inner = _inner(state)
+    for e, share, own, xi in zip(_normals(state), total, inner, _asked_about(state, inner)):
+        value, slope = state.prior.log_prior_grad(xi)
+        # The prior's gradient is added once, here.
+        g += state.block.gradient(state.parameters, e, state.shear.pulled(own, share + slope), path=s.path)
+        if s.bound:
+            bound += (value - state.block.log_density(state.parameters, e)) / s.draws
+    optimiser, move = OPTIMISERS[s.optimiser](1.0).update(state.optimiser, g / s.draws)
+    parameters = state.parameters + s.rate(state.round) * move
+    if not np.isfinite(parameters).all():
+        raise NumericalError(f"server: round {state.round} left the finite numbers: lower learning_rate")
+    state = _moved_on(evolve(state, parameters=parameters, optimiser=optimiser))
+    state = evolve(state, round=state.round + 1)
+    if not s.bound:
+        return state
+    bound += sum(answer.bound for answer in all_of(state.answers, GlobalGradientBound))
+    state = evolve(state, last_fifth=state.last_fifth.add(state.round - 1, bound))
+    recent = state.recent + bound
+    # The trace has means of several rounds: one round's bound is noisy.
+    if state.round % TRACED:
+        return evolve(state, recent=recent)
+    return evolve(state, recent=0.0, trace=(*state.trace, recent / TRACED))
+
+
+def _averaged(state: Server) -> Server:
+    """Takes the barycentre of the clients' q(xi)."""
+    weights = np.array([state.settings.weight(k, state.n_clients) for k in range(state.n_clients)])
+    reached = np.array([answer.parameters for answer in all_of(state.answers, Reached)])
+    with np.errstate(over="ignore", invalid="ignore"):
+        wide = [k for k, row in enumerate(reached) if not np.isfinite(state.block.moments(row)[1]).all()]
+    if wide:
+        raise NumericalError(
+            f"server: round {state.round}: q(xi) of client {state.names[wide[0]]!r} is not finite: lower learning_rate"
+        )
+    parameters = barycentre(state.block, reached, weights)
+    state = _moved_on(evolve(state, parameters=parameters))
+    return evolve(state, round=state.round + 1)
+
+
+def _moved_on(state: Server) -> Server:
+    """Adds the moments of q(xi) after this round if it is one of the watched."""
+    if state.windows.place(state.round) is None:
+        return state
+    return evolve(state, windows=state.windows.add(state.round, *state.shear.mean_sd(state.block, state.parameters)))
+
+
+def posterior_moments(state: Server) -> tuple[Vector, Vector]:
+    """Returns the mean of q(xi), and its standard deviations (P,) or covariance (P, P); of one that is sheared those at the
+    tangent.
+    """
+    return state.shear.moments(state.block, state.parameters)
+
+
+# Protocol --------------------
 
 
 def protocol(settings: Settings) -> Protocol[Server, Client]:
     """Returns the protocol with only the messages that a job of these settings can send."""
-    down: tuple[type[Message], ...] = (Start, Fitted)
-    up: tuple[type[Message], ...] = (Reached,)
-    if not settings.local_steps:
-        down, up = (Global, Fitted), (GlobalGradientBound if settings.bound else GlobalGradient,)
+    question, answer = settings.kinds
+    down: tuple[type[Message], ...] = (question, Fitted)
+    up: tuple[type[Message], ...] = (answer,)
     if settings.rounds < settings.most:
         down, up = (*down, *until.DOWN), (*up, *until.UP)
     return Protocol("sfvi", down, up, server_receive, client_receive, finished, save, load)

@@ -19,13 +19,25 @@ from ...kernels.ranges import finite
 from ...models.likelihood import Likelihood
 from ...models.split.site import Drawn, Site
 from ..core import until
-from ..core.averaging import Trajectory
 from ..core.kept import GIVEN, only
 from ..core.messages import ClientEffects, Event, RemoteFault, Saved, evolve, number
 from ..core.optim import OPTIMISERS
-from ..core.windows import Windows
-from .messages import Begin, BoundShare, LikelihoodShare, LikelihoodSum, PredictorSum, Residual, ZShare
-from .settings import Index, Settings, Vector, batch_of, of_batch, stacked
+from ..core.windows import Trajectory, Windows
+from .messages import (
+    Begin,
+    BoundShare,
+    Index,
+    LikelihoodShare,
+    LikelihoodSum,
+    PredictorSum,
+    Residual,
+    Settings,
+    Vector,
+    ZShare,
+    batch_of,
+    of_batch,
+    stacked,
+)
 
 
 @lru_cache(maxsize=8)

@@ -12,18 +12,53 @@ Source: docs/spec/vertical.md, sections 5 to 8.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar, final
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import NumericalError
+from ...kernels import rng
+from ...kernels.ranges import finite
+from ...models.split.site import Shared
 from ..core import until
-from ..core.kept import load, save
-from ..core.messages import ClientEffects, Event, Message, Protocol, Refused
+from ..core.kept import GIVEN, load, only, save
+from ..core.messages import (
+    NO_PREDICTOR,
+    SERVER,
+    ClientEffects,
+    Event,
+    Message,
+    Protocol,
+    Refused,
+    RemoteFault,
+    ServerEffects,
+    evolve,
+)
+from ..core.optim import OPTIMISERS
+from ..core.rounds import all_of, in_order, needs_all, summed, to_each
+from ..core.windows import LastFifth, Trajectory, Windows
 from . import client as client_side
 from . import private as private_side
 from .client import Client, client
-from .messages import Begin, BoundShare, LikelihoodShare, LikelihoodSum, PredictorSum, Residual, ZShare
+from .messages import (
+    Begin,
+    BoundShare,
+    LikelihoodShare,
+    LikelihoodSum,
+    PredictorSum,
+    Residual,
+    Seen,
+    Settings,
+    Vector,
+    ZShare,
+    batch_of,
+    of_batch,
+    stacked,
+)
 from .private import PrivateClient
-from .server import Server, finished, server_receive, start
-from .settings import Settings, batch_of
 
 __all__ = [
     "Begin",
@@ -33,17 +68,269 @@ __all__ = [
     "LikelihoodSum",
     "PredictorSum",
     "Residual",
-    "Server",
     "Settings",
     "ZShare",
     "batch_of",
     "client",
-    "client_receive",
-    "finished",
-    "protocol",
-    "server_receive",
-    "start",
-]
+]  # what stands elsewhere
+
+PHASES = ("z", "likelihood", "moving")
+
+
+@final
+@dataclass(frozen=True)
+class Server:
+    """Is the server's state.
+
+    Attributes
+    ----------
+    shared : its model of b and log sigma
+    y, offset : (N,) the response (None in PL, if it is not here) and known offsets or None
+    parameters, optimiser, trajectory : of q(b, log sigma)
+    windows : mean and sd of q(b, log sigma) over two stretches of the rounds
+    last_fifth : the bound over the last fifth of them
+    seen : of each row, over the last half of the rounds of an open job
+    phase : the answer that it waits for: "z", in PL "likelihood", or "moving", whether the clients' own unknowns have settled
+    moving : client -> whether they have, as far as it has said
+    answers, bounds : the answers of this phase and round so far; they change in place
+    Z : (S, n) sums of z with the offset; eps, values: (S, d) normals and draws of (b, log sigma)
+    refused : private clients whose budget is spent
+    bound : of the ELBO at the last round's draws, if clients sent their terms; loglik: its likelihood part (AV)
+    """
+
+    settings: Settings = field(metadata=only("rounds", "most"))
+    shared: Shared = field(metadata=GIVEN)
+    y: Vector | None = field(metadata=GIVEN)
+    offset: Vector | None = field(metadata=GIVEN)
+    names: tuple[str, ...] = field(metadata=GIVEN)
+    parameters: Vector
+    optimiser: Vector
+    trajectory: Trajectory
+    windows: Windows
+    last_fifth: LastFifth
+    seen: Seen
+    round: int = 0
+    phase: str = "z"
+    answers: dict[int, ZShare | LikelihoodShare] = field(default_factory=dict, metadata=GIVEN)
+    bounds: dict[int, float] = field(default_factory=dict, metadata=GIVEN)
+    moving: Mapping[int, bool] = field(default_factory=dict, metadata=GIVEN)
+    Z: Vector = field(default_factory=lambda: np.zeros((0, 0)))
+    eps: Vector = field(default_factory=lambda: np.zeros((0, 0)))
+    values: Vector = field(default_factory=lambda: np.zeros((0, 0)))
+    bound: float = field(default=np.nan, metadata=GIVEN)
+    loglik: float = field(default=np.nan, metadata=GIVEN)
+    lost: frozenset[int] = field(default=frozenset(), metadata=GIVEN)
+    refused: frozenset[int] = frozenset()
+
+    @property
+    def stop(self) -> str | None:
+        """The reason why the rounds ended: all are done, or a client's privacy budget is spent."""
+        if self.round >= self.settings.rounds:
+            return "rounds"
+        return "budget" if self.refused else None
+
+    @property
+    def updates(self) -> NDArray[np.int64]:
+        """The steps of each client: as many as rounds."""
+        return np.full(self.settings.n_clients, self.round)
+
+    @property
+    def released(self) -> Vector:
+        """The averaged or the last parameters of q(b, log sigma)."""
+        return self.trajectory.released(self.settings.average, self.parameters)
+
+
+def start(
+    settings: Settings, shared: Shared, names: tuple[str, ...], y: Vector | None, offset: Vector | None = None, sd: float = 0.1
+) -> tuple[Server, ServerEffects]:
+    """Returns the server's first state, and its first question."""
+    if y is None and settings.model != "power":
+        raise ValueError(f"the server needs y in the {settings.model} model")
+    parameters = shared.initial(sd)
+    optimiser = OPTIMISERS[settings.optimiser](settings.learning_rate).init(len(parameters))
+    windows, last_fifth = settings.windows(shared.block.size), LastFifth.of(settings.rounds)
+    trajectory = Trajectory(np.zeros(len(parameters)))
+    seen = _nothing_seen(settings)
+    state = Server(settings, shared, y, offset, names, parameters, optimiser, trajectory, windows, last_fifth, seen)
+    return state, to_each(range(settings.n_clients), Begin(0))
+
+
+def _nothing_seen(s: Settings) -> Seen:
+    """Returns empty sums, of no row if z is noise, or a point."""
+    return Seen.of(s.n_clients, 0 if s.private or s.model == "none" else s.n_rows)
+
+
+def _sees(state: Server) -> bool:
+    """Tells whether this round is one of the last half."""
+    return bool(state.seen.counts.size) and 2 * state.round >= state.settings.rounds
+
+
+def finished(state: Server) -> bool:
+    """Tells whether nothing more is asked."""
+    return state.stop is not None
+
+
+def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
+    """Takes one answer; when all clients have answered, it asks the next question.
+
+    Raises
+    ------
+    LostPeer
+        A client is gone: without its part there is no predictor.
+    RemoteFault
+        A stale, repeated or unexpected message.
+    """
+    needs_all(event, state.names, state.round, NO_PREDICTOR)
+    if (round := getattr(event, "round", None)) != state.round:
+        raise RemoteFault(f"{type(event).__name__} of round {round}, expected round {state.round}", sender)
+    if isinstance(event, Refused) and state.settings.private and sender not in state.refused | state.answers.keys():
+        return evolve(state, refused=state.refused | {sender}), []
+    if isinstance(event, BoundShare) and state.settings.bounded(state.round) and sender not in state.bounds:
+        state.bounds[sender] = event.value
+        return state, []
+    if state.phase == "moving":
+        return _told(state, sender, event)
+    wanted = ZShare if state.phase == "z" else LikelihoodShare
+    if not isinstance(event, wanted) or sender in state.answers:
+        raise RemoteFault(f"{type(event).__name__} was not expected in round {state.round}", sender)
+    state.answers[sender] = event
+    if len(state.answers) < state.settings.n_clients:  # for ever, if one of them has refused
+        return state, []
+    return _summed(state) if state.phase == "z" else _combined(state)
+
+
+def _told(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
+    """Takes a client's bit; when all have come, it sends the length of the job."""
+    if not isinstance(event, until.Moving) or sender in state.moving:
+        raise RemoteFault(f"{type(event).__name__} was not expected after round {state.round}", sender)
+    state = evolve(state, moving={**state.moving, sender: until.bit(sender, event)})
+    if len(state.moving) < state.settings.n_clients:
+        return state, []
+    return _lengthened(state, settled=all(state.moving.values()))
+
+
+def _lengthened(state: Server, *, settled: bool) -> tuple[Server, ServerEffects]:
+    """Sends the length, now that it is known whether all has settled; the clients answer it as they answer `Begin`."""
+    settings = until.following(state.settings, settled=settled)
+    if not settled:
+        state = evolve(state, windows=settings.windows(state.shared.block.size), last_fifth=LastFifth.of(settings.rounds))
+        state = evolve(state, seen=_nothing_seen(settings))
+    length = until.Length(state.round, settings.rounds)
+    return evolve(state, settings=settings, phase="z", moving={}), to_each(range(settings.n_clients), length)
+
+
+def _ended(state: Server, answer: Message) -> tuple[Server, ServerEffects]:
+    """Ends the round: sends its last answer, and if the job may be long enough the question or the length."""
+    effects = to_each(range(state.settings.n_clients), answer)
+    if not until.judged(state.settings, state.round):
+        return state, effects
+    movement = state.windows.movement
+    if movement is not None and movement.settled:
+        return evolve(state, phase="moving"), [*effects, *to_each(range(state.settings.n_clients), until.AskMoving(state.round))]
+    state, length = _lengthened(state, settled=False)
+    return state, [*effects, *length]
+
+
+def _summed(state: Server) -> tuple[Server, ServerEffects]:
+    """Sums all z in client order, draws b and log sigma, and answers."""
+    s, shared = state.settings, state.shared
+    sent = [answer.z for answer in all_of(state.answers, ZShare)]
+    Z = summed(sent)
+    index = batch_of(s, state.round)
+    if _sees(state):
+        state = evolve(state, seen=state.seen.with_z(sent, index))
+    if state.offset is not None:
+        Z += of_batch(state.offset, index)
+    d = shared.block.size
+    eps = np.zeros((s.draws, d))
+    # Draws have a key, so that a job that is resumed has the same ones.
+    if d and s.model != "none":  # the split network has point estimates
+        eps = rng.normal(s.draws * d, key=s.key, client=SERVER, step=state.round).reshape(s.draws, d)
+    values = np.array([shared.block.sample(state.parameters, e) for e in eps]).reshape(s.draws, d)
+    drawn = [shared.split(v) for v in values]
+    # Clients that have the response compute slopes from the sum; in the power model the round waits for them.
+    if s.model == "power" or s.response == "shared":
+        gamma = np.array([[w] for _, w in drawn]) if s.dispersed else np.zeros((s.draws, 0))
+        question: Message = PredictorSum(state.round, Z, np.array([b for b, _ in drawn]), gamma)
+        if s.model == "power":
+            state = evolve(state, Z=Z, eps=eps, values=values, answers={}, phase="likelihood")
+            return state, to_each(range(s.n_clients), question)
+    assert state.y is not None
+    y = of_batch(state.y, index)
+    # The server needs the slopes too, for its own step.
+    slopes = [shared.slope(y, b + z, w) for z, (b, w) in zip(Z, drawn)]
+    r = stacked([slope for slope, _ in slopes])
+    if not finite(r):
+        raise NumericalError(
+            f"server, round {state.round}: a slope of the log-likelihood is not finite; lower algorithm.learning_rate"
+        )
+    if _sees(state):
+        state = evolve(state, seen=state.seen.with_slopes(r, index))
+    if s.response == "server":
+        question = Residual(state.round, r)
+    loglik = np.nan
+    if s.bounded(state.round):
+        loglik = float(np.mean([shared.likelihood.value(y, b + z, w).sum() for z, (b, w) in zip(Z, drawn)])) * s.factor
+    state = evolve(state, Z=Z, eps=eps, values=values, answers={}, loglik=loglik)
+    return _ended(_moved(state, r.sum(axis=1).tolist(), [scale for _, scale in slopes]), question)
+
+
+def _combined(state: Server) -> tuple[Server, ServerEffects]:
+    """Adds the clients' parts of the likelihood's slopes, which are all here (PL)."""
+    s = state.settings
+    answers = all_of(state.answers, LikelihoodShare)
+    slopes, scales = sum(answer.slopes for answer in answers), sum(answer.scales for answer in answers)
+    question = LikelihoodSum(state.round, summed(answer.rho for answer in answers))
+    if _sees(state):
+        state = evolve(state, seen=state.seen.with_slopes(question.R, batch_of(s, state.round)))
+    state = evolve(state, phase="z", answers={})
+    sizes = np.asarray(scales)[:, 0].tolist() if s.dispersed else [0.0] * s.draws
+    return _ended(_moved(state, np.asarray(slopes).tolist(), sizes), question)
+
+
+def _moved(state: Server, slopes: list[float], scales: list[float]) -> Server:
+    """Takes the server's own step on q(b, log sigma); the round is over."""
+    s, shared, f = state.settings, state.shared, state.settings.factor
+    bound, last_fifth = np.nan, state.last_fifth
+    # The bound is of the parameters that the clients drew from, so it comes before the step.
+    if s.bounded(state.round) and len(state.bounds) == s.n_clients:
+        share = (
+            0.0
+            if s.model == "none"
+            else float(np.mean([shared.bound(state.parameters, e, v) for e, v in zip(state.eps, state.values)]))
+        )
+        bound = share + sum(in_order(state.bounds)) + (0.0 if s.model == "power" else state.loglik)
+        last_fifth = last_fifth.add(state.round, bound)
+    parameters, optimiser = state.parameters, state.optimiser
+    if shared.block.size:
+        g = np.zeros(len(parameters))
+        # The likelihood's slopes come from all rows, or a batch of them; `f` makes up for the rest.
+        for e, v, slope, scale in zip(state.eps, state.values, slopes, scales):
+            g += shared.gradient(parameters, e, v, f * slope, f * scale)
+        optimiser, change = OPTIMISERS[s.optimiser](s.rate(state.round)).update(optimiser, g / s.draws)
+        parameters = parameters + change
+        if not finite(parameters):
+            raise NumericalError(
+                f"server, round {state.round}: q(b, log sigma) left the finite numbers; lower algorithm.learning_rate"
+            )
+    trajectory = state.trajectory.add(parameters) if s.average == "half" else state.trajectory
+    windows = state.windows
+    if windows.place(state.round) is not None:
+        windows = windows.add(state.round, parameters[: shared.block.size], shared.block.sd(parameters))
+    return evolve(
+        state,
+        parameters=parameters,
+        optimiser=optimiser,
+        trajectory=trajectory,
+        windows=windows,
+        last_fifth=last_fifth,
+        bound=bound,
+        round=state.round + 1,
+        bounds={},
+    )
+
+
+# Protocol --------------------
 
 
 Party = TypeVar("Party", Server, Client)
@@ -51,13 +338,19 @@ Party = TypeVar("Party", Server, Client)
 
 def protocol(settings: Settings) -> Protocol[Server, Client]:
     """Returns the protocol with only the messages that a job of these settings can send."""
-    power, shared = settings.model == "power", settings.response == "shared"
-    down = (Begin, PredictorSum, LikelihoodSum) if power else (Begin, PredictorSum) if shared else (Begin, Residual)
-    up: tuple[type[Message], ...] = (ZShare, LikelihoodShare) if power else (ZShare,)
-    up = (*up, *([BoundShare] if settings.bound else []), *([Refused] if settings.private else []))
+    down: list[type[Message]] = [Begin]
+    up: list[type[Message]] = [ZShare]
+    if settings.model == "power":
+        down, up = [*down, PredictorSum, LikelihoodSum], [*up, LikelihoodShare]
+    else:
+        down.append(PredictorSum if settings.response == "shared" else Residual)
+    if settings.bound:
+        up.append(BoundShare)
+    if settings.private:
+        up.append(Refused)
     if settings.rounds < settings.most:
-        down, up = (*down, *until.DOWN), (*up, *until.UP)
-    return Protocol("vertical", down, up, server_receive, client_receive, finished, save, load)
+        down, up = [*down, *until.DOWN], [*up, *until.UP]
+    return Protocol("vertical", tuple(down), tuple(up), server_receive, client_receive, finished, save, load)
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:

@@ -57,8 +57,7 @@ from ..core.kept import GIVEN
 from ..core.messages import Charge, Charged, ChargeFailed, ClientEffects, Event, Refused, RemoteFault, evolve
 from ..core.optim import OPTIMISERS
 from . import client as plain
-from .messages import Begin, PredictorSum, Residual, ZShare
-from .settings import Settings
+from .messages import Begin, PredictorSum, Residual, Settings, ZShare
 
 Question = Begin | PredictorSum | Residual
 Vector = NDArray[np.float64]

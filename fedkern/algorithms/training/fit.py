@@ -350,7 +350,7 @@ def _means(values: Array, which: Index, classes: int) -> list[float]:
 def warnings(comparisons: Sequence[Comparison], tau: Tau) -> list[str]:
     """Returns warnings for a user after the training."""
     texts = []
-    wide = max((one.widest for one in comparisons), default=0.0)
+    wide = max((comparison.widest for comparison in comparisons), default=0.0)
     if wide > WIDE:
         texts.append(
             f"the decoder's values reach {wide:.0f} prior standard deviations: train longer, or with a smaller range of phi"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from scipy.special import logsumexp
 
 from ...algorithms.core import once
-from ...algorithms.exchanges import family
+from ...algorithms.exchanges.answers import FamilyHeard, TellFamily, family_heard
 from ...algorithms.importance import machine as importance
 from ...jobs.run import Run
 from ...jobs.stage import Stage
@@ -25,7 +25,7 @@ from .model import Model
 from .sampled_model import SampledModel
 from .steps import Read
 
-STAGE = Stage.asking(family.FamilyHeard)
+STAGE = Stage.asking(FamilyHeard)
 
 
 class Drawn(NamedTuple):
@@ -68,9 +68,9 @@ def choose(run: Run[Config], tried: list[Drawn]) -> Drawn:
             content[drawn.read.model.family] = dict(zip(("log_evidence", "error"), evidence))
     if run.place.is_server:
         values = [content[drawn.read.model.family]["log_evidence"] for drawn in tried]
-        asked = family.TellFamily(0, values.index(max(values)))
-    clients = {k: once.Client(partial(family.make_reply, tried=len(tried))) for k in tried[0].clients}
-    _, heard = run.ask(STAGE, family.FamilyHeard.question, asked, clients)
+        asked = TellFamily(0, values.index(max(values)))
+    clients = {k: once.Client(partial(family_heard, tried=len(tried))) for k in tried[0].clients}
+    _, heard = run.ask(STAGE, FamilyHeard.question, asked, clients)
     told = asked or next(one.asked for one in heard.values())
     assert told is not None
     chosen = tried[told.number]

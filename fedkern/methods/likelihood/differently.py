@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ...algorithms.importance.server import Found
+from ...algorithms.importance.draws import Found
 from ...finding import Finding
 from ...models import weighted
 from ...models.weighted import SENSITIVE, Weighted

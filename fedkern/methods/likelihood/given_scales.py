@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...algorithms.importance.server import Found
+from ...algorithms.importance.draws import Found
 from ...finding import Finding
 from ...results import guard
 from .model import Model

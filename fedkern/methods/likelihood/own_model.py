@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
-from ...algorithms.importance.settings import Advice, Settings
-from ...algorithms.importance.units import told
+from ...algorithms.importance.settings import Advice, Settings, told
 from ...disclosure.rules import Rules
 from ...jobs.keys import settings_of
 from ...jobs.model import JobModel

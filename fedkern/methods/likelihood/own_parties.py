@@ -11,7 +11,7 @@ import numpy as np
 
 from ...algorithms.core import once
 from ...algorithms.core.messages import SERVER
-from ...algorithms.exchanges import own_models
+from ...algorithms.exchanges.answers import OwnModel, own_model_question
 from ...errors import JobError, OwnFault, mark_party, owned
 from ...jobs.run import At
 from ...jobs.stage import Stage
@@ -117,10 +117,10 @@ def agree_on_package(
         Holders have different packages, or other versions of one.
     """
     names = terms.priors.names if terms.priors is not None else () if server is None else server.prior.names
-    told = {k: own_models.OwnModel.of(one.distribution, one.version, editable=one.editable) for k, one in factories.items()}
-    asked = own_models.make_question(names) if at.place.is_server else None
+    told = {k: OwnModel.of(one.distribution, one.version, editable=one.editable) for k, one in factories.items()}
+    asked = own_model_question(names) if at.place.is_server else None
     clients = {k: once.ready_client(answer) for k, answer in told.items()}
-    server_after, after = at.ask(Stage.asking(own_models.OwnModel), own_models.OwnModel.question, asked, clients)
+    server_after, after = at.ask(Stage.asking(OwnModel), OwnModel.question, asked, clients)
     if server_after is None:
         return next(one.asked.parameters for one in after.values() if one.asked is not None), []
     replies = sorted(server_after.replies.items())

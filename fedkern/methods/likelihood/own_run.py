@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...algorithms.core.messages import SERVER
-from ...algorithms.exchanges.site_modes import SiteMode
+from ...algorithms.exchanges.answers import SiteMode
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...errors import owned

@@ -21,10 +21,9 @@ from scipy.special import logsumexp
 
 from ...algorithms.core.messages import SERVER, ServerEffects
 from ...algorithms.core.rounds import in_order, summed
-from ...algorithms.exchanges import terms
-from ...algorithms.exchanges.terms import LogTerms
+from ...algorithms.exchanges.answers import PIECE, LogTerms
+from ...algorithms.sfvi import families as wide
 from ...algorithms.sfvi import machine as sfvi
-from ...algorithms.sfvi import wide
 from ...errors import owned
 from ...jobs.publish import Fit
 from ...jobs.run import Run
@@ -144,8 +143,8 @@ def _weigh(run: Run[Config], model: OwnModel, server: sfvi.Server | None, client
 def _draws(model: OwnModel, parameters: Array, piece: int) -> wide.Wide:
     """Returns the draws of a question, the same at all parties: wider than q in all unknowns."""
     block = settings(model).block(model.size)
-    count = terms.PIECE * wide.normals(block.size)
-    e = rng.normal(count, key=rng.key(model.seed, "posterior", GLOBAL), client=SERVER, step=piece).reshape(terms.PIECE, -1)
+    count = PIECE * wide.normals(block.size)
+    e = rng.normal(count, key=rng.key(model.seed, "posterior", GLOBAL), client=SERVER, step=piece).reshape(PIECE, -1)
     return wide.draws(block, parameters, range(block.size), e)
 
 

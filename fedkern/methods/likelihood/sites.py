@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core import once
-from ...algorithms.exchanges.site_modes import SiteMode
+from ...algorithms.exchanges.answers import SiteMode
 from ...finding import Finding
 from ...jobs.run import Run
 from ...models import levels, survival

@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...algorithms.core.messages import Message
-from ...algorithms.exchanges import (
-    column_notes,
-    column_sums,
-    counted,
-    level,
-    odd_response,
-    own_models,
-)
+from ...algorithms.exchanges import column_notes, column_sums, counted, level, odd_response
 from ...algorithms.exchanges import columns as agreement
-from ...algorithms.exchanges.family import FamilyHeard
-from ...algorithms.exchanges.hazard_curves import CumulativeHazards
+from ...algorithms.exchanges.answers import CumulativeHazards, FamilyHeard, LogTerms, SiteMode
+from ...algorithms.exchanges.answers import OwnModel as OwnPackage
 from ...algorithms.exchanges.level_sums import LevelNumbers
-from ...algorithms.exchanges.site_modes import SiteMode
 from ...algorithms.exchanges.sums import Incomplete, LifetimeSums, LooSums, MarginalSums, PearsonSums, Replicated, SurvivalSums
-from ...algorithms.exchanges.terms import LogTerms
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance import single_values, telling
@@ -70,7 +61,7 @@ MAY_SEND = (
     *LifetimeSums.may_send,
     *LevelNumbers.may_send,
     *SiteMode.may_send,
-    *own_models.OwnModel.may_send,
+    *OwnPackage.may_send,
     *FamilyHeard.may_send,
 )
 
@@ -83,7 +74,7 @@ DOUBLED = 2  # rounds that are asked once more, with more nodes
 
 def opening(config: Config) -> list[Stage]:
     """Returns the exchanges before the model is known: of columns, or of the packages that compute."""
-    return agreeing.opening(config.formula) if terms_of(config) is None else [Stage.asking(own_models.OwnModel)]
+    return agreeing.opening(config.formula) if terms_of(config) is None else [Stage.asking(OwnPackage)]
 
 
 def stages(model: SampledModel) -> list[Stage]:

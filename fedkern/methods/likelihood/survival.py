@@ -15,7 +15,7 @@ from scipy.special import chdtrc, ndtr
 
 from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
-from ...algorithms.exchanges.hazard_curves import CumulativeHazards
+from ...algorithms.exchanges.answers import CumulativeHazards
 from ...algorithms.exchanges.sums import AskPearson, PearsonSums, SurvivalSums
 from ...algorithms.importance import machine as importance
 from ...finding import Finding

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.exchanges import level, odd_response
-from ...algorithms.exchanges.hazard_curves import CumulativeHazards
+from ...algorithms.exchanges.answers import CumulativeHazards
 from ...algorithms.exchanges.sums import LifetimeSums, PearsonSums, SurvivalSums
 from ...algorithms.importance import machine as importance
 from ...data.design import Design

@@ -2,7 +2,7 @@
 
 Where all clients share a hazard, each tells its events and how long it saw its rows (`exchanges.level`); where the server gets
 sums alone, each client compares its own with all others' (`exchanges.odd_response`). In a Cox model with
-`output.survival_at` each tells its cumulative hazard (`exchanges.hazard_curves`). Days among months make both some 30 times as
+`output.survival_at` each tells its cumulative hazard (`exchanges.answers`). Days among months make both some 30 times as
 large or as small. A Cox model alone compares rows of one client only, so that its ratios do not depend on units of time.
 
 Source: docs/spec/likelihood.md, section 9, "Unit of time".
@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...algorithms.exchanges.answers import CumulativeHazards
 from ...algorithms.exchanges.apart import describe_levels, in_words, is_another_level
-from ...algorithms.exchanges.hazard_curves import CumulativeHazards
 from ...algorithms.exchanges.odd_response import Compared
 from ...finding import Finding
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core import once
-from ...algorithms.core.persistent import PersistentMap
+from ...algorithms.core.kept import PersistentMap
 from ...algorithms.exchanges import arrival
 from ...algorithms.exchanges.arrival import AWAY, WIDTH
 from ...algorithms.pvi import machine as pvi

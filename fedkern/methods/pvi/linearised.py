@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ...algorithms.pvi import noise_aware, two_points
+from ...algorithms.pvi import noise_aware
+from ...algorithms.pvi import noise_aware as two_points
 from ...jobs import incomplete
 from . import linear
 from .keys import ColumnSection

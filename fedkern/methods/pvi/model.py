@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from ...algorithms.core import box
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
-from ...algorithms.pvi import client_level, global_vi, noise_aware, two_points
+from ...algorithms.pvi import client_level, global_vi, noise_aware
 from ...algorithms.pvi import machine as pvi
-from ...algorithms.pvi.box import BoxOfQ
+from ...algorithms.pvi import noise_aware as two_points
 from ...algorithms.pvi.local import Local
-from ...algorithms.pvi.settings import Settings
+from ...algorithms.pvi.messages import BoxOfQ, Settings
 from ...jobs.devices import Load
 from ...jobs.keys import settings_of
 from ...jobs.model import WeighedModel

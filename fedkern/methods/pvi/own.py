@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...algorithms.pvi import global_vi
-from ...algorithms.pvi.settings import SHARDED
+from ...algorithms.pvi.messages import SHARDED
 from ...jobs.run import Run
 from .keys import Config
 from .model import Client, Model

@@ -15,11 +15,11 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.core.averaging import Trajectory
+from ...algorithms.core.windows import Trajectory
 from ...algorithms.exchanges import level
 from ...algorithms.pvi import client_level, global_vi, scale
 from ...algorithms.pvi import machine as pvi
-from ...algorithms.pvi.sites import Sites
+from ...algorithms.pvi.machine import Sites
 from ...jobs.run import Run
 from ...jobs.stage import Stage
 from ...models.encoding import Encoding

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from ...algorithms.exchanges import arrival as arrivals
 from ...algorithms.exchanges import column_notes, column_sums, level
 from ...algorithms.exchanges import columns as agreement
-from ...algorithms.exchanges.certificates import Certificate
+from ...algorithms.exchanges.answers import Certificate
 from ...algorithms.exchanges.sums import Incomplete, PearsonSums
 from ...algorithms.pvi import global_vi, noise_aware
 from ...algorithms.pvi import machine as pvi
-from ...algorithms.pvi.settings import looks
+from ...algorithms.pvi.messages import looks
 from ...data.design import check_header, describe, encode
 from ...data.dialect import stem
 from ...disclosure import describe as described

@@ -9,14 +9,13 @@ from typing import Literal
 import numpy as np
 
 from ...algorithms.core import box, until
-from ...algorithms.exchanges import level, terms
-from ...algorithms.hmc.settings import Settings as HmcSettings
-from ...algorithms.nested.settings import PLACES
-from ...algorithms.nested.settings import Settings as NestedSettings
-from ...algorithms.sfvi.families import Family
-from ...algorithms.sfvi.nested import NestedFamily
-from ...algorithms.sfvi.settings import LARGEST_FULL, Settings
-from ...algorithms.sfvi.shear import Shear
+from ...algorithms.exchanges import level
+from ...algorithms.exchanges.answers import pieces_of_draws
+from ...algorithms.hmc.moves import Settings as HmcSettings
+from ...algorithms.nested.machine import PLACES
+from ...algorithms.nested.machine import Settings as NestedSettings
+from ...algorithms.sfvi.families import Family, NestedFamily, Shear
+from ...algorithms.sfvi.machine import LARGEST_FULL, Settings
 from ...data.artifact import ClientFile, Common, OwnFile, WithinFile
 from ...errors import JobError
 from ...jobs.keys import settings_of
@@ -305,7 +304,7 @@ class SigmaModel(JobModel[OutputSection]):
     @property
     def pieces(self) -> int:
         """The largest number of questions to clients about their log-likelihood."""
-        return terms.pieces(self.layout.size, integrated=self.kind == "within")
+        return pieces_of_draws(self.layout.size, integrated=self.kind == "within")
 
     @property
     def n_told(self) -> int:

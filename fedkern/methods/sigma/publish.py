@@ -14,8 +14,8 @@ from ...algorithms.core import once
 from ...algorithms.core.exchange import LEAST
 from ...algorithms.core.masked import ALL, describe_few
 from ...algorithms.core.messages import SERVER
-from ...algorithms.exchanges import figures
 from ...algorithms.exchanges.sums import FitSums
+from ...algorithms.exchanges.verdicts import FIGURES_OF
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.nested import machine as nested
 from ...algorithms.sfvi import machine as sfvi
@@ -139,12 +139,12 @@ def shared(model: SigmaModel) -> list[str]:
 def figures_of(model: SigmaModel, released: Draws) -> Array:
     """Returns (f, q) the figures of summary.json for the clients' pages."""
     rows = released.parameters()
-    return np.array([[rows[name][which] for which in figures.NAMES] for name in shared(model)]).reshape(-1, len(figures.NAMES))
+    return np.array([[rows[name][which] for which in FIGURES_OF] for name in shared(model)]).reshape(-1, len(FIGURES_OF))
 
 
 def told_of(model: SigmaModel, told: Array) -> dict[str, dict[str, float]]:
     """Returns name -> these figures, at a client."""
-    return {name: dict(zip(figures.NAMES, row)) for name, row in zip(shared(model), told.tolist())}
+    return {name: dict(zip(FIGURES_OF, row)) for name, row in zip(shared(model), told.tolist())}
 
 
 def said_of(model: SigmaModel, xi: Array) -> dict[str, dict[str, float]]:

@@ -9,18 +9,17 @@ from functools import partial
 from ...algorithms.core import masked, until
 from ...algorithms.core.exchange import LEAST
 from ...algorithms.core.messages import Message
-from ...algorithms.exchanges import column_notes, column_sums, figures, level, terms
+from ...algorithms.exchanges import column_notes, column_sums, level
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import prior as prior_agreement
-from ...algorithms.exchanges.certificates import Certificate
-from ...algorithms.exchanges.settled import Settled
+from ...algorithms.exchanges.answers import PIECE, Certificate, LogTerms, Settled
 from ...algorithms.exchanges.sums import FitSums
-from ...algorithms.exchanges.terms import LogTerms
+from ...algorithms.exchanges.verdicts import FIGURES, figures_dims
 from ...algorithms.hmc import machine as hmc
-from ...algorithms.hmc.messages import Slope, SlopeChange
+from ...algorithms.hmc.machine import Slope, SlopeChange
 from ...algorithms.nested import machine as nested
 from ...algorithms.sfvi import machine as sfvi
-from ...algorithms.sfvi.messages import GlobalGradient, GlobalGradientBound, Reached
+from ...algorithms.sfvi.machine import GlobalGradient, GlobalGradientBound, Reached
 from ...data.artifact import ServerFile, read_own
 from ...data.design import describe
 from ...errors import JobError
@@ -62,7 +61,7 @@ MAY_SEND = (
     *until.UP,
     *Settled.may_send,
     *LogTerms.may_send,
-    *figures.PROTOCOL.to_server,
+    *FIGURES.protocol.to_server,
     *FitSums.may_send,
     *Certificate.may_send,
 )
@@ -120,7 +119,7 @@ def weighed(model: SigmaModel) -> Stage:
 
 def judged(model: SigmaModel) -> Stage:
     """Returns the stage of the verdict, with figures of the unknowns that all share."""
-    return Stage(figures.PROTOCOL, figures.dims(len(publish.shared(model))))
+    return Stage(FIGURES.protocol, figures_dims(len(publish.shared(model))))
 
 
 def summed(model: SigmaModel) -> Stage:
@@ -278,7 +277,7 @@ def disclosure(model: SigmaModel) -> str:
     if model.until_settled and until.looks(model.rounds):
         text += f", and the same bit up to {until.looks(model.rounds)} times before: rounds end when all has settled"
     if model.output.reweigh and not model.is_nested:
-        text += f", and if all has settled each client's log-likelihood at up to {terms.PIECE * model.pieces:,} draws of the "
+        text += f", and if all has settled each client's log-likelihood at up to {PIECE * model.pieces:,} draws of the "
         text += "global unknowns, as many equations for its rows beside those that its gradients are"
     if model.output.fit:
         text += f", and at the end sums over each client's areas with rows, if it has at least {LEAST}: of their "

@@ -15,11 +15,10 @@ from scipy.special import expit
 from ...algorithms.core.messages import SERVER
 from ...algorithms.core.rounding import LARGEST
 from ...algorithms.core.rounds import in_order, summed
-from ...algorithms.exchanges import terms
-from ...algorithms.exchanges.terms import LogTerms
+from ...algorithms.exchanges.answers import PIECE, LogTerms
+from ...algorithms.sfvi import families as wide
 from ...algorithms.sfvi import machine as sfvi
-from ...algorithms.sfvi import wide
-from ...algorithms.sfvi.terms import log_terms
+from ...algorithms.sfvi.machine import log_terms
 from ...errors import NumericalError
 from ...jobs.run import Run
 from ...kernels import rng
@@ -64,7 +63,7 @@ def exchange_terms(
             weights, asks = None, False
             continue
         weights = _compared(model, server, drawn, piece, summed(reply.values for reply in in_order(told.replies)))
-        asks = weights is not None and not weights.enough and weights.promising(model.pieces * terms.PIECE)
+        asks = weights is not None and not weights.enough and weights.promising(model.pieces * PIECE)
     return weights
 
 
@@ -96,7 +95,7 @@ def _answer(model: SigmaModel, piece: int, client: sfvi.Client) -> LogTerms:
     if model.box is not None:
         xi = model.box.nearest(xi)
     try:
-        values = log_terms(client, xi, rng.key(client.seed, "posterior", LOCAL), piece * terms.PIECE)
+        values = log_terms(client, xi, rng.key(client.seed, "posterior", LOCAL), piece * PIECE)
     except NumericalError:
         if not model.secure:
             raise
@@ -107,8 +106,8 @@ def _answer(model: SigmaModel, piece: int, client: sfvi.Client) -> LogTerms:
 def _draws(model: SigmaModel, parameters: Array, piece: int) -> wide.Wide:
     """Returns the draws of a question, the same at all parties: wide in phi, rho and the scales, and from q given these."""
     block, parts = model.sfvi.block(model.layout.size), model.layout.parts
-    count = terms.PIECE * wide.normals(block.size)
-    e = rng.normal(count, key=rng.key(model.seed, "posterior", GLOBAL), client=SERVER, step=piece).reshape(terms.PIECE, -1)
+    count = PIECE * wide.normals(block.size)
+    e = rng.normal(count, key=rng.key(model.seed, "posterior", GLOBAL), client=SERVER, step=piece).reshape(PIECE, -1)
     places = [k for name in ("phi", "rho", "log_scale", "log_sd") for k in range(parts[name].start, parts[name].stop)]
     return wide.draws(block, parameters, places, e)
 

@@ -10,10 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.exchanges import column_means
-from ...algorithms.exchanges.column_means import ColumnMeans
-from ...algorithms.exchanges.scales import centred, moments, student
-from ...algorithms.exchanges.values import count_values
+from ...algorithms.exchanges.scales import ColumnMeans, centred, count_values, means_reply, moments, student
 from ...algorithms.gibbs.covariates import Covariates, rows_for_law
 from ...algorithms.gibbs.settings import Layout, Prior, Settings
 from ...algorithms.gibbs.sites import (
@@ -395,7 +392,7 @@ class SparseModel(JobModel[OutputSection]):
         means = columns.means[:w].copy()
         if self.is_student:
             means[-1] = student(columns.values[:, w - 1], self.degrees)[0]
-        return column_means.make_reply(means[at], *(own[at] for own in (*told, self.counted(columns))))
+        return means_reply(means[at], *(own[at] for own in (*told, self.counted(columns))))
 
     def told_by(self, values: Array) -> NDArray[np.bool_]:
         """Returns (..., P) whether rows tell something of a coefficient.

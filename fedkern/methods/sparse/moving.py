@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...algorithms.gibbs.messages import MoveTerms
-from ...algorithms.gibbs.settings import Move
+from ...algorithms.gibbs.settings import Move, MoveTerms
 from ...kernels.families import FAMILIES
 from ...transports.codec import Codec
 from .keys import AlgorithmSection, ModelSection

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from ...algorithms.exchanges.error_shape import LAPLACE, ratio
-from ...algorithms.exchanges.sums import NO_ROWS, LooSums
+from ...algorithms.exchanges.sums import LAPLACE, NO_ROWS, LooSums
+from ...algorithms.exchanges.sums import laplace_ratio as ratio
 from ...algorithms.gibbs import machine as gibbs
 from ...jobs.run import Run
 from ...kernels import rng

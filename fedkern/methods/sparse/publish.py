@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core import once
-from ...algorithms.exchanges.fits import SiteFit
+from ...algorithms.exchanges.answers import SiteFit
 from ...algorithms.exchanges.sums import LooSums
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs.settings import ALWAYS

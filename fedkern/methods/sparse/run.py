@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from ...algorithms.core import once
 from ...algorithms.core.messages import ServerEffects
 from ...algorithms.core.rounds import in_order
-from ...algorithms.exchanges import column_means, compare, error_shape
+from ...algorithms.exchanges import compare
 from ...algorithms.exchanges import scales as scaling
-from ...algorithms.exchanges.counts import Counts
-from ...algorithms.exchanges.fits import SiteFit
-from ...algorithms.exchanges.sums import LooSums
-from ...algorithms.exchanges.values import MORE, ColumnValues
+from ...algorithms.exchanges.answers import SiteFit
+from ...algorithms.exchanges.scales import MORE, AskMeans, ColumnMeans, ColumnValues, means_of
+from ...algorithms.exchanges.sums import LAPLACE, Counts, ErrorShape, LooSums, departures
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...algorithms.gibbs.settings import Prior
@@ -122,12 +121,12 @@ def fit(run: Run[Config]) -> Fit | None:
 def _shape(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) -> list[str]:
     """Notes, at the server's place, errors of structural equations that are not Laplace; empty elsewhere."""
 
-    def told(one: own.Own) -> error_shape.ErrorShape:
+    def told(one: own.Own) -> ErrorShape:
         n = len(one.columns.values) if one.client.trace.count else 0
-        return error_shape.ErrorShape(0, n, own.error_ratio(model, one) if n else np.full(len(model.nodes), error_shape.LAPLACE))
+        return ErrorShape(0, n, own.error_ratio(model, one) if n else np.full(len(model.nodes), LAPLACE))
 
-    server = run.collect(stages.shaped(model), error_shape.ErrorShape, rows, told)
-    return [] if server is None else publish.not_laplace(model, error_shape.departures(list(in_order(server.replies))))
+    server = run.collect(stages.shaped(model), ErrorShape, rows, told)
+    return [] if server is None else publish.not_laplace(model, departures(list(in_order(server.replies))))
 
 
 def _left_out(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) -> once.Server[LooSums] | None:
@@ -190,7 +189,7 @@ def _values(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]
 def _means(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]) -> Array | None:
     """Asks for (M, u) the centres of each client's columns, in steps of their sd; at the server's place, None elsewhere."""
     clients = {k: once.ready_client(model.located(own)) for k, own in columns.items()}
-    server, _ = run.ask(stages.located(model), column_means.QUESTION, column_means.AskMeans(0), clients)
+    server, _ = run.ask(stages.located(model), ColumnMeans.question, AskMeans(0), clients)
     return None if server is None else np.stack([told.steps for told in in_order(server.replies)])
 
 
@@ -211,7 +210,7 @@ def _compared(
     squares[degrees == 0] = 0.0
     variances, at = squares / np.maximum(degrees, 1), np.zeros(squares.shape)
     if means is not None:
-        at[:, model.measured] = column_means.means(means, variances[:, model.measured])
+        at[:, model.measured] = means_of(means, variances[:, model.measured])
     n, found = np.where(values >= MORE, degrees + 1, 0.0), list[Finding]()
     for j in np.flatnonzero(model.undeclared).tolist():
         name, of_response = model.scaled[j], model.scales_response and j == len(model.scaled) - 1

@@ -8,18 +8,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...algorithms.core.exchange import LEAST
-from ...algorithms.exchanges import column_means, column_notes
+from ...algorithms.exchanges import column_notes
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import scales as scaling
-from ...algorithms.exchanges.counts import Counts
-from ...algorithms.exchanges.error_shape import ErrorShape
-from ...algorithms.exchanges.fits import SiteFit
-from ...algorithms.exchanges.sums import LooSums
-from ...algorithms.exchanges.values import ColumnValues
+from ...algorithms.exchanges.answers import SiteFit
+from ...algorithms.exchanges.scales import ColumnMeans, ColumnValues
+from ...algorithms.exchanges.sums import Counts, ErrorShape, LooSums
 from ...algorithms.exchanges.verdicts import VerdictHeard
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
-from ...algorithms.gibbs.messages import MOVES, SUMS, Globals, GlobalsMoved, Locals, Loglik, Sums, expected
+from ...algorithms.gibbs.settings import MOVES, SUMS, Globals, GlobalsMoved, Locals, Loglik, Sums, expected
 from ...data.design import describe
 from ...disclosure import describe as described
 from ...jobs import joining, memory, secure
@@ -42,7 +40,7 @@ MAY_SEND = (
     *ColumnValues.may_send,
     *scaling.protocol(second=True).to_server,
     *scaling.imputing_protocol(known=True).to_server,
-    *column_means.PROTOCOL.to_server,
+    *ColumnMeans.protocol.to_server,
     *SiteFit.may_send,
     Locals,
     Sums,
@@ -100,7 +98,7 @@ def scaled(model: SparseModel) -> Stage:
 
 def located(model: SparseModel) -> Stage:
     """Returns the stage in which clients tell the centres of their columns."""
-    return Stage(column_means.PROTOCOL, {"u": len(model.measured)})
+    return Stage.asking(ColumnMeans, {"u": len(model.measured)})
 
 
 def fitted(model: SparseModel) -> Stage:

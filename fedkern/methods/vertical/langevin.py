@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms import soul
 from ...algorithms.core.messages import ServerEffects
-from ...algorithms.soul import machine as soul
 from ...jobs.run import Run
 from ...jobs.watch import measuring
 from ...models.expfam import Gaussian

@@ -10,8 +10,8 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ...algorithms import soul
 from ...algorithms.core import until
-from ...algorithms.soul import machine as soul
 from ...algorithms.split.machine import Settings
 from ...data.dialect import Dialect
 from ...jobs.keys import settings_of

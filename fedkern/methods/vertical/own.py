@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-from ...algorithms.soul import machine as soul
+from ...algorithms import soul
 from ...algorithms.split import machine as vertical
 from ...jobs import convergence
 from ...jobs.run import Run

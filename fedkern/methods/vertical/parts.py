@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.soul import machine as soul
+from ...algorithms import soul
 from ...algorithms.split import machine as vertical
 from ...data.design import Encoding, encode
 from ...data.table import Table

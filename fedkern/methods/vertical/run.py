@@ -8,10 +8,12 @@ from functools import partial
 
 import numpy as np
 
+from ...algorithms import soul
+from ...algorithms.core.legs import Heard, Telling
 from ...algorithms.core.messages import SERVER, RemoteFault, ServerEffects
-from ...algorithms.exchanges import auxiliary, missing, narrow, predictions, response
+from ...algorithms.exchanges import missing, predictions, response
 from ...algorithms.exchanges import rows as alignment
-from ...algorithms.soul import machine as soul
+from ...algorithms.exchanges.of_server import AuxiliarySd, Narrow
 from ...algorithms.split import machine as vertical
 from ...algorithms.split import private as private_split
 from ...data.table import Table
@@ -111,7 +113,7 @@ def fit(run: Run[Config]) -> Fit | None:
     predicted, filled = None, None
     # Parts at predicted rows are sent once the fit is known.
     if model.n_test:
-        start = partial(predictions.start, len(run.names), bool(model.output.missing_party))
+        start = partial(predictions.start, run.names, bool(model.output.missing_party))
         predicted, _ = run.exchange(stages.predicted(model), start, _prepared(model, rows, clients))
     if stages.by_columns(model):
         filled, _ = run.exchange(stages.filled_in(model), partial(missing.start, len(run.names)), _columns(model, rows, clients))
@@ -222,13 +224,19 @@ def _worked_out(run: Run[Config], model: VerticalModel, rows: Rows) -> VerticalM
     if not model.works_out:
         return model
 
-    def start() -> tuple[auxiliary.Server, ServerEffects]:
-        assert rows.server is not None
-        known = model.knowing(rows.server.y[rows.train])
-        return auxiliary.start(len(model.names), known.rho, known.factor)
+    known: AuxiliarySd | None = None
+    if rows.server is not None:
+        computed = model.knowing(rows.server.y[rows.train])
+        known = AuxiliarySd(0, computed.rho, computed.factor)
 
-    server, clients = run.exchange(Stage.of(auxiliary), start, {k: auxiliary.Client(run.names[k]) for k in rows.columns})
-    told = anyone(server, clients)
+    def start() -> tuple[Telling, ServerEffects]:
+        assert known is not None
+        return AuxiliarySd.start([known] * len(model.names))
+
+    heard = {k: Heard[AuxiliarySd]() for k in rows.columns}
+    _, heard = run.exchange(Stage(AuxiliarySd.protocol), start, heard)
+    told = known or next(iter(heard.values())).told
+    assert told is not None
     return replace(model, worked_out=told.rho, factor=told.factor)
 
 
@@ -271,15 +279,18 @@ def _tell_widths(
     """
     ratios = [1.0] * len(run.names) if widths is None else list(widths.clients.values())
     slopes = server.seen.mean_slopes if server is not None and normal.is_asked(model) else np.zeros(0)
-    _, told = run.exchange(stages.tell_widths(model), lambda: narrow.start(ratios, slopes), {k: narrow.Client() for k in clients})
+    telling = [Narrow(0, ratio, slopes) for ratio in ratios]
+    heard = {k: Heard[Narrow]() for k in clients}
+    _, heard = run.exchange(stages.tell_widths(model), lambda: Narrow.start(telling), heard)
+    told = {k: state.told for k, state in heard.items() if state.told is not None}
     lines = dict[int, Lines]()
-    for k, one in told.items():
+    for k, narrow in told.items():
         client = clients[k]
-        if one.slopes is not None and isinstance(client, vertical.Client):
+        if isinstance(client, vertical.Client):
             with owned(k):
-                of_client = own.compute_lines(model, client, rows.columns[k], one.slopes)
+                of_client = own.compute_lines(model, client, rows.columns[k], narrow.slopes)
             lines |= {} if of_client is None else {k: of_client}
-    return {k: one.ratio for k, one in told.items() if one.ratio is not None}, lines
+    return {k: narrow.ratio for k, narrow in told.items()}, lines
 
 
 def _prepared(model: VerticalModel, rows: Rows, clients: Mapping[int, Client]) -> dict[int, predictions.Client]:

@@ -7,23 +7,21 @@ from functools import partial
 
 import numpy as np
 
+from ...algorithms import soul
 from ...algorithms.core import until
 from ...algorithms.core.messages import Refused
 from ...algorithms.exchanges import (
-    auxiliary,
     column_notes,
     missing,
-    narrow,
     predictions,
     response,
 )
 from ...algorithms.exchanges import rows as alignment
-from ...algorithms.exchanges.certificates import Certificate
-from ...algorithms.exchanges.settled import Settled
+from ...algorithms.exchanges.answers import Certificate, Settled
+from ...algorithms.exchanges.of_server import AuxiliarySd, Narrow
 from ...algorithms.exchanges.sums import Incomplete
 from ...algorithms.exchanges.verdicts import VerdictHeard
-from ...algorithms.soul import machine as soul
-from ...algorithms.soul.messages import Moved, Predicted, Slopes
+from ...algorithms.soul import Moved, Predicted, Slopes
 from ...algorithms.split import machine as vertical
 from ...algorithms.split.messages import BoundShare, LikelihoodShare, ZShare
 from ...data.design import check_header
@@ -96,7 +94,7 @@ def stages(model: VerticalModel) -> list[Stage]:
     spent = [] if model.open else [Stage.asking(Certificate)]
     bits = [tell_widths(model), Stage.asking(Settled)] if model.watched else []
     filled = [filled_in(model)] if by_columns(model) else []
-    before = [*incomplete.stages(model.config), *responses, *notes, *([Stage.of(auxiliary)] if model.works_out else [])]
+    before = [*incomplete.stages(model.config), *responses, *notes, *([Stage(AuxiliarySd.protocol)] if model.works_out else [])]
     return [
         *before,
         trained(model),
@@ -110,7 +108,7 @@ def stages(model: VerticalModel) -> list[Stage]:
 
 def tell_widths(model: VerticalModel) -> Stage:
     """Returns the stage that tells clients by how much sds are too small, and numbers that show whether their posterior is q."""
-    return Stage(narrow.PROTOCOL, {"n": model.n_rows if normal.is_asked(model) else 0})
+    return Stage(Narrow.protocol, {"n": model.n_rows if normal.is_asked(model) else 0})
 
 
 def responded(model: VerticalModel) -> Stage:

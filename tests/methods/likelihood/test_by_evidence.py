@@ -13,7 +13,7 @@ from scipy.special import gammaln, logsumexp
 
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
-from fedkern.algorithms.exchanges import family
+from fedkern.algorithms.exchanges.answers import TellFamily, family_heard
 from fedkern.errors import FedkernError, JobError
 from fedkern.methods.likelihood.keys import COUNTS
 from support.command import mpirun
@@ -174,7 +174,7 @@ def test_jobs_that_have_no_evidence_or_no_counts_are_refused() -> None:
         with pytest.raises(JobError, match=r'\[privacy\]: method = "likelihood" has no private form|model.family = "auto"'):
             fedkern.run({"job": {"method": method}, "data": {"response": "y"}, "model": {"family": "auto"}, "privacy": private})
     with pytest.raises(RemoteFault, match="TellFamily has the number 2, wanted 0 to 1"):
-        family.make_reply(family.TellFamily(0, 2), 2)
+        family_heard(TellFamily(0, 2), 2)
     with pytest.raises(FedkernError):
         fedkern.run(job("auto"), data={name: frame.assign(y=frame.y - 0.5) for name, frame in frames.items()})
 

@@ -15,7 +15,7 @@ import fedkern
 from fedkern.algorithms.core.kept import load, save
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance.messages import REFUSED
+from fedkern.algorithms.importance.settings import REFUSED
 from fedkern.errors import JobError
 
 Frames = dict[str, pd.DataFrame]

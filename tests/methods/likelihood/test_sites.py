@@ -13,7 +13,7 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import norm
 
 import fedkern
-from fedkern.algorithms.exchanges.site_modes import SiteMode
+from fedkern.algorithms.exchanges.answers import SiteMode
 from fedkern.cli import report
 from fedkern.cli.__main__ import main
 

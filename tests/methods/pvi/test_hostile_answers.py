@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedkern.algorithms.exchanges.answers import Certificate, LogTerms
 from fedkern.algorithms.exchanges.arrival import Slope
-from fedkern.algorithms.exchanges.certificates import Certificate
 from fedkern.algorithms.exchanges.sums import FitSums, LooSums
-from fedkern.algorithms.exchanges.terms import LogTerms
 from fedkern.algorithms.pvi import noise_aware
 from fedkern.errors import LostPeer
 from fedkern.methods.pvi import publish

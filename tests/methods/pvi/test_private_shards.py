@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkern.algorithms.pvi import local, shards
+from fedkern.algorithms.pvi import local
+from fedkern.algorithms.pvi import scale as shards
 from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.noise import GRID_BITS, SecureSource
 

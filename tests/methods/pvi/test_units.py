@@ -16,8 +16,8 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import fedkern
+from fedkern.algorithms.core.kept import PersistentMap
 from fedkern.algorithms.core.messages import RemoteFault
-from fedkern.algorithms.core.persistent import PersistentMap
 from fedkern.algorithms.pvi import scale
 from fedkern.algorithms.pvi.messages import ScaledQUpdate, ScaledSiteDelta, SiteDelta
 from fedkern.errors import JobError

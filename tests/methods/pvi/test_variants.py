@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fedkern
-from fedkern.algorithms.pvi.settings import Settings
+from fedkern.algorithms.pvi.messages import Settings
 from fedkern.api import find_plans
 from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess

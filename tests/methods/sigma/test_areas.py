@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import fedkern
-from fedkern.algorithms.sfvi.families import Family
-from fedkern.algorithms.sfvi.nested import NestedFamily
+from fedkern.algorithms.sfvi.families import Family, NestedFamily
 from fedkern.cli.__main__ import main
 from fedkern.data.artifact import read_client
 from fedkern.errors import JobError, OwnFault

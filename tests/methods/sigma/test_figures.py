@@ -12,7 +12,8 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
-from fedkern.algorithms.exchanges import figures, verdicts
+from fedkern.algorithms.exchanges import verdicts
+from fedkern.algorithms.exchanges.verdicts import FIGURES_OF, figures_of, figures_question, figures_reply, verdict_of
 from fedkern.cli.report import write as write_report
 from fedkern.methods.sigma import own, publish
 from support import built_priors
@@ -47,7 +48,7 @@ def test_clients_have_the_servers_numbers(tmp_path: Path, monkeypatch: pytest.Mo
     assert "theta[poverty]" in want
     for name in artifacts.NAMES:
         told = json.loads((tmp_path / "run" / f"client-{name}" / "areas.json").read_text())["parameters"]
-        assert told == {key: {which: row[which] for which in figures.NAMES} for key, row in want.items()}
+        assert told == {key: {which: row[which] for which in FIGURES_OF} for key, row in want.items()}
 
 
 def test_a_scale_that_has_collapsed_heads_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,11 +82,11 @@ def test_a_scale_that_has_collapsed_heads_the_page(tmp_path: Path, monkeypatch: 
 def test_figures_that_are_no_numbers_are_not_told() -> None:
     verdict = verdicts.make_question(True, "right", "phi")
     rows = np.array([[0.1 + 0.2, 2.0, 3.0]])
-    told = figures.make_question(verdict, rows)
-    assert np.array_equal(figures.figures(told), rows)
-    assert figures.verdict(told) == verdict
+    told = figures_question(verdict, rows)
+    assert np.array_equal(figures_of(told), rows)
+    assert verdict_of(told) == verdict
     for none in (np.array([[np.nan, 2.0, 3.0]]), np.zeros((0, 3))):
-        told = figures.make_question(verdict, none)
-        assert (told.figures.shape, figures.figures(told)) == ((1, 3), None)
+        told = figures_question(verdict, none)
+        assert (told.figures.shape, figures_of(told)) == ((1, 3), None)
     with pytest.raises(RemoteFault, match="has the word 9"):
-        figures.make_reply(replace(told, word=9))
+        figures_reply(replace(told, word=9))

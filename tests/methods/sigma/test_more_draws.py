@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import fedkern
-from fedkern.algorithms.nested import server, verdicts
+from fedkern.algorithms.nested import machine as server
+from fedkern.algorithms.nested import machine as verdicts
 from support import built_priors
 from support import sigma_artifacts as artifacts
 from support.wires import checked_and_run

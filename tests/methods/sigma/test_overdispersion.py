@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fedkern
-from fedkern.algorithms.nested.settings import Settings
+from fedkern.algorithms.nested.machine import Settings
 from fedkern.api import check_job
 from fedkern.cli.__main__ import main
 from fedkern.errors import JobError

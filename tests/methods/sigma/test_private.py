@@ -18,7 +18,7 @@ from scipy import optimize, stats
 from scipy.special import gammaln, logsumexp
 
 import fedkern
-from fedkern.algorithms.nested.settings import Settings
+from fedkern.algorithms.nested.machine import Settings
 from fedkern.api import check_job, perform
 from fedkern.cli.__main__ import main
 from fedkern.cli.report import write as write_report

@@ -16,7 +16,7 @@ from fedkern.algorithms.core import masked
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.core.tells import Tells
 from fedkern.algorithms.core.until import Moving
-from fedkern.algorithms.exchanges.settled import Settled
+from fedkern.algorithms.exchanges.answers import Settled
 from fedkern.algorithms.sfvi import machine as sfvi_machine
 from fedkern.errors import JobError, LostPeer
 from fedkern.methods.sigma import run as sigma_run

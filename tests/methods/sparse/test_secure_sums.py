@@ -13,11 +13,10 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
+from fedkern.algorithms.gibbs import machine as gibbs
 from fedkern.algorithms.gibbs import machine as gibbs_machine
-from fedkern.algorithms.gibbs import server as gibbs
 from fedkern.algorithms.gibbs import sites, sweeps
-from fedkern.algorithms.gibbs.messages import Sums
-from fedkern.algorithms.gibbs.settings import Layout, Settings
+from fedkern.algorithms.gibbs.settings import Layout, Settings, Sums
 from fedkern.errors import FedkernError, JobError
 from fedkern.privacy.masks import ONCE, ROUND, Pairs, holds
 from methods.sparse.test_jobs import job

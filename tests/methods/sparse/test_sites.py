@@ -13,7 +13,7 @@ from scipy import stats
 import fedkern
 from fedkern.algorithms.core.messages import ClientLost
 from fedkern.algorithms.core.once import ready_client
-from fedkern.algorithms.exchanges.counts import Counts
+from fedkern.algorithms.exchanges.sums import Counts
 from fedkern.errors import JobError
 from fedkern.methods import parse
 from fedkern.methods.sparse import publish

@@ -11,7 +11,7 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
-from fedkern.algorithms.exchanges import column_means
+from fedkern.algorithms.exchanges.scales import AskMeans, ColumnMeans
 from jobs.test_wrong_cells import UNITS
 from support.wires import checked_and_run
 
@@ -171,6 +171,6 @@ def test_what_the_job_file_declares_is_not_asked(tmp_path: Path) -> None:
 
 
 def test_steps_that_are_no_whole_numbers_are_nobody_s() -> None:
-    server, _ = column_means.QUESTION.start(1, column_means.AskMeans(0))
+    server, _ = ColumnMeans.question.start(1, AskMeans(0))
     with pytest.raises(RemoteFault, match="steps that are no whole numbers"):
-        column_means.QUESTION.server_receive(server, 0, column_means.ColumnMeans(0, np.array([1.5])))
+        ColumnMeans.question.server_receive(server, 0, ColumnMeans(0, np.array([1.5])))

@@ -10,9 +10,10 @@ import pytest
 from scipy.special import expit
 
 import fedkern
+from fedkern.algorithms.core.legs import Heard
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.core.windows import Movement
-from fedkern.algorithms.exchanges import narrow
+from fedkern.algorithms.exchanges.of_server import Narrow
 from fedkern.errors import JobError
 from fedkern.jobs.load import config_of
 from fedkern.methods.vertical import keys, normal
@@ -180,17 +181,17 @@ def test_the_intercepts_prior_is_about_the_level_in_open_amortised_jobs_alone():
 
 
 def test_a_server_tells_a_ratio_or_nothing():
-    client, slopes = narrow.Client(), np.array([0.25, -0.5])
-    told, said = narrow.client_receive(client, narrow.Narrow(0, 0.5, slopes))
-    assert (told.ratio, said) == (0.5, [])
-    np.testing.assert_array_equal(told.slopes, slopes)
+    client, slopes = Heard[Narrow](), np.array([0.25, -0.5])
+    heard, said = Narrow.protocol.client_receive(client, Narrow(0, 0.5, slopes))
+    assert (heard.told.ratio, said) == (0.5, [])
+    np.testing.assert_array_equal(heard.told.slopes, slopes)
     for ratio in (0.0, -1.0, 1.5, np.nan, np.inf):
         with pytest.raises(RemoteFault, match="cannot be"):
-            narrow.client_receive(client, narrow.Narrow(0, ratio, slopes))
+            Narrow.protocol.client_receive(client, Narrow(0, ratio, slopes))
     with pytest.raises(RemoteFault, match=r"Narrow\.slopes"):
-        narrow.client_receive(client, narrow.Narrow(0, 0.5, 5 * slopes))
+        Narrow.protocol.client_receive(client, Narrow(0, 0.5, 5 * slopes))
     with pytest.raises(RemoteFault, match="not expected"):
-        narrow.client_receive(told, narrow.Narrow(0, 0.5, slopes))
+        Narrow.protocol.client_receive(heard, Narrow(0, 0.5, slopes))
 
 
 def few_of(n=160, there=3):

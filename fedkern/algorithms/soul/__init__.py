@@ -1,1 +1,0 @@
-"""Samples by unadjusted Langevin steps with stochastic optimisation, for vertically split data."""
