@@ -25,7 +25,7 @@ BACKENDS = ("cpp", "numba", "cuda", "reference")
 WITHOUT_CUDA = ("cpp", "numba", "reference")
 WITHOUT_NUMBA = ("cpp", "cuda", "reference")
 COMPILED = ("cpp", "reference")
-HERE = "fedkern.kernels."
+HERE = "fedkern.kernels"
 FLOATS = (np.dtype("float64"), np.dtype("float32"))
 F64 = (np.dtype("float64"),)
 
@@ -250,7 +250,7 @@ class Kernel:
     Attributes
     ----------
     name : "family.function"
-    module : the public function's module; a backend's function stands in the module of the same name in its folder
+    module : the public function's module; a backend's function stands in the file of the family in its folder
     purpose, source : one line; where the equation that it computes is written
     inputs, outputs : the arrays, in the order in which every backend takes them
     scalars : the numbers, choices and switches that backends take between the two
@@ -322,7 +322,7 @@ class Kernel:
             else:
                 if backend == "numba":
                     require_numba()
-                loaded = getattr(import_module(self.module.replace(HERE, f"{HERE}_{backend}.", 1)), function)
+                loaded = getattr(import_module(f"{HERE}._{backend}.{family}"), function)
                 self._loaded[backend] = with_unsigned_keys(loaded) if backend == "numba" else loaded
         return self._loaded[backend]
 

@@ -11,8 +11,8 @@ import pytest
 
 from fedkern.kernels import mlp, optim, rng, spatial
 from fedkern.kernels._record import KERNELS
-from fedkern.kernels._reference.mlp import vae as reference
-from fedkern.testing.mlp.vae import near_a_kink
+from fedkern.kernels._reference import mlp as reference
+from fedkern.testing.mlp import vae_near_a_kink as near_a_kink
 from oracles import vae_jax
 
 BACKENDS = KERNELS["mlp.vae_gradient"].backends

@@ -293,8 +293,9 @@ def _typed_compute(
         arguments = [*(names[a.name] for a in kernel.inputs), *variables.values(), *places, "1"]
     lines += [*checks, *allocated, f"returned = backend({', '.join(arguments)})"]
     lines.append(f"return ({'returned, ' if returns else ''}{''.join(f'{place}, ' for place in places)})")
-    module = import_module(kernel.module.replace(HERE, f"{HERE}_numba.", 1))
-    scope = {"backend": getattr(module, kernel.name.partition(".")[2]), "empty": np.empty, "inf": np.inf, "int64": np.int64}
+    family, function = kernel.name.split(".")
+    backend = getattr(import_module(f"{HERE}._numba.{family}"), function)
+    scope = {"backend": backend, "empty": np.empty, "inf": np.inf, "int64": np.int64}
     scope |= {"uint64": np.uint64, **{f"t_{t}": t for a in kernel.outputs for t in map(np.dtype, a.dtypes)}}
     return _compiled(kernel.name.replace(".", "_"), parameters, lines, scope)
 

@@ -7,7 +7,7 @@ from scipy.linalg import solve_triangular
 from fedkern._core.rng import streams
 
 from . import rng
-from .shrinkage.scales import clipped, local_variance
+from .shrinkage import clipped, local_variance
 
 ROW_GIBBS, ELEMENT, ROW = range(3)  # update
 LAMBDA, COEFFICIENTS, SCALE, OTHER = 0, 1, 2, 7  # quantities in a fault

@@ -1,11 +1,14 @@
-"""Makes local sweeps and draws: a block a regression, its system in shared memory or, where that is too small, in global
-memory."""
+"""Runs the kernels of the sparse models on a device."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..device import MATRIX, VECTOR, Array, Launched, blocks, current, matrix, pointer, strides, structure, vector
+from .device import MATRIX, VECTOR, Array, Launched, blocks, current, matrix, pointer, strides, structure, vector
+
+# --------------------
+# Makes local sweeps and draws: a block a regression, its system in shared memory or, where that is too small, in global
+# memory.
 
 OWN_SHARED = 1024  # bytes of a block's shared memory that are not the system's
 WORKSPACE = 1 << 30  # bytes for systems that do not fit into shared memory: so many regressions at a time
@@ -125,3 +128,17 @@ def gaussian_posterior_draw(
     counter = (seed, chain, client, step, 1)
     call = structure(_POSTERIOR, design, *given, slab, form, counter, _item(matrix(deviation)), _item(vector(marks)))
     _launch("posterior_draws", call, chains, r, p)
+
+
+# Computes the sums that a client sends to the server of a sparse model --------------------
+
+_SUMS = np.dtype([(f"s{k}", ROWS) for k in range(4)], align=True)
+
+
+def local_sums(deviation: Array, lambda_sq: Array, slab: float, sums: Array, n_threads: int) -> None:
+    if not deviation.size:
+        return
+    out = [rows(sums[k], True) for k in range(len(sums))]
+    call = structure(_SUMS, *out, *(out[:1] * (4 - len(out))))
+    inputs = (structure(ROWS, *rows(deviation, True)), structure(ROWS, *rows(lambda_sq, True)))
+    current().launch("shrinkage", "local_terms", (blocks(deviation.size, 256),), 256, (*inputs, np.int32(len(sums)), call))

@@ -1,16 +1,71 @@
-"""Defines the kernels of the hierarchical variational autoencoder: docs/spec/sigma.md, sections 1 and 2, in float64.
+"""Defines networks, and the variational autoencoder made of them, in plain NumPy."""
 
-Every network keeps the numbers that went through it, so that `pull` can add to the gradient of its parameters and return that
-of its input.
-"""
+import itertools
 
 import numpy as np
 
 from fedkern._core.rng import streams
 from fedkern.kernels.mlp.architecture import Architecture, matrices
 
-from .. import rng
-from ..spatial import table
+from . import rng, spatial
+
+TANH, RELU, IDENTITY = range(3)
+
+
+def layers(parameters, sizes):
+    """Returns weights (out, in) and bias (out,) of every layer."""
+    of_layers, begin = [], 0
+    for n_in, n_out in itertools.pairwise(sizes):
+        end = begin + n_in * n_out
+        of_layers.append((parameters[begin:end].reshape(n_out, n_in), parameters[end : end + n_out]))
+        begin = end + n_out
+    return of_layers
+
+
+def activate(a, activation):
+    if activation == TANH:
+        return np.tanh(a)
+    return np.where(a <= 0, 0.0, a) if activation == RELU else a
+
+
+def slope(h, activation):
+    """Returns the activation's derivative, from its value."""
+    if activation == TANH:
+        return 1 - h**2
+    return np.where(h > 0, 1.0, 0.0) if activation == RELU else np.ones_like(h)
+
+
+def values(X, parameters, sizes, activation):
+    """Returns the input of every layer, and the last one's output."""
+    h = [X.astype(np.float64)]
+    for W, b in layers(parameters.astype(np.float64), sizes):
+        if len(h) > 1:
+            h[-1] = activate(h[-1], activation)
+        h.append(h[-1] @ W.T + b)
+    return h
+
+
+def pull_back(h, parameters, upstream, sizes, activation):
+    """Returns gradients of sum(upstream * h[-1]) in the parameters and in h[0]."""
+    delta, gradients = upstream.astype(np.float64), []
+    for i, (W, _) in reversed(list(enumerate(layers(parameters.astype(np.float64), sizes)))):
+        gradients = [(delta.T @ h[i]).ravel(), delta.sum(axis=0), *gradients]
+        delta = delta @ W
+        if i:
+            delta = delta * slope(h[i], activation)
+    return np.concatenate(gradients), delta
+
+
+def forward(X, parameters, sizes, activation, Y, n_threads):
+    with np.errstate(over="ignore", invalid="ignore"):
+        Y[...] = values(X, parameters, sizes, activation)[-1]
+
+
+def backward(X, parameters, upstream, sizes, activation, grad_parameters, grad_X, n_threads):
+    with np.errstate(over="ignore", invalid="ignore"):
+        h = values(X, parameters, sizes, activation)
+        grad_parameters[...], grad_X[...] = pull_back(h, parameters, upstream, sizes, activation)
+
 
 LOWEST, HIGHEST = -12.0, 6.0  # of the logarithm of a variance
 
@@ -82,7 +137,7 @@ def split(array, *sizes):
     return np.split(array, np.cumsum(sizes), axis=1)
 
 
-def networks(net, theta, t, noise, a, gamma, weight):
+def by_networks(net, theta, t, noise, a, gamma, weight):
     """Computes `printed` and `amended`. Sums over rows of derivatives of the ELBO with `weight` on the KLs go into the slopes of
     `net`; |theta - mu|^2, KL_G and sum_j KL_j of every row are returned."""
     p, squares, locals_kl, to_h, to_z_G = a.n_global, 0.0, 0.0, 0.0, 0.0
@@ -171,7 +226,7 @@ def elbo(parameters, theta, t, noise, a, gamma, weight):
     """Returns the gradient of the batch mean of the ELBO with `weight` on the KLs, and the batch means of its terms."""
     gradient, d = np.zeros(len(parameters)), a.n_values
     with np.errstate(over="ignore", invalid="ignore"):
-        objective = multiplicative if a.variant == "multiplicative" else networks
+        objective = multiplicative if a.variant == "multiplicative" else by_networks
         rows = objective(networks_of(parameters, gradient, a), theta, t, noise, a, gamma, weight)
         squares, global_kl, locals_kl = (row.mean() for row in rows)
         value = -squares / (2 * gamma**2) - d * np.log(gamma) - d / 2 * np.log(2 * np.pi) - global_kl - locals_kl
@@ -206,7 +261,7 @@ def vae_step(
     theta, entry = np.empty((batch, a.n_values)), np.empty(batch, np.int64)
     for s, (rate, weight) in enumerate(zip(rates, kl_weights)):
         step = first + s
-        table.table_sample(values, scale, indptr, indices, order, kind, rank, group, seed, chain, step, theta, entry, 1)
+        spatial.table_sample(values, scale, indptr, indices, order, kind, rank, group, seed, chain, step, theta, entry, 1)
         inputs = (new_parameters, theta, phi[entry], latents(batch, a.n_latents, seed, chain, step))
         gradient, terms = elbo(*(array.astype(dtype).astype(np.float64) for array in inputs), a, gamma, weight)
         norm = np.sqrt((gradient**2).sum())
