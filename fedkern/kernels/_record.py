@@ -14,8 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 
 from . import _checks
-from ._checks import MADE, POSITIVE, Domain, Together, require
-from ._dlpack import as_numpy, exports
+from ._checks import MADE, POSITIVE, Domain, Together, as_numpy, exports, require
 from ._fast import arrays_of, compute_of, numbers_of, sizes_of
 
 Function: TypeAlias = Callable[..., Any]  # of a backend

@@ -13,12 +13,20 @@ A zero-inflated count is 0 with probability pi (a structural zero), and else a c
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._special import special
+
+@cache
+def special(name: str) -> Callable[..., Any]:
+    """Returns one function of `scipy.special`."""
+    function: Callable[..., Any] = getattr(import_module("scipy.special"), name)
+    return function
+
 
 Vector = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ._special import special as _special
+from ._rows import special
 
 Vector = NDArray[np.float64]
 
@@ -78,7 +78,7 @@ def log_normal_between(low: Vector, high: Vector) -> Vector:
     array([0.95])
     """
     low, high = np.where(low > 0, -high, low), np.where(low > 0, -low, high)
-    more, less = _special("log_ndtr")(high), _special("log_ndtr")(low)
+    more, less = special("log_ndtr")(high), special("log_ndtr")(low)
     with np.errstate(divide="ignore"):
         return np.asarray(more + np.log(-np.expm1(less - more)))
 
@@ -102,7 +102,7 @@ def slope(y: Vector, eta: Vector, scale: object) -> Vector:
     array([-0.818, -0.195,  0.622])
     """
     low, high = cuts(y, eta, scale)
-    expit = _special("expit")
+    expit = special("expit")
     return np.asarray(expit(low) - expit(-high))
 
 
@@ -118,7 +118,7 @@ def information(y: Vector, eta: Vector, scale: object) -> Vector:
     array([0.197, 0.393, 0.197])
     """
     low, high = cuts(y, eta, scale)
-    expit = _special("expit")
+    expit = special("expit")
     return np.asarray(expit(low) * expit(-low) + expit(high) * expit(-high))
 
 

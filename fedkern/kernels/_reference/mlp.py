@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from fedkern._core.rng import streams
-from fedkern.kernels.mlp.architecture import Architecture, matrices
+from fedkern.kernels.mlp import Architecture, matrices
 
 from . import rng, spatial
 
