@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import rng
+from . import _layers, rng
 from ._checks import (
     AT_LEAST_0,
     AT_LEAST_1,
@@ -33,39 +33,17 @@ from ._checks import (
     whole,
 )
 from ._docs import documented
-from ._layers import VARIANTS, Sizes, parts_of
+from ._layers import VARIANTS, Numbers
 from ._layers import Layer as Layer
 from ._layers import Part as Part
 from ._record import F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar, here, home
 from .spatial.graph import INT64, check_normals
 from .spatial.table import KINDS, TABLE, WORDS, check_table
 
-__all__ = [
-    "Architecture",
-    "backward",
-    "forward",
-    "n_parameters",
-    "network",
-    "vae_gradient",
-    "vae_step",
-]
-
 # --------------------
 # Describes the networks of a hierarchical variational autoencoder, and where their parameters stand (sigma.md, section 1).
 
-Numbers: TypeAlias = np.ndarray  # float32 or float64, as the caller's
-
 LIMIT = 2**31  # of a layer's size
-
-
-def matrices(flat: Numbers, layers: tuple[Layer, ...]) -> list[tuple[Numbers, Numbers | None]]:
-    """Returns views of a part's layers: W (n_out, n_in), and b (n_out,) or None."""
-    views, begin = list[tuple[Numbers, Numbers | None]](), 0
-    for n_out, n_in, bias in layers:
-        end = begin + n_out * n_in
-        views.append((flat[begin:end].reshape(n_out, n_in), flat[end : end + n_out] if bias else None))
-        begin = end + n_out * bias
-    return views
 
 
 @dataclass(frozen=True)
@@ -159,7 +137,7 @@ class Architecture:
     @cached_property
     def parts(self) -> Mapping[str, Part]:
         """The parts by name, in the order in which they stand."""
-        return MappingProxyType(parts_of(self))
+        return MappingProxyType(_layers.parts_of(self))
 
     @cached_property
     def code(self) -> NDArray[np.int64]:
@@ -172,12 +150,12 @@ class Architecture:
     @classmethod
     def of(cls, code: NDArray[np.int64]) -> Architecture:
         """Returns the architecture that has a code."""
-        return cls(*Sizes.of(code))
+        return cls(*_layers.Sizes.of(code))
 
     def layers(self, parameters: Numbers, part: str) -> list[tuple[Numbers, Numbers | None]]:
         """Returns a part's layers, as views of the parameters: W (n_out, n_in), and b (n_out,) or None."""
         where, layers = self.parts[part]
-        return matrices(parameters[where], layers)
+        return _layers.matrices(parameters[where], layers)
 
     def initial(self, seed: int) -> NDArray[np.float64]:
         """Returns the parameters with which training starts: uniform on +-1 / sqrt(n_in), numbers of the stream "initial"."""

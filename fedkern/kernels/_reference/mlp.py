@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 
 from fedkern._core.rng import streams
-from fedkern.kernels.mlp import Architecture, matrices
+from fedkern.kernels._layers import matrices
+from fedkern.kernels.mlp import Architecture
 
 from . import rng, spatial
 

@@ -11,23 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
-from . import rng
+from . import _layers, rng
 from ._checks import AT_LEAST_0, AT_LEAST_1, NOT_NEGATIVE, POSITIVE, SEED, WORD, Domain, choice, choice_of, describe, require, whole
-from ._layers import VARIANTS, Sizes, parts_of
+from ._layers import VARIANTS, Numbers
 from ._layers import Layer as Layer
 from ._layers import Part as Part
 from ._record import F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar, here, home
 from .spatial.graph import INT64, check_normals
 from .spatial.table import KINDS, TABLE, WORDS, check_table
-__all__ = ['Architecture', 'backward', 'forward', 'n_parameters', 'network', 'vae_gradient', 'vae_step']
-Numbers: TypeAlias = np.ndarray
 LIMIT: int
-def matrices(flat: Numbers, layers: tuple[Layer, ...]) -> list[tuple[Numbers, Numbers | None]]:
-    """Returns views of a part's layers: W (n_out, n_in), and b (n_out,) or None."""
-    ...
 @dataclass(frozen=True)
 class Architecture:
     """Holds the sizes of the autoencoder of theta = (theta_1 .. theta_J) given a condition t, with latents z_G and z_L1 .. z_LJ.
