@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
 from ..kernels import survival as kernels
-from .dense import unpacked
+from .expfam import unpacked
 from .mixed.layout import Layout
 
 Vector = NDArray[np.float64]

@@ -12,7 +12,7 @@ from fedkern.algorithms.importance import proposals
 from fedkern.algorithms.importance.coordinates import Coordinates, Derivatives
 from fedkern.algorithms.importance.newton import Climb, Metric, spelled
 from fedkern.algorithms.importance.proposals import Proposal
-from fedkern.models.dense import packed, unpacked
+from fedkern.models.expfam import packed, unpacked
 from support.likelihoods import Function, Normal
 
 # Steps --------------------

@@ -16,7 +16,7 @@ from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance.messages import LOST, AskCurvature, AskNormal, AskValues, Curvature, Values
 from fedkern.algorithms.importance.summaries import average, told
 from fedkern.errors import NumericalError
-from fedkern.models.dense import packed
+from fedkern.models.expfam import packed
 from fedkern.transports.codec import Codec
 from support import chosen
 from support.likelihoods import Function, Logistic, Normal, machines, run

@@ -15,7 +15,7 @@ from fedkern.algorithms.core.messages import Message
 from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance.messages import OF_WORDS
 from fedkern.algorithms.importance.units import of_derivatives, of_draws, power, told
-from fedkern.models.dense import unpacked
+from fedkern.models.expfam import unpacked
 from fedkern.models.mixed import Layout, Prior, Rows
 from support import chosen
 from support.rounded_jobs import drawn, played

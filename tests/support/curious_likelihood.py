@@ -18,8 +18,7 @@ from fedkern.algorithms.hmc.messages import Launch, LikelihoodChange, Likelihood
 from fedkern.algorithms.importance.messages import AskCurvature, AskValues, Curvature, Posterior, Values
 from fedkern.algorithms.importance.units import OF_CHAINS, OF_VALUES, of_derivatives, of_draws, power
 from fedkern.kernels import rng
-from fedkern.models.dense import packed
-from fedkern.models.expfam import unpack
+from fedkern.models.expfam import packed, unpack
 from fedkern.models.glm import Rows
 from fedkern.models.mixed import Layout, Prior
 from fedkern.models.mixed import Rows as MixedRows

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ...errors import JobError
 from ...labels import label
 from ...plain import Record
-from . import splines
+from . import factors
 from .factors import NATURAL, Array, Ends, Factor, Node, ends, evaluated, quoted, read, refused
 
 MOST_COLUMNS = 1000
@@ -216,7 +216,7 @@ class Formula:
         both = -math.inf, math.inf
         if not {"lower_bound", "upper_bound"} <= option.keys():
             center, scale = self.constants(text)
-            both = given or (center - splines.FAR * scale, center + splines.FAR * scale)
+            both = given or (center - factors.FAR * scale, center + factors.FAR * scale)
         both = factor.number("lower_bound", both[0]), factor.number("upper_bound", both[1])
         knots = option.get("knots")
         if not isinstance(knots, tuple):
@@ -225,9 +225,9 @@ class Formula:
             if many == 0:
                 knots = ()
             elif {"lower_bound", "upper_bound"} <= option.keys():
-                knots = splines.quantiles(many, 0.0, 1.0, both)
+                knots = factors.quantiles(many, 0.0, 1.0, both)
             else:
-                knots = splines.quantiles(many, *self.constants(text), given)
+                knots = factors.quantiles(many, *self.constants(text), given)
         if any(not a < b for a, b in itertools.pairwise([both[0], *knots, both[1]])):
             raise refused(factor.text, f"its knots are not all between {both[0]:.6g} and {both[1]:.6g}: give knots and bounds")
         return knots, both
@@ -358,12 +358,12 @@ class Formula:
             degree = int(factor.number("degree", 1.0))
             if option["raw"]:
                 return np.column_stack([x**k for k in range(1, degree + 1)])
-            return splines.polynomial(x, degree, *self.constants(factor.node.text))
+            return factors.polynomial(x, degree, *self.constants(factor.node.text))
         knots, both = self._knots(factor)
         if factor.call in NATURAL:
-            return splines.natural(x, knots, both, anchored=factor.call == "ns")
+            return factors.natural(x, knots, both, anchored=factor.call == "ns")
         whole = bool(option.get("include_intercept"))
-        basis = splines.b_spline(x, knots, both, _degree(factor), whole=whole)
+        basis = factors.b_spline(x, knots, both, _degree(factor), whole=whole)
         return basis[:, 1:] if whole and reduced else basis
 
     def argument(self, node: Node, rows: Reading, n: int) -> Array:

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 
-from .sparse import Factor, symmetric
-from .within import Within
+from .within import Factor, Within, symmetric
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]

@@ -16,9 +16,9 @@ sums over the rows of area i, l their log-likelihood in eta: a fixed point, whic
 its derivatives in xi are those of log p(y, theta | xi), averaged over q. Nothing of q is kept from one xi to the next, so that F
 is a function of xi alone.
 
-Precisions of large clients are factored in sparse form (`models.spatial.sparse`). Given xi theta is not normal if the response is
+Precisions of large clients are factored in sparse form (`models.spatial.within`). Given xi theta is not normal if the response is
 not, and areas with few cases show it: a table of areas has draws of each area given its own exact likelihood and all others
-(`models.spatial.tilted`). Otherwise theta = R u, R an inverse Cholesky factor of theta's approximate precision given its rows: u
+(`models.spatial.checks`). Otherwise theta = R u, R an inverse Cholesky factor of theta's approximate precision given its rows: u
 is on the scale of its posterior.
 """
 
@@ -34,13 +34,12 @@ from scipy.special import logsumexp, ndtr
 
 from ...errors import NumericalError
 from ..likelihood import HALF_LOG_TAU, Likelihood
+from .checks import Tilted
 from .condition import Condition
 from .posterior import Gaussian, Posterior, SparsePosterior
 from .site import Layout, Observed, Rows
-from .sparse import Precision
-from .tilted import Tilted
 from .units import pooled_level, sums
-from .within import Sloped, Ties, Within
+from .within import Precision, Sloped, Ties, Within
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
