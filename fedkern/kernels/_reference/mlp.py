@@ -241,7 +241,7 @@ def vae_gradient(parameters, theta, t, noise, code, gamma, kl_weight, gradient, 
 
 def latents(rows, count, seed, chain, step):
     """Returns the noise of a batch."""
-    noise, key = np.empty(rows * count), rng.key(int(seed), streams()["latents"], int(chain))
+    noise, key = np.empty(rows * count), rng.stream_key(int(seed), streams()["latents"], int(chain))
     rng.normal(key, 0, step, 0, 0, noise, 1)
     return noise.reshape(rows, count)
 

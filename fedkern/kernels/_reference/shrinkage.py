@@ -15,6 +15,11 @@ LEAST, MOST, LEAST_RATE = 1e-60, 1e60, 1e-290
 quiet = np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore")
 
 
+def copied(array):
+    """Returns a C-contiguous copy."""
+    return np.array(array, order="C")
+
+
 def clipped(variance):
     """Returns lambda^2 or tau^2 within [1e-60, 1e60], and which were outside; NaN stays."""
     return np.clip(variance, LEAST, MOST), (variance < LEAST) | (variance > MOST)
@@ -45,7 +50,7 @@ def half_cauchy_precision(m, item, client, step, key):
         exponential = -np.log(np.minimum(r, 1))
         zeta = np.where(steep, exponential / rate, np.expm1(np.where(r < 1, u0 + exponential, (r - 1) / np.e)))
         bound = np.where(r < 1, 1 + exponential, 0) - rate * (1 + zeta)
-        return np.where(rate >= 0, zeta, np.nan), np.where(steep, v * (1 + zeta) < 1, rng.accepts(bound, v)) | ~(rate >= 0)
+        return np.where(rate >= 0, zeta, np.nan), np.where(steep, v * (1 + zeta) < 1, rng.metropolis_accept(bound, v)) | ~(rate >= 0)
 
     return until_taken(propose, np.maximum(np.where(m >= 0, m, np.nan), LEAST_RATE), item)
 
@@ -67,7 +72,7 @@ def gamma_proposal(shape, item, attempt, client, step, key):
     d = np.where(shape < 1, shape + 1, shape) - 1 / 3
     t = x / (3 * np.sqrt(d))
     log1p = np.log1p(np.where(t > -1, t, 0))
-    taken = (t > -1) & rng.accepts(3 * d * (log1p - t * (1 - t * (0.5 - t / 3))), u)
+    taken = (t > -1) & rng.metropolis_accept(3 * d * (log1p - t * (1 - t * (0.5 - t / 3))), u)
     return d * (1 + t) ** 3 * np.where(shape < 1, np.exp(np.log(boost) / np.minimum(shape, 1)), 1), taken
 
 
@@ -109,7 +114,7 @@ class Failed(Exception):
 
 
 def key(seed, stream, chain):
-    return rng.key(int(seed), streams()[stream], int(chain) % 2**64)
+    return rng.stream_key(int(seed), streams()[stream], int(chain) % 2**64)
 
 
 def normals(n, first_item, draw, client, step, key):

@@ -18,7 +18,7 @@ STORED, DENSE, SPARSE = range(3)
 def numbers(fill, count, stream, seed, chain, client, step):
     """Returns the first numbers of a stream."""
     out = np.empty(count)
-    fill(rng.key(int(seed), streams()[stream], int(chain)), client, step, 0, 0, out, 1)
+    fill(rng.stream_key(int(seed), streams()[stream], int(chain)), client, step, 0, 0, out, 1)
     return out
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from .._jit import scalar
 from ..rng import exponential_pair, metropolis_accept, normal_pair, uniform_pair
 
-__all__ = ["clipped", "global_variance", "half_cauchy_precision", "local_variance"]
+__all__ = ["clipped", "global_variance", "half_cauchy_precision", "local_variance", "local_variances"]
 
 LEAST, MOST, LEAST_RATE = 1e-60, 1e60, 1e-290
 
@@ -57,6 +57,15 @@ def local_variance(m, lambda_sq, scale, expanded, item, client, step, key):
         return s2 * inverse(half_cauchy_precision(m / s2, item, client, step, key))
     first, second = exponential_pair(item, 0, client, step, key)
     return (first / (1.0 / s2 + 1.0 / lambda_sq) + m) / second
+
+
+@scalar
+def local_variances(m, lambda_sq, scale, expanded, items, client, step, key):
+    """Draws an array of them."""
+    drawn = np.empty(m.size)
+    for i in range(m.size):
+        drawn[i] = local_variance(m[i], lambda_sq[i], scale, expanded, items[i], client, step, key)
+    return drawn
 
 
 @scalar
