@@ -32,8 +32,8 @@ def __dir__() -> Sequence[str]:
 def _functions(family: ModuleType) -> Sequence[str]:
     """Returns the public names of a family of kernels, for completion: its functions, and what they return or take."""
     here = family.__name__
-    own = {name: value for name, value in vars(family).items() if not name.startswith("_") and callable(value)}
-    public = [name for name, value in own.items() if f"{getattr(value, '__module__', '')}.".startswith(f"{here}.")]
+    names = {name: value for name, value in vars(family).items() if not name.startswith("_") and callable(value)}
+    public = [name for name, value in names.items() if f"{getattr(value, '__module__', '')}.".startswith(f"{here}.")]
     return sorted([*public, *(name for name in vars(family) if name.startswith("__"))])
 
 

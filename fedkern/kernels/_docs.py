@@ -93,8 +93,8 @@ def _complete(function: object, kernels: Sequence[Kernel], parameters: str, retu
     """Replaces a docstring by its first lines and the given sections; errors and an example that it has itself are kept."""
     if function.__doc__ is None:  # python -OO
         return
-    own, _, own_example = cleandoc(function.__doc__).partition("\n\nExamples\n--------\n")
-    head, _, raises = own.partition("\n\nRaises\n------\n")  # beside the usual
+    headed, _, own_example = cleandoc(function.__doc__).partition("\n\nExamples\n--------\n")
+    head, _, raises = headed.partition("\n\nRaises\n------\n")  # beside the usual
     # A function that says itself which errors it raises for wrong arguments keeps its words.
     if not raises.startswith("TypeError, ValueError"):
         raises = f"TypeError, ValueError\n    {refused}\n{raises}".rstrip()

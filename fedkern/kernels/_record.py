@@ -297,8 +297,8 @@ class Kernel:
     @property
     def public(self) -> str:
         """The public function, with its family."""
-        family, own = self.name.split(".")
-        return f"{family}.{self.function or own}"
+        family, function = self.name.split(".")
+        return f"{family}.{self.function or function}"
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -438,19 +438,19 @@ class Kernel:
         from fedkern._core import bound
 
         # Places of all arguments in the order in which the backend takes them, for the compiled call.
-        every = (*here, *names(*self.scalars), *names(*self.outputs), "n_threads")
+        listed = (*here, *names(*self.scalars), *names(*self.outputs), "n_threads")
         values = (*arrays[:k], *numbers, *arrays[k:], n_threads)
-        order = [every.index(name) for name in self.order] or range(len(every))  # an output may be called what an input is
+        order = [listed.index(name) for name in self.order] or range(len(listed))  # an output may be called what an input is
         place = {number: position for position, number in enumerate(order)}
         # The compiled call takes arrays first: given in another order, they do not fit there, and `slowly` takes them.
         those = [place[here.index(name)] for name in varying if name in here]
         ranges = [
-            (place[every.index(of[name].name, k)], None if limit == "positive" else limit) for name, limit in limits.items()
+            (place[listed.index(of[name].name, k)], None if limit == "positive" else limit) for name, limit in limits.items()
         ]
-        lengths = [(place[i], at) for i, a in enumerate(self.inputs) for at, symbol in enumerate(a.shape) if symbol in free]
+        lengths = [(place[i], axis) for i, a in enumerate(self.inputs) for axis, symbol in enumerate(a.shape) if symbol in free]
         outputs = [place[k + len(self.scalars) + i] for i in range(len(self.outputs))]
         function, arguments = self.implementation(self.backends[0]), [values[number] for number in order]
-        labels = [f"{self.public}: {every[number]}" for number in order]
+        labels = [f"{self.public}: {listed[number]}" for number in order]
         every_call: Callable[..., tuple[Any, ...]]
         every_call = bound.bind(function, arguments, labels, those, ranges, lengths, outputs, self.returns, slowly)
         return every_call
@@ -524,8 +524,8 @@ class Kernel:
         n_threads = self._threads(n_threads)
         given = [*arrays[:k], *numbers, *arrays[k:], n_threads]
         if self.order:
-            every = (*names(*self.inputs, *self.outputs, *self.scalars), "n_threads")
-            values = dict(zip(every, (*arrays, *numbers, n_threads)))
+            known = (*names(*self.inputs, *self.outputs, *self.scalars), "n_threads")
+            values = dict(zip(known, (*arrays, *numbers, n_threads)))
             given = [values[name] for name in self.order]
         try:
             return function(*given)
@@ -537,12 +537,12 @@ class Kernel:
         """Returns the backend to ask for where some backends lack families. Raises ValueError where the wanted one lacks this
         family."""
         having = [b for b in self.backends if family not in self.lacks.get(b, ())]
-        there = self._backend(wanted, arrays)
-        if there is None:
+        chosen = self._backend(wanted, arrays)
+        if chosen is None:
             return next(b for b in having if b != "cuda")
-        if there in self.backends and there not in having:
-            raise ValueError(f"{self.name}: backend {there!r} has no family {family!r}; {', '.join(having)} have it")
-        return there
+        if chosen in self.backends and chosen not in having:
+            raise ValueError(f"{self.name}: backend {chosen!r} has no family {family!r}; {', '.join(having)} have it")
+        return chosen
 
     def _slowly(
         self,

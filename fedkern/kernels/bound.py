@@ -67,10 +67,10 @@ def bind_kernel(
     public = getattr(import_module(record.module), record.public.partition(".")[2])
     given = _all_arguments(record, public, arrays, scalars)
     record.check_varying(varying, tuple(given))
-    asked = _ask(record, public, given, n_threads)
-    sizes = record.sizes_of(asked.inputs, varying, asked.symbols)
+    call = _ask(record, public, given, n_threads)
+    sizes = record.sizes_of(call.inputs, varying, call.symbols)
     # Arrays that go to the kernel as they came are compared with the sizes of all; others the public function makes anew.
-    same = {a.name: a for a, value in zip(record.inputs, asked.inputs) if value is not None and value is given[a.name]}
+    same = {a.name: a for a, value in zip(record.inputs, call.inputs) if value is not None and value is given[a.name]}
 
     shapes = {name: given[name].shape for name in varying if name in same}
 
@@ -81,13 +81,13 @@ def bind_kernel(
                 same[name].check(record.public, changed[name], dict(sizes))
         return _in_order(record, public(**given | changed, n_threads=n_threads))
 
-    if not asked.last or any(name in record.tied or not _goes_on(record, name, same) for name in varying):
+    if not call.last or any(name in record.tied or not _goes_on(record, name, same) for name in varying):
         return slowly
-    numbers = dict(zip(names(*record.scalars), asked.numbers))
+    numbers = dict(zip(names(*record.scalars), call.numbers))
     if "step" in varying and any(count in varying for count in COUNTS):
         return slowly
     last = 2**32 - max((int(numbers[count]) for count in COUNTS if count in numbers), default=1)  # type: ignore[call-overload]
-    bound = record.bind_checked(asked.inputs, asked.numbers, varying, n_threads, None, asked.symbols, slowly, last)
+    bound = record.bind_checked(call.inputs, call.numbers, varying, n_threads, None, call.symbols, slowly, last)
     if record.outputs[-1].name != "events":
         return bound
 
@@ -103,19 +103,19 @@ def _all_arguments(
     record: Kernel, public: Callable[..., Any], arrays: Mapping[str, Any], scalars: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Returns the arguments of the public function by name, with its defaults; refuses others, and missing ones."""
-    own = {p.name: p for p in signature(public).parameters.values() if p.name not in ("out", "n_threads", "backend")}
+    taken = {p.name: p for p in signature(public).parameters.values() if p.name not in ("out", "n_threads", "backend")}
     for name in (*arrays, *scalars):
-        if name not in own:
-            near = get_close_matches(name, own, 1)
+        if name not in taken:
+            near = get_close_matches(name, taken, 1)
             meant = f"; do you mean {near[0]!r}?" if near else ""
-            raise TypeError(f"{record.public}: no argument {name!r}{meant or '; there are ' + ', '.join(own)}")
+            raise TypeError(f"{record.public}: no argument {name!r}{meant or '; there are ' + ', '.join(taken)}")
         if name in arrays and name in scalars:
             raise TypeError(f"{record.public}: {name} is given twice")
-    defaults = {name: p.default for name, p in own.items() if p.default is not Parameter.empty}
+    defaults = {name: p.default for name, p in taken.items() if p.default is not Parameter.empty}
     given = {**defaults, **arrays, **scalars}
-    if missing := [name for name in own if name not in given]:
+    if missing := [name for name in taken if name not in given]:
         raise TypeError(f"{record.public}: {missing[0]} is missing")
-    return {name: given[name] for name in own}
+    return {name: given[name] for name in taken}
 
 
 def _ask(record: Kernel, public: Callable[..., Any], given: Mapping[str, Any], n_threads: int) -> Asked:

@@ -714,8 +714,8 @@ def inflated(count: Family, scale_of: Callable[[Any], Any], logit: Callable[[Any
         return np.where(y > 0, value, np.logaddexp(logit(scale), value))
 
     def observed(y: Any, eta: Any, scale: Any, trials: Any) -> Any:
-        one, slope = share(y, eta, scale), of_count("slope", y, eta, scale)
-        return one * of_count("observed", y, eta, scale) - (one * slope) * ((1 - one) * slope)
+        weight, slope = share(y, eta, scale), of_count("slope", y, eta, scale)
+        return weight * of_count("observed", y, eta, scale) - (weight * slope) * ((1 - weight) * slope)
 
     return {
         "part": part,

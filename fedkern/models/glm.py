@@ -55,7 +55,7 @@ class Rows:
     def largest(self) -> Vector:
         """The (n,) largest size of a number in X of each row."""
         xp = self.home.xp
-        blocks = (self.X[at : at + BLOCK] for at in range(0, len(self), BLOCK))  # X may be a memory map
+        blocks = (self.X[begin : begin + BLOCK] for begin in range(0, len(self), BLOCK))  # X may be a memory map
         largest: Vector = xp.concatenate([xp.zeros(0), *(xp.abs(block).max(axis=1, initial=0.0) for block in blocks)])
         return largest
 
@@ -76,8 +76,8 @@ class Rows:
         for values in (self.offset, self.weights):
             if values is not None:
                 good &= np.isfinite(values)
-        for at in range(0, len(self), BLOCK):  # X may be a memory map
-            good[at : at + BLOCK] &= np.isfinite(self.X[at : at + BLOCK]).all(axis=1)
+        for begin in range(0, len(self), BLOCK):  # X may be a memory map
+            good[begin : begin + BLOCK] &= np.isfinite(self.X[begin : begin + BLOCK]).all(axis=1)
         is_finite: NDArray[np.bool_] = on_host(good)
         return is_finite
 
@@ -146,11 +146,11 @@ def pearson_sums(
     are 0 in families whose variance the mean decides alone. A row adds at most `most`, and nothing where that is no number.
     """
     record, counts = FAMILIES[family], FAMILIES[family].counted
-    there = np.flatnonzero(np.ones(len(rows)) if rows.weights is None else rows.weights)
-    weight = 1.0 if rows.weights is None else float(rows.weights[there].mean()) if len(there) else 0.0
+    weighed = np.flatnonzero(np.ones(len(rows)) if rows.weights is None else rows.weights)
+    weight = 1.0 if rows.weights is None else float(rows.weights[weighed].mean()) if len(weighed) else 0.0
     total = np.zeros(4)
-    for at in range(0, len(there) if record.noise is not None else 0, BLOCK):
-        some = rows.take(there[at : at + BLOCK])
+    for begin in range(0, len(weighed) if record.noise is not None else 0, BLOCK):
+        some = rows.take(weighed[begin : begin + BLOCK])
         eta = np.asarray(some.X, np.float64) @ theta
         mean = record.mean(eta if some.offset is None else eta + some.offset)
         mean = np.maximum(mean, 1e-30) if counts else mean
@@ -160,7 +160,7 @@ def pearson_sums(
         parts = some.y * counts, w * (some.y - mean) ** 2 / variance, w**2 * noise, w * mean**2 / variance * counts
         total += [_added(part, most) for part in parts]
     events, misfit, noisy, slope = total.tolist()
-    return len(there), weight, events, misfit, noisy, slope
+    return len(weighed), weight, events, misfit, noisy, slope
 
 
 def _added(parts: Vector, most: float) -> float:

@@ -95,8 +95,8 @@ class Rows:
     def density(self, points: Vector, part: slice) -> Vector:
         """Returns (S, n) log p(y), of some rows."""
         log = self.log_chances(points, part)
-        at = self.y[part].astype(np.int64)[np.newaxis, np.newaxis]
-        return np.take_along_axis(log, np.broadcast_to(at, (len(points), 1, at.shape[2])), axis=1)[:, 0]
+        level = self.y[part].astype(np.int64)[np.newaxis, np.newaxis]
+        return np.take_along_axis(log, np.broadcast_to(level, (len(points), 1, level.shape[2])), axis=1)[:, 0]
 
 
 def log_chances(points: Vector, X: Vector, levels: int) -> Vector:
@@ -119,14 +119,14 @@ def blockwise(A: Vector, levels: int) -> Vector:
 
 def shares_of(counts: Vector) -> Vector:
     """Returns (K,) shares of all rows; half a row stands for a level that nobody has."""
-    there = np.maximum(counts, HALF)
-    return np.asarray(there / there.sum(), np.float64)
+    held = np.maximum(counts, HALF)
+    return np.asarray(held / held.sum(), np.float64)
 
 
 def _distance(share: Vector, link: str) -> Vector:
     """F^-1, of the link's distribution function F."""
-    at: Vector = ndtri(share) if link == "probit" else np.log(share) - np.log1p(-share)
-    return at
+    quantile: Vector = ndtri(share) if link == "probit" else np.log(share) - np.log1p(-share)
+    return quantile
 
 
 def level_of(shares: Vector, link: str) -> float:
@@ -140,9 +140,9 @@ def prior_of_thresholds(levels: Sequence[str], shares: Vector, link: str, centre
     The way to the mode begins at the pooled shares.
     """
     named = threshold_names(levels)
-    at = _distance(np.cumsum(shares)[:-1], link)
-    first = Shape(named[0], named[0], np.asarray, Normal(centre, sd), start=float(at[0]), reach=20 * min(sd, 2.5))
-    gaps = np.log(np.diff(at))
+    centres = _distance(np.cumsum(shares)[:-1], link)
+    first = Shape(named[0], named[0], np.asarray, Normal(centre, sd), start=float(centres[0]), reach=20 * min(sd, 2.5))
+    gaps = np.log(np.diff(centres))
     return (
         first,
         *(
@@ -159,9 +159,9 @@ def threshold_names(levels: Sequence[str]) -> tuple[str, ...]:
 
 def thresholds(points: Vector, levels: int) -> Vector:
     """Returns (S, K - 1) thresholds of points that end with the first one and logarithms of gaps."""
-    own = points[:, points.shape[1] - (levels - 1) :].copy()
-    own[:, 1:] = np.exp(own[:, 1:])
-    return np.asarray(np.cumsum(own, axis=1))
+    steps = points[:, points.shape[1] - (levels - 1) :].copy()
+    steps[:, 1:] = np.exp(steps[:, 1:])
+    return np.asarray(np.cumsum(steps, axis=1))
 
 
 def centres(encoding: Encoding) -> Vector:
@@ -170,12 +170,12 @@ def centres(encoding: Encoding) -> Vector:
     A threshold of standardised columns is below that of the data's by b'(centre / scale), for c - x'b is one number.
     """
     ratios = np.zeros(encoding.size)
-    at = int(encoding.intercept)
+    place = int(encoding.intercept)
     for column in encoding.columns:
         if column.levels is None:
             center, scale = column.constants
-            ratios[at] = center / scale
-        at += 1 if column.levels is None else len(column.levels)
+            ratios[place] = center / scale
+        place += 1 if column.levels is None else len(column.levels)
     return ratios
 
 
@@ -187,9 +187,9 @@ def prior_of_blocks(
     Coefficients ~ N(0, prior_sd^2), intercepts ~ N(the logarithm of the level's pooled share over that of the first,
     intercept_sd^2), or about `centre`.
     """
-    own = np.tile(np.array([name == INTERCEPT for name in names]), len(shares) - 1)
-    at = np.repeat(np.log(shares[1:] / shares[0]) if centre is None else np.full(len(shares) - 1, centre), len(names))
-    return Prior(layout, np.where(own, at, 0.0), np.where(own, intercept_sd, prior_sd))
+    is_intercept = np.tile(np.array([name == INTERCEPT for name in names]), len(shares) - 1)
+    intercepts = np.repeat(np.log(shares[1:] / shares[0]) if centre is None else np.full(len(shares) - 1, centre), len(names))
+    return Prior(layout, np.where(is_intercept, intercepts, 0.0), np.where(is_intercept, intercept_sd, prior_sd))
 
 
 # --------------------
@@ -214,11 +214,11 @@ def effect_sums(rows: EffectRows | Rows, draws: Vector, effects: Sequence[Slope 
             if isinstance(effect, Slope):
                 change = _slope(rows, part, draws, effect, n_levels)
             elif isinstance(effect, Moved):
-                high, low = (_chances(rows, part, one[part], draws, n_levels) for one in (effect.high, effect.low))
+                high, low = (_chances(rows, part, setting[part], draws, n_levels) for setting in (effect.high, effect.low))
                 change = (high - low) / effect.width[part]
             else:
                 both = (with_columns(X, effect.columns, values) for values in (effect.high, effect.low))
-                high, low = (_chances(rows, part, one, draws, n_levels) for one in both)
+                high, low = (_chances(rows, part, setting, draws, n_levels) for setting in both)
                 change = high - low
             totals[:, e] += change.sum(axis=2)
     return totals.reshape(len(draws), -1)
@@ -239,8 +239,8 @@ def _slope(rows: EffectRows | Rows, part: slice, draws: Vector, effect: Slope, n
     """(S, K, n) derivatives in a column."""
     if isinstance(rows, Rows):
         chances = np.exp(log_chances(draws, rows.X[part], n_levels))
-        own = draws.reshape(len(draws), n_levels - 1, -1)[:, :, effect.column]
-        beta = np.concatenate([np.zeros((len(draws), 1)), own], axis=1)[:, :, np.newaxis]
+        coefficients = draws.reshape(len(draws), n_levels - 1, -1)[:, :, effect.column]
+        beta = np.concatenate([np.zeros((len(draws), 1)), coefficients], axis=1)[:, :, np.newaxis]
         return np.asarray(effect.units * chances * (beta - (chances * beta).sum(axis=1, keepdims=True)))
     some = _taken(rows, part)
     eta, variance = predictor_over_effects(some, draws)

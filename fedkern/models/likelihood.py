@@ -183,14 +183,14 @@ class Likelihood:
         each, zero = np.minimum(first + k, most), np.zeros_like(y)
         some = None if trials is None else np.maximum(trials, 1)
 
-        def log_odds(at: Vector) -> Vector:
+        def log_odds(eta: Vector) -> Vector:
             """Returns log p(1 | eta) - log p(0 | eta), which is theta up to a constant."""
-            return self.record.value(zero + 1, at, scale, some) - self.record.value(zero, at, scale, some)
+            return self.record.value(zero + 1, eta, scale, some) - self.record.value(zero, eta, scale, some)
 
-        there = self.record.value(each, zero, scale, trials) + np.where(first + k <= most, log_chance(y - each), -np.inf)
+        each_log = self.record.value(each, zero, scale, trials) + np.where(first + k <= most, log_chance(y - each), -np.inf)
         none = self.record.value(zero, eta, scale, trials) - self.record.value(zero, zero, scale, trials)
         chance = each * (log_odds(eta) - log_odds(zero))
-        chance += there
+        chance += each_log
         top = chance.max(axis=0)
         chance -= top
         np.exp(chance, out=chance)

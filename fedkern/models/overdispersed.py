@@ -204,5 +204,5 @@ class _Integrand:
 
 def _normal() -> tuple[Vector, Vector]:
     """Returns nodes and weights of N(0, 1)."""
-    at, weight = np.polynomial.hermite_e.hermegauss(NORMAL)
-    return at, weight / weight.sum()
+    nodes, weight = np.polynomial.hermite_e.hermegauss(NORMAL)
+    return nodes, weight / weight.sum()

@@ -389,5 +389,5 @@ def elbo_grad_full(
         u = u + solved / draws
     grad_mu[...] = u.sum(axis=0)
     grad_log_sigma[...] = xp.tril(xp.matmul(u.T, e)) + (0 if estimator == STL else xp.diag(1 / diagonal))
-    own = (h * theta - 0.5 * theta * P_theta + 0.5 * e * e).sum() / draws
-    return sums[:, -1].sum() / draws + own + constant
+    density = (h * theta - 0.5 * theta * P_theta + 0.5 * e * e).sum() / draws
+    return sums[:, -1].sum() / draws + density + constant

@@ -60,9 +60,9 @@ def values(
     base, partial = device.xp.empty(n * min(S, most)), device.xp.empty(pieces * min(S, most))
     for first in range(0, S, most):
         some = points[first : first + most]
-        at, s = matrix(some), len(some)
-        device.launch("mixed", "predictors", (blocks(n * s, THREADS),), THREADS, (at, rows, base))
+        points_of_some, s = matrix(some), len(some)
+        device.launch("mixed", "predictors", (blocks(n * s, THREADS),), THREADS, (points_of_some, rows, base))
         kernel = f"group_integrals<MixedFamily::{name}, {d}>"
-        device.launch("mixed", kernel, (-(-s // THREADS), pieces), THREADS, (at, rows, rule, base, partial))
-        arguments = (at, rows, partial, pieces, constant, grid, vector(value[first : first + most]))
+        device.launch("mixed", kernel, (-(-s // THREADS), pieces), THREADS, (points_of_some, rows, rule, base, partial))
+        arguments = (points_of_some, rows, partial, pieces, constant, grid, vector(value[first : first + most]))
         device.launch("mixed", "totals", (blocks(s, THREADS),), THREADS, arguments)

@@ -64,10 +64,10 @@ class Layer(NamedTuple):
 
 
 def layers_of(sizes: Any) -> list[Layer]:
-    layers, at = list[Layer](), 0
+    layers, begin = list[Layer](), 0
     for n_in, n_out in itertools.pairwise(map(int, sizes)):
-        layers.append(Layer(at, n_in, n_out))
-        at += n_out * (n_in + 1)
+        layers.append(Layer(begin, n_in, n_out))
+        begin += n_out * (n_in + 1)
     return layers
 
 
@@ -176,10 +176,10 @@ def plan_of(code: bytes) -> tuple[Sizes, dict[str, Part]]:
     """Returns the sizes, and parts by name: where each layer's parameters stand."""
     a, parts = Sizes.of(np.frombuffer(code, np.int64)), dict[str, Part]()
     for name, part in parts_of(a).items():
-        layers, at = [], part.where.start
+        layers, begin = [], part.where.start
         for layer in part.layers:
-            layers.append(Layer(at, layer.n_in, layer.n_out))
-            at += layer.n_parameters
+            layers.append(Layer(begin, layer.n_in, layer.n_out))
+            begin += layer.n_parameters
         parts[name] = Part(tuple(layers), "tanh" if name.endswith("_weights") else "relu")
     return a, parts
 
@@ -304,8 +304,8 @@ class Pass:
         to_z, to_h = self.zeros(p), self.zeros(hidden)
         value, local = 0, p
         for j, (d_j, q) in enumerate(zip(self.a.groups, self.a.n_local)):
-            own = self.theta[:, value : value + d_j], self.batch.noise[:, local : local + q]
-            self._client_networks(j, *own, z_t, decoder[-1], to_z, to_h)
+            given = self.theta[:, value : value + d_j], self.batch.noise[:, local : local + q]
+            self._client_networks(j, *given, z_t, decoder[-1], to_z, to_h)
             value, local = value + d_j, local + q
         d = self.back("global_decoder", z_t, decoder, to_h)
         self.to_inputs(self.parts["global_decoder"].layers[0], d, 0, to_z)
@@ -378,8 +378,8 @@ class Pass:
         z = self.latent(mean, raw, e)
         value, local = 0, p
         for j, (d_j, q) in enumerate(zip(self.a.groups, self.a.n_local)):
-            own = self.theta[:, value : value + d_j], self.batch.noise[:, local : local + q]
-            self._client_mixtures(j, *own, z, s_E, s_D, to_s_E, to_s_D, to_z)
+            given = self.theta[:, value : value + d_j], self.batch.noise[:, local : local + q]
+            self._client_mixtures(j, *given, z, s_E, s_D, to_s_E, to_s_D, to_z)
             value, local = value + d_j, local + q
         _, to_mean, to_raw = self.standard_heads(mean, raw, e, to_z, self.sums[1])
         self._mixed_back("global_encoder", s_E, self.theta, y, to_mean, to_s_E)

@@ -88,9 +88,9 @@ def _swept(
         return
     design, gram = _design(R, gram)
     states = [tuple(rows(a, batched, k < 2) for k, a in enumerate(state)) for state in (from_, to)]
-    own = ((0,) * 5, (0,) * 3) if q is None or rss is None else (_item(matrix(q)), _item(vector(rss)))
+    response = ((0,) * 5, (0,) * 3) if q is None or rss is None else (_item(matrix(q)), _item(vector(rss)))
     given = (rows(theta, batched), rows(tau_sq, batched))
-    call = structure(_SWEEPS, design, *given, *states, rows(events, batched), *own, model, counter, batched)
+    call = structure(_SWEEPS, design, *given, *states, rows(events, batched), *response, model, counter, batched)
     _launch("sweeps", call, tasks, r, p)
 
 

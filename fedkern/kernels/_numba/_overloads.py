@@ -201,8 +201,8 @@ def _register(public: Public, known: dict[str, Any]) -> None:
 def _parameters(function: Callable[..., Any]) -> str:
     """Returns the public arguments as ordinary ones. Numba binds no keyword-only argument of an overload; those without a default
     come before the others, as they do in the public functions."""
-    own = list(signature(function).parameters.values())
-    needed, others = [p for p in own if p.default is Parameter.empty], [p for p in own if p.default is not Parameter.empty]
+    given = list(signature(function).parameters.values())
+    needed, others = [p for p in given if p.default is Parameter.empty], [p for p in given if p.default is not Parameter.empty]
     return ", ".join([p.name for p in needed] + [f"{p.name}=default_{p.name}" for p in others])
 
 

@@ -177,13 +177,13 @@ def example_vector(x, y, offset, weight, mu, variance, factor, full, e, family, 
                 u[j] += slope * e[t, j]
         value, k = 0.0 * r, 0.0
     # From derivatives in the activation to those in the parameters.
-    at = d
+    place = d
     for i in range(d):
         v[i] = weight * r * x[i]
         if full:
             for j in range(i + 1):
-                v[at] = weight * k * x[i] * u[j]
-                at += 1
+                v[place] = weight * k * x[i] * u[j]
+                place += 1
         else:
             v[d + i] = weight * x[i] * u[i] if estimator == WEIGHT_MC else weight * k * (variance[i] * x[i] * x[i])
     return weight * value, max(abs(weight * r), abs(weight * k))
@@ -425,11 +425,11 @@ def elbo_grad_full(
         )
         grad_mu[:] = total[:d] + h - P @ m
         grad_log_sigma[:] = on_diagonal - np.tril(P @ L)
-        at = d
+        place = d
         for i in range(d):
             for j in range(i + 1):
-                grad_log_sigma[i, j] += total[at]
-                at += 1
+                grad_log_sigma[i, j] += total[place]
+                place += 1
         return value + h @ m - (m @ P @ m + (P @ L * L).sum()) / 2 + entropy + d / 2 + normaliser
     e = weight_draws(d, draws, key, client, step)
     theta = m + e @ L.T

@@ -115,8 +115,8 @@ def mean_field_iteration(
     path, full, key, client, step, new_parameters, new_moments, new_eps, new_tau, new_theta, new_g, new_z, n_threads
 ):  # fmt: skip
     n, p = H.shape
-    at = of_coefficients(p, full)
-    mean, log_sd = slice(at, at + n), slice(at + n, None)
+    place = of_coefficients(p, full)
+    mean, log_sd = slice(place, place + n), slice(place + n, None)
     grad_w, cotangent, rows = np.empty(p), np.empty(n), np.empty((2, n))
     mean_field_gradient(H, g, z, tau, parameters[log_sd], message, None, rho, path, grad_w, cotangent, *rows, 1)
     head = coefficients_gradient(parameters, eps, theta, grad_w, prior_mean, prior_sd, path, full)
@@ -152,8 +152,8 @@ def network_iteration(
     new_tau, new_theta, new_g, new_z, new_extra, n_threads
 ):  # fmt: skip
     (n, p), f = H.shape, len(precision)
-    at = of_coefficients(p, full)
-    phi, psi = slice(at, at + f), slice(at + f, None)
+    place = of_coefficients(p, full)
+    phi, psi = slice(place, place + f), slice(place + f, None)
     grad_w, cotangent, grad_psi = np.empty(p), np.empty(n), np.empty(len(parameters[psi]))
     inputs = (H, g, z, tau, extra, parameters[psi], message, None)
     amortised_gradient(*inputs, rho, hidden, path, grad_w, cotangent, grad_psi, 1)

@@ -196,8 +196,8 @@ def clipped_grad_sum(
             X, y, mu, log_sigma, rows, offset, weights, family, scale, estimator, draws, key, client, step
         )
         squared = (v * v).sum(axis=1)
-        own = X if rows is None else X[rows]
-        kept = np.isfinite(squared) & np.isfinite((own.astype(np.float64) ** 2).sum(axis=1))  # too large a row is skipped
+        chosen = X if rows is None else X[rows]
+        kept = np.isfinite(squared) & np.isfinite((chosen.astype(np.float64) ** 2).sum(axis=1))  # too large a row is skipped
         kept &= coefficients <= LARGEST_COEFFICIENT
     v, norm = v[kept], np.sqrt(squared[kept])
     bound = clip * (1 - (2e-5 if X.dtype == np.float32 and not grid > 0 else 1e-9))  # docs/spec/pvi.md, section 4

@@ -41,7 +41,7 @@ class Rows:
         self.X, self.Z = np.array(X), np.array(Z)
         (self.n, self.p), self.d = X.shape, Z.shape[1]
         trials = np.ones(self.n) if trials is None else np.array(trials)
-        upper, cuts, entry = (None if one is None else np.array(one) for one in (upper, cuts, entry))
+        upper, cuts, entry = (None if values is None else np.array(values) for values in (upper, cuts, entry))
         self.family = FAMILIES[family](np.array(y), trials, upper, cuts, entry)
         self.offset = np.zeros(self.n) if offset is None else np.array(offset)
         sizes = np.diff(starts) if self.d else np.array([self.n])
@@ -76,8 +76,8 @@ def rule(nodes, d):
     """Returns nodes (K, d) of the standard normal in d dimensions, and the logarithms of weights that add up to 1."""
     t, w = hermegauss(nodes)
     log_w = np.log(w / w.sum())
-    at = np.array(list(product(range(nodes), repeat=d)), dtype=int).reshape(nodes**d, d)
-    return t[at], log_w[at].sum(axis=1)
+    places = np.array(list(product(range(nodes), repeat=d)), dtype=int).reshape(nodes**d, d)
+    return t[places], log_w[places].sum(axis=1)
 
 
 def factor_of(xi, p, d):
@@ -195,9 +195,9 @@ def of_panels(rows, fixed, T, w, nodes):
     tops = rows.family.row(rows.family.mode(w), *parts)[0]
     s, g, u, logs, bad = nodes_of(Integrands(rows, fixed, T[:, 0], parts), tops, nodes)
     count = np.bincount(s * G + g, minlength=S * G)
-    at = np.arange(len(s)) - np.repeat(np.cumsum(count) - count, count)
+    number = np.arange(len(s)) - np.repeat(np.cumsum(count) - count, count)
     terms, places = np.full((S, G, count.max(initial=1)), -np.inf), np.zeros((S, G, count.max(initial=1), 1))
-    terms[s, g, at], places[s, g, at, 0] = logs - HALF_LOG_TAU, u
+    terms[s, g, number], places[s, g, number, 0] = logs - HALF_LOG_TAU, u
     terms[bad] = np.nan
     return terms, places
 
@@ -248,8 +248,8 @@ def curvature(
 def of_point(rows, xi, nodes):
     """Computes gradient and minus Hessian by Louis (1982): grad = E d, minus the Hessian = E[-d'] - cov(d), of each group and
     added up; d = d log p(y, u | xi) / dxi."""
-    p, d, P, G, own = rows.p, rows.d, xi.shape[1], len(rows.starts), slice(rows.shapes_at, None)
-    w = xi[:, own]
+    p, d, P, G, shapes = rows.p, rows.d, xi.shape[1], len(rows.starts), slice(rows.shapes_at, None)
+    w = xi[:, shapes]
     fixed, T, parts = xi[:, :p] @ rows.X.T + rows.offset, factor_of(xi, p, d), rows.family.parts(w)
     terms, places = integrals(rows, xi, nodes)
     total = log_sum(terms)
@@ -273,11 +273,11 @@ def of_point(rows, xi, nodes):
             if a == b:
                 M[:, p + j, p + j] -= D[:, p + j]
         one, cross, two = rows.family.own(eta[0], w[0])
-        D[:, own] = rows.sums(one.T[None])[0]
+        D[:, shapes] = rows.sums(one.T[None])[0]
         mixed = -np.einsum("gij,gjw->giw", J, rows.sums(np.einsum("wn,nj->njw", cross, F)[None])[0])
-        M[:, :, own] += mixed
-        M[:, own] += mixed.swapaxes(1, 2)
-        M[:, own, own] -= rows.sums(np.moveaxis(two, 2, 0)[None])[0]
+        M[:, :, shapes] += mixed
+        M[:, shapes] += mixed.swapaxes(1, 2)
+        M[:, shapes, shapes] -= rows.sums(np.moveaxis(two, 2, 0)[None])[0]
         first_of.append(D)
         mean += weight[:, k, None] * D
         second += weight[:, k, None, None] * M
@@ -285,8 +285,8 @@ def of_point(rows, xi, nodes):
     information = second.sum(axis=0) - sum(np.einsum("g,gi,gj->ij", weight[:, k], D, D) for k, D in enumerate(off))
     slope = mean.sum(axis=0)
     one, two = rows.family.constant_slopes(w[0])  # of what does not depend on u
-    slope[own] += one
-    information[own, own] -= two
+    slope[shapes] += one
+    information[shapes, shapes] -= two
     return np.concatenate([total.sum(axis=1) + rows.family.constant(w), slope, information[np.tril_indices(P)]])
 
 
@@ -317,14 +317,14 @@ class Integrands:
         """Returns for each row of each integrand which it is, the point, the row; and where each begins."""
         sizes = self.sizes[g]
         first = np.cumsum(sizes) - sizes
-        one = np.repeat(np.arange(len(g)), sizes)
-        return one, s[one], self.rows.starts[g][one] + np.arange(len(one)) - first[one], first
+        integrand = np.repeat(np.arange(len(g)), sizes)
+        return integrand, s[integrand], self.rows.starts[g][integrand] + np.arange(len(integrand)) - first[integrand], first
 
     def at(self, layout, u):
         """Returns values and slopes in u of the rows."""
-        one, s, i, _ = layout
+        integrand, s, i, _ = layout
         by = self.by[s, i]
-        value, slope, _ = self.rows.family.row(self.fixed[s, i] + by * u[one], *(part[s, i] for part in self.parts))
+        value, slope, _ = self.rows.family.row(self.fixed[s, i] + by * u[integrand], *(part[s, i] for part in self.parts))
         return value, slope * by
 
 
@@ -341,7 +341,7 @@ def panels(integrands, tops):
     bad = ~np.isfinite(gain)
     reach = np.sqrt(2 * (np.maximum(np.where(bad, 0, gain), 0) + BELOW))
     edges = np.linspace(-1, 1, FIRST + 1)
-    s, g, reach = (np.repeat(one, FIRST) for one in (s, g, reach))
+    s, g, reach = (np.repeat(numbers, FIRST) for numbers in (s, g, reach))
     low, high = reach * np.tile(edges[:-1], S * G), reach * np.tile(edges[1:], S * G)
     best, count = np.full(S * G, -np.inf), np.zeros(S * G, int)
     done = []
@@ -371,7 +371,7 @@ def panels(integrands, tops):
         # A panel whose bound is far below the best value adds nothing.
         left = bound > best[owner] - BELOW
         ready = left & (~rough | (depth == DEPTH))
-        done.append([one[ready] for one in (s, g, low, high)])
+        done.append([numbers[ready] for numbers in (s, g, low, high)])
         np.add.at(count, owner[ready], 1)
         again = left & ~ready
         np.add.at(count, owner[again], 2)
@@ -383,7 +383,7 @@ def panels(integrands, tops):
             np.column_stack([middle[again], high[again]]).ravel(),
         )
     none = np.zeros(0, int), np.zeros(0, int), np.zeros(0), np.zeros(0)
-    return *(np.concatenate(one) for one in zip(none, *done)), bad.reshape(S, G)
+    return *(np.concatenate(numbers) for numbers in zip(none, *done)), bad.reshape(S, G)
 
 
 def nodes_of(integrands, tops, nodes):

@@ -126,8 +126,8 @@ class NegativeBinomial(OfRecord):
         return (1 / np.maximum(w[:, :1] ** 2, LEAST_SQUARE),)
 
     def constant_slopes(self, w):
-        one, two = rising_slopes(self.y, w[0] ** 2)
-        return np.array([2 * w[0] * one]), np.array([[2 * one + 4 * w[0] ** 2 * two]])
+        slope_sum, curve_sum = rising_slopes(self.y, w[0] ** 2)
+        return np.array([2 * w[0] * slope_sum]), np.array([[2 * slope_sum + 4 * w[0] ** 2 * curve_sum]])
 
     def own(self, eta, w):
         first, cross, second = of.negative_by_phi(self.y, np.minimum(eta, MOST_ETA), w[0])
@@ -258,12 +258,12 @@ class ZeroInflatedPoisson(OfRecord):
         first, second = np.zeros(m), np.zeros((m, m))
         first[-1], second[-1, -1] = -self.n * expit(w[-1]), -self.n * expit(w[-1]) * expit(-w[-1])
         if self.count is NegativeBinomial:
-            one, two = rising_slopes(self.y, w[0] ** 2)
-            first[0], second[0, 0] = 2 * w[0] * one, 2 * one + 4 * w[0] ** 2 * two
+            slope_sum, curve_sum = rising_slopes(self.y, w[0] ** 2)
+            first[0], second[0, 0] = 2 * w[0] * slope_sum, 2 * slope_sum + 4 * w[0] ** 2 * curve_sum
         return first, second
 
     def own(self, eta, w):
-        value, slope, _ = self.count.row(eta, self.y, None, *(one[0] for one in self.scale(w[None])[:-1]))
+        value, slope, _ = self.count.row(eta, self.y, None, *(numbers[0] for numbers in self.scale(w[None])[:-1]))
         share = np.where(self.y > 0, 1.0, expit(value - w[-1]))
         both = share * (1 - share)
         first, cross, second = [1 - share], [-share * ((1 - share) * slope)], np.zeros((len(w), len(w), self.n))
@@ -338,9 +338,9 @@ class Ordinal(Family):
 
     def constant_slopes(self, w):
         first, second = np.zeros(len(w)), np.zeros((len(w), len(w)))
-        _, one, two = log_1m_exp(w[1:])
-        first[1:] = self.gaps(w) * one
-        second[range(1, len(w)), range(1, len(w))] = self.gaps(w) * two
+        _, slope_sum, curve_sum = log_1m_exp(w[1:])
+        first[1:] = self.gaps(w) * slope_sum
+        second[range(1, len(w)), range(1, len(w))] = self.gaps(w) * curve_sum
         return first, second
 
     @staticmethod
@@ -352,7 +352,7 @@ class Ordinal(Family):
     def own(self, eta, w):
         """Returns derivatives in w. Thresholds that move together move against eta; a row's gap moves the upper one alone."""
         m, level = len(w), np.nan_to_num(self.y).astype(int)
-        parts = [one[0] for one in self.parts(w[None])]
+        parts = [numbers[0] for numbers in self.parts(w[None])]
         _, slope, curve = self.row(eta, *parts)
         high, e_high, s_high = self.of_high(parts[0] - eta, parts[1] - eta, *parts[2:])
         steps = np.append(1.0, np.exp(w[1:]))[:, None]
@@ -396,8 +396,8 @@ class OrdinalProbit(Ordinal):
     def of_high(a, b, gap):
         value, mean, _ = normal_interval(a, b, gap)
         end = np.where(np.isfinite(b), b, 0.0)
-        at = np.where(np.isfinite(b), np.exp(-0.5 * end**2 - HALF_LOG_TAU - value), 0.0)
-        return at, at * (end - mean), -at * (at + end)
+        ratio = np.where(np.isfinite(b), np.exp(-0.5 * end**2 - HALF_LOG_TAU - value), 0.0)
+        return ratio, ratio * (end - mean), -ratio * (ratio + end)
 
 
 LEGENDRE = np.polynomial.legendre.leggauss(12)
@@ -517,8 +517,8 @@ class Weibull(Family):
 
     def log_hazard(self, w):
         """Returns log hazards of events less the logarithm of A (S, n): derivatives are those of `hazard_slopes`."""
-        own = w[:, :1] - np.log(np.where(self.event, self.y, 1.0)) - self.log_share(self.k(w))
-        return np.where(self.event, own, 0.0)
+        at_event = w[:, :1] - np.log(np.where(self.event, self.y, 1.0)) - self.log_share(self.k(w))
+        return np.where(self.event, at_event, 0.0)
 
     def constant(self, w):
         return self.log_hazard(w).sum(axis=1)
@@ -529,7 +529,7 @@ class Weibull(Family):
         return (of + self.event)[None], of[None, None]
 
     def own(self, eta, w):
-        early, gap = (one[0] for one in self.clock(w[None]))
+        early, gap = (numbers[0] for numbers in self.clock(w[None]))
         of_a, of_aa, of_d, of_dd = self.clock_slopes(w)
         first, second = self.hazard_slopes(w)
         mean = np.exp(np.minimum(eta + early, MOST_ETA))
@@ -559,8 +559,8 @@ class Exponential(Weibull):
         return none, np.zeros((0, 0, self.n)), none, np.zeros((0, 0, self.n))
 
     def log_hazard(self, w):
-        own = -np.log(np.where(self.event, self.y, 1.0)) - self.log_share(self.k(w))
-        return np.where(self.event, own, 0.0)
+        at_event = -np.log(np.where(self.event, self.y, 1.0)) - self.log_share(self.k(w))
+        return np.where(self.event, at_event, 0.0)
 
     def hazard_slopes(self, w):
         return np.zeros((0, self.n)), np.zeros((0, 0, self.n))

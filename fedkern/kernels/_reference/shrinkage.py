@@ -50,7 +50,8 @@ def half_cauchy_precision(m, item, client, step, key):
         exponential = -np.log(np.minimum(r, 1))
         zeta = np.where(steep, exponential / rate, np.expm1(np.where(r < 1, u0 + exponential, (r - 1) / np.e)))
         bound = np.where(r < 1, 1 + exponential, 0) - rate * (1 + zeta)
-        return np.where(rate >= 0, zeta, np.nan), np.where(steep, v * (1 + zeta) < 1, rng.metropolis_accept(bound, v)) | ~(rate >= 0)
+        taken = np.where(steep, v * (1 + zeta) < 1, rng.metropolis_accept(bound, v)) | ~(rate >= 0)
+        return np.where(rate >= 0, zeta, np.nan), taken
 
     return until_taken(propose, np.maximum(np.where(m >= 0, m, np.nan), LEAST_RATE), item)
 
@@ -234,9 +235,9 @@ def local_sweeps_batched(
     for i in range(len(theta)):
         for j in range(p):
             others = np.delete(np.arange(p), j)
-            X, at = R[:, others], (i, j, others)
-            new_deviation[at], new_lambda_sq[at], new_sigma_sq[i, j] = sweeps_of(
-                X, R[:, j] - X @ theta[at], 0.0, n, tau_sq[at], (deviation[at], lambda_sq[at], sigma_sq[i, j]), model,
+            X, which = R[:, others], (i, j, others)
+            new_deviation[which], new_lambda_sq[which], new_sigma_sq[i, j] = sweeps_of(
+                X, R[:, j] - X @ theta[which], 0.0, n, tau_sq[which], (deviation[which], lambda_sq[which], sigma_sq[i, j]), model,
                 j, others, p, counter, int(chain) + i, events[i, j],
             )  # fmt: skip
 
@@ -315,14 +316,14 @@ def logistic_sweeps(
         base = X @ theta[c]
 
         def sweep(i, d, lambda_sq, alpha, c=c, keys=keys, base=base):
-            at = client, step + i
-            lambda_sq, t = draw_scales(d, tau_sq[c], lambda_sq, (expanded, scale_lambda, slab), *at, keys, events[c])
+            counter = client, step + i
+            lambda_sq, t = draw_scales(d, tau_sq[c], lambda_sq, (expanded, scale_lambda, slab), *counter, keys, events[c])
             omega = np.empty(n)
-            rng.polya_gamma(base + alpha + X @ d, keys["augmentation"], *at, 0, omega, 1)
+            rng.polya_gamma(base + alpha + X @ d, keys["augmentation"], *counter, 0, omega, 1)
             root = np.sqrt(omega)
             Z, s = np.column_stack([X, np.ones(n)])[:, : p + intercept], np.append(t, scale_intercept)[: p + intercept]
             W, a = root[:, None] * Z * s, (y[c] - 0.5) / root - root * base
-            z = normals(p + intercept, 0, 0, *at, keys["coefficients"])
+            z = normals(p + intercept, 0, 0, *counter, keys["coefficients"])
             check(OF_COEFFICIENTS, W, a)
             u, again = posterior_draw(W, a, np.ones(len(z)), z)
             events[c, 1] += again
@@ -354,24 +355,24 @@ def imputed_sweeps(
         keys = keys_of(seed, int(chain) + c, "scales", "coefficients", "variances", "imputation")
 
         def sweep(i, d, lambda_sq, variance, alpha, X, c=c, keys=keys):
-            at = client, step + i
-            lambda_sq, t = draw_scales(d, tau_sq[c], lambda_sq, (expanded, scale_lambda, slab), *at, keys, events[c])
+            counter = client, step + i
+            lambda_sq, t = draw_scales(d, tau_sq[c], lambda_sq, (expanded, scale_lambda, slab), *counter, keys, events[c])
             sigma = np.sqrt(variance)
             e = y[c] - X @ theta[c]
             W, a = np.column_stack([X * (t / sigma), np.full(n, 1 / np.sqrt(n))])[:, : p + intercept], e / sigma
             check(OF_COEFFICIENTS, W, a)
-            z = normals(p + intercept, 0, 0, *at, keys["coefficients"])
+            z = normals(p + intercept, 0, 0, *counter, keys["coefficients"])
             u, again = posterior_draw(W, a, np.append(np.ones(p), 0)[: p + intercept], z)
             events[c, 1] += again
             d, alpha = t * u[:p], sigma / np.sqrt(n) * u[p] if intercept else 0.0
             check(OF_COEFFICIENTS, d, alpha)
             rss, gamma = ((e - X @ d - alpha) ** 2).sum(), np.empty(1)
-            rng.gamma(np.array([shape + n / 2]), keys["variances"], *at, 0, gamma, 1)
+            rng.gamma(np.array([shape + n / 2]), keys["variances"], *counter, 0, gamma, 1)
             variance = (rate + rss / 2) / gamma[0]
             check(OF_SIGMA, variance)
             X = X.copy()
             for row in np.flatnonzero(pattern >= 0):
-                normal = normals(p + 1, row * (p // 2 + 1), 0, *at, keys["imputation"])
+                normal = normals(p + 1, row * (p // 2 + 1), 0, *counter, keys["imputation"])
                 of = pattern[row]
                 law = K[of], L[of], shift[of]
                 X[row] = impute(X[row], y[c, row] - alpha, law, theta[c] + d, np.sqrt(variance), normal)
@@ -606,8 +607,8 @@ def global_sweep(
     for value, result in zip(initial, results):
         result[...] = value
     for i in range(len(theta)):
-        locals_, at = (moved_deviation[:, i], new_lambda_sq[:, i]), [a[i] for a in state]
-        sweep_chain(chain + i, locals_, None, len(deviation), indicators, at, options, seed, step, n_passes, events[i])
+        locals_, states = (moved_deviation[:, i], new_lambda_sq[:, i]), [a[i] for a in state]
+        sweep_chain(chain + i, locals_, None, len(deviation), indicators, states, options, seed, step, n_passes, events[i])
 
 
 def global_sweep_sums(
@@ -624,8 +625,8 @@ def global_sweep_sums(
     for value, result in zip((theta, tau_sq, gamma, eta, rho), state):
         result[...] = value
     for i in range(len(theta)):
-        at = [a[i] for a in state]
-        sweep_chain(chain + i, None, sums[:, i], n_clients, indicators, at, options, seed, step, 1, events[i])
+        states = [a[i] for a in state]
+        sweep_chain(chain + i, None, sums[:, i], n_clients, indicators, states, options, seed, step, 1, events[i])
 
 
 def local_sums(deviation, lambda_sq, slab, sums, n_threads):

@@ -36,7 +36,7 @@ def of_point(beta, X, weights, offset, first, ends, deaths, until):
 
 
 def cox_values(points, X, weights, offset, first, ends, deaths, until, value, n_threads):
-    rows = [None if one is None else np.array(one) for one in (X, weights, offset, first, ends, deaths, until)]
+    rows = [None if values is None else np.array(values) for values in (X, weights, offset, first, ends, deaths, until)]
     with np.errstate(all="ignore"):
         value[...] = [of_value(beta, *rows) for beta in np.array(points)]
 
@@ -58,7 +58,7 @@ def of_value(beta, X, weights, offset, first, ends, deaths, until):
 
 
 def cox_curvature(points, X, weights, offset, first, ends, deaths, until, value, gradient, minus_hessian, n_threads):
-    rows = [None if one is None else np.array(one) for one in (X, weights, offset, first, ends, deaths, until)]
+    rows = [None if values is None else np.array(values) for values in (X, weights, offset, first, ends, deaths, until)]
     p = X.shape[1]
     with np.errstate(all="ignore"):
         for i, beta in enumerate(np.array(points)):

@@ -240,8 +240,8 @@ def _check_pattern(name: str, indptr: Indices, indices: Indices, order: Indices,
     wanted = b[lower] * n + a[lower]
     # Places of the factor as rising numbers, among which each edge is searched.
     held = np.repeat(np.arange(n), np.diff(columns)) * n + rows
-    at = np.searchsorted(held, wanted)
-    fine = not wanted.size or (at.max() < held.size and bool((held[at] == wanted).all()))
+    found = np.searchsorted(held, wanted)
+    fine = not wanted.size or (found.max() < held.size and bool((held[found] == wanted).all()))
     require(name, fine, "factor_indices", "must be the pattern of this graph's factor (car_analyse)", "another")
 
 

@@ -141,8 +141,8 @@ def check_graph(indptr: Indices, indices: Indices, *, name: str = "spatial.check
     fine = not len(indices) or (indices.min() >= 0 and indices.max() < n)
     require(name, fine, "indices", f"must be in [0, {n})", "others")
     rows = np.repeat(np.arange(n), np.diff(indptr))
-    own = rows[rows == indices]
-    require(name, not own.size, "indices", "must not hold an area itself", f"area {own[:1]}")
+    loops = rows[rows == indices]
+    require(name, not loops.size, "indices", "must not hold an area itself", f"area {loops[:1]}")
     # An edge as one number; edges in order are rising numbers.
     place = rows * n + indices
     wrong = rows[1:][np.diff(place) <= 0]

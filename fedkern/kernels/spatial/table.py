@@ -205,10 +205,10 @@ class DrawTable:
         if home.kind == "cpu":
             return self
         # A copy by fields: `__post_init__` would check numbers, and wait for the device.
-        there = copy(self)
+        moved = copy(self)
         for name in ("values", "phi", "scale", "indptr", "indices", "order"):
-            object.__setattr__(there, name, home.put(getattr(self, name)))
-        return there
+            object.__setattr__(moved, name, home.put(getattr(self, name)))
+        return moved
 
     def sample(
         self, seed: int, step: int, batch: int, *, chain: int = 0, n_threads: int = 1, backend: str | None = None

@@ -69,8 +69,8 @@ class Node:
     def walk(self) -> Iterator[Node]:
         """Yields the node, and all below it."""
         yield self
-        for one in self.of:
-            yield from one.walk()
+        for part in self.of:
+            yield from part.walk()
 
 
 @dataclass(frozen=True)
@@ -165,9 +165,9 @@ def read(text: str, plain: bool = False) -> Factor:
     names: dict[str, str] = {}
 
     def named(match: re.Match[str]) -> str:
-        own = f"fedkern_quoted_{len(names)}"
-        names[own] = match[2] or match[3]
-        return own
+        stand_in = f"fedkern_quoted_{len(names)}"
+        names[stand_in] = match[2] or match[3]
+        return stand_in
 
     source = WORDS.sub(lambda match: match[1] or named(match), text)
     try:
@@ -202,7 +202,7 @@ class _Reader:
         function = tree.func.id if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) else ""
         if not isinstance(tree, ast.Call) or function not in OPTIONS:
             node = self.node(tree)
-            if node.what == "number" or not any(one.what == "name" for one in node.walk()):
+            if node.what == "number" or not any(part.what == "name" for part in node.walk()):
                 raise refused(self.text, "has no column in it")
             return Factor(self.text, node.text if node.what == "name" else self.text, "", node)
         return Factor(self.text, self.text, function, *self._call(function, tree))
@@ -213,7 +213,7 @@ class _Reader:
         args = list(tree.args)
         if not args or len(args) > 1 + len(names):
             raise self._no(f"{function} is of a column: {function}(NAME, ..)")
-        for name, value in [*zip(names, args[1:]), *((one.arg or "**", one.value) for one in tree.keywords)]:
+        for name, value in [*zip(names, args[1:]), *((keyed.arg or "**", keyed.value) for keyed in tree.keywords)]:
             if name == "reference":
                 name = "base"
             if function == "C" and name in ("levels", "labels", "ref"):
@@ -226,7 +226,7 @@ class _Reader:
             if node.what != "name":
                 raise self._no("C is of a column of labels: C(NAME)")
             return node, self._contrasts(given)
-        if not any(one.what == "name" for one in node.walk()):
+        if not any(part.what == "name" for part in node.walk()):
             raise self._no("has no column in it")
         options = {name: self._option(name, value) for name, value in given.items()}
         check = self._poly if function == "poly" else self._spline
@@ -236,9 +236,9 @@ class _Reader:
         out: dict[str, Option] = {"contrasts": "treatment"}
         how = given.get("contrasts")
         if isinstance(how, ast.Call):
-            if len(how.args) + len(how.keywords) > 1 or any(one.arg not in ("base", "reference") for one in how.keywords):
+            if len(how.args) + len(how.keywords) > 1 or any(keyed.arg not in ("base", "reference") for keyed in how.keywords):
                 raise self._no('contrasts are contr.treatment, contr.treatment("LEVEL") or contr.sum')
-            for value in (*how.args, *(one.value for one in how.keywords)):
+            for value in (*how.args, *(keyed.value for keyed in how.keywords)):
                 given = {**given, "base": value}
             how = how.func
         if how is not None:
@@ -260,7 +260,7 @@ class _Reader:
         if isinstance(value, ast.List | ast.Tuple):
             if len(value.elts) > MOST_KNOTS:
                 raise self._no(f"{name} has {len(value.elts)} numbers; at most {MOST_KNOTS} are taken")
-            return tuple(self._number(name, one) for one in value.elts)
+            return tuple(self._number(name, element) for element in value.elts)
         if isinstance(value, ast.Name) and value.id in TRUTHS:
             return TRUTHS[value.id]
         if isinstance(value, ast.Constant) and (value.value is None or isinstance(value.value, bool | str)):
@@ -341,8 +341,8 @@ class _Reader:
                 raise self._no(f"{name}(..) makes columns of its own, and cannot stand inside of another call")
             if name not in KNOWN:
                 first = self._written(tree.args[0]) if tree.args else ""
-                told = f"there is no function {name!r} here: {remedy(name, first)}"
-                raise self._no(f"{told}; there are {', '.join(KNOWN)}")
+                message = f"there is no function {name!r} here: {remedy(name, first)}"
+                raise self._no(f"{message}; there are {', '.join(KNOWN)}")
             if len(tree.args) != 1 or tree.keywords:
                 bases = "; of other bases there are log2(..) and log10(..)" if name == "log" else ""
                 raise self._no(f"{name} is of one expression{bases}")
@@ -355,8 +355,8 @@ class _Reader:
 
     def _written(self, tree: ast.AST) -> str:
         text = ast.unparse(tree)
-        for own, name in self.names.items():
-            text = re.sub(rf"\b{own}\b", lambda _, name=name: quoted(name), text)  # type: ignore[misc]  # a default, in a loop
+        for stand_in, name in self.names.items():
+            text = re.sub(rf"\b{stand_in}\b", lambda _, name=name: quoted(name), text)  # type: ignore[misc]  # a default, in a loop
         return text
 
     def _no(self, why: str) -> JobError:
@@ -369,7 +369,7 @@ def evaluated(node: Node, values: Callable[[str], Array], constants: Constants) 
         return values(node.text)
     if node.what == "number":
         return np.float64(node.number)  # type: ignore[return-value]  # which broadcasts
-    of = [evaluated(one, values, constants) for one in node.of]
+    of = [evaluated(part, values, constants) for part in node.of]
     if node.what in FUNCTIONS:
         return FUNCTIONS[node.what](of[0])
     if node.what in CENTRED:
@@ -393,10 +393,10 @@ def ends(node: Node, of_column: Callable[[str], Ends], constants: Constants) -> 
         return of_column(node.text)
     if node.what == "number":
         return node.number, node.number
-    below = [ends(one, of_column, constants) for one in node.of]
-    if any(one is None for one in below):
+    below = [ends(part, of_column, constants) for part in node.of]
+    if any(part is None for part in below):
         return None
-    (low, high), *more = (one for one in below if one is not None)
+    (low, high), *more = (part for part in below if part is not None)
     if node.what in ("log", "log2", "log10", "sqrt") and low <= 0:
         return None
     corners = [(low,), (high,)]
@@ -510,10 +510,10 @@ FAR = 3.0  # of a bound from the agreed centre, in agreed standard deviations
 
 def quantiles(many: int, center: float, scale: float, ends: tuple[float, float] | None) -> tuple[float, ...]:
     """Returns inner knots: quantiles of a normal distribution with this centre and scale, or evenly spaced between given ends."""
-    at = np.arange(1, many + 1) / (many + 1)
+    shares = np.arange(1, many + 1) / (many + 1)
     from scipy.special import ndtri  # a job without splines loads none of SciPy for them
 
-    knots = center + scale * ndtri(at) if ends is None else ends[0] + (ends[1] - ends[0]) * at
+    knots = center + scale * ndtri(shares) if ends is None else ends[0] + (ends[1] - ends[0]) * shares
     return tuple(knots.tolist())
 
 
@@ -539,13 +539,13 @@ def natural(x: Array, knots: tuple[float, ...], ends: tuple[float, float], *, an
     """
     from scipy.interpolate import CubicSpline
 
-    at = np.array([ends[0], *knots, ends[1]])
-    cardinal = CubicSpline(at, np.eye(len(at)), bc_type="natural")
+    sites = np.array([ends[0], *knots, ends[1]])
+    cardinal = CubicSpline(sites, np.eye(len(sites)), bc_type="natural")
     inside = np.clip(x, *ends)
     values = np.asarray(cardinal(inside) + (x - inside)[:, np.newaxis] * cardinal(inside, 1), np.float64)
     if anchored:
         values[:, 0] -= 1.0  # the cardinal basis is (1, 0, .., 0) there
-    return values @ _without_mean(len(at))
+    return values @ _without_mean(len(sites))
 
 
 def _without_mean(k: int) -> Array:
@@ -564,4 +564,4 @@ def polynomial(x: Array, degree: int, center: float, scale: float) -> Array:
     z, polynomials = (x - center) / scale, [np.ones_like(x)]
     for k in range(degree):
         polynomials.append(z * polynomials[-1] - (k * polynomials[-2] if k else 0.0))
-    return np.column_stack([one / math.sqrt(math.factorial(k)) for k, one in enumerate(polynomials)][1:])
+    return np.column_stack([column / math.sqrt(math.factorial(k)) for k, column in enumerate(polynomials)][1:])

@@ -26,7 +26,7 @@ STEPS, HALVINGS, NEAR = 100, 40, 1e-7
 def pieces(n: int, most: int) -> Iterator[slice]:
     """Yields 0 .. n in slices of at most `most`, and of at least 1."""
     size = max(1, most)
-    return (slice(at, min(at + size, n)) for at in range(0, n, size))
+    return (slice(begin, min(begin + size, n)) for begin in range(0, n, size))
 
 
 def group_pieces(rows: Rows, most: int, most_groups: int) -> Iterator[slice]:
@@ -158,8 +158,8 @@ class Located:
         for t_k, log_w_k in zip(t, log_w, strict=True):
             u = placed(self.mode, self.back, t_k)
             of_rows = density(self.rows, with_effects(self.rows, self.fixed, self.T, u), self.points)
-            own = 0.5 * t_k @ t_k + log_w_k - 0.5 * (u**2).sum(axis=2) - log_det
-            yield by_group(self.rows, of_rows) + own, of_rows
+            of_prior = 0.5 * t_k @ t_k + log_w_k - 0.5 * (u**2).sum(axis=2) - log_det
+            yield by_group(self.rows, of_rows) + of_prior, of_rows
 
     def integrals(self, nodes: int) -> Vector:
         """Returns (S, G) log-likelihoods of the groups."""
@@ -290,8 +290,8 @@ def wide_rule(rows: Rows, fixed: Vector, T: Vector, joint: Callable[[Vector], Ve
 
 
 def _everywhere() -> Vector:
-    at = np.arange(KNOTS) - KNOTS // 2
-    return np.asarray(np.clip(WIDTH * np.sinh(STEP * at), -FAR, FAR))
+    steps = np.arange(KNOTS) - KNOTS // 2
+    return np.asarray(np.clip(WIDTH * np.sinh(STEP * steps), -FAR, FAR))
 
 
 def _of_rows(rows: Rows, fixed: Vector, T: Vector) -> Vector:
@@ -324,9 +324,9 @@ def _quantiles(u: Vector, log: Vector, share: Vector) -> Vector:
     mass = np.cumsum(0.5 * (root[:, :, 1:] + root[:, :, :-1]) * gaps, axis=2)
     below = np.concatenate([np.zeros_like(mass[:, :, :1]), mass / mass[:, :, -1:]], axis=2)
     wanted = np.broadcast_to(share, (*u.shape[:2], len(share)))
-    at = np.clip((below[:, :, np.newaxis] < wanted[..., np.newaxis]).sum(axis=3) - 1, 0, u.shape[2] - 2)
-    low, part = np.take_along_axis(u, at, axis=2), np.take_along_axis(below, at, axis=2)
-    width = np.take_along_axis(gaps, at, axis=2)
-    rise = np.take_along_axis(np.diff(below, axis=2), at, axis=2)
+    cell = np.clip((below[:, :, np.newaxis] < wanted[..., np.newaxis]).sum(axis=3) - 1, 0, u.shape[2] - 2)
+    low, part = np.take_along_axis(u, cell, axis=2), np.take_along_axis(below, cell, axis=2)
+    width = np.take_along_axis(gaps, cell, axis=2)
+    rise = np.take_along_axis(np.diff(below, axis=2), cell, axis=2)
     inside = np.clip((wanted - part) / np.where(rise > 0, rise, 1.0), 0.0, 1.0)
     return np.asarray(low + width * inside)

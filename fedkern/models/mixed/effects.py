@@ -121,8 +121,8 @@ def of_groups(rows: Rows, inner: Vector, key: int) -> Effects:
         first[:, part] = np.take_along_axis(effect[..., 0], chosen[:, np.newaxis], axis=1)[:, 0]
         for r in range(drawn.shape[1]):  # evenly spread over the candidates
             chosen = _chosen(below[kept], (uniform[kept, part] + r) / drawn.shape[1])
-            at = chosen[:, np.newaxis, :, np.newaxis]
-            drawn[:, r, part] = np.take_along_axis(effect[kept], at, axis=1)[:, 0]
+            choice = chosen[:, np.newaxis, :, np.newaxis]
+            drawn[:, r, part] = np.take_along_axis(effect[kept], choice, axis=1)[:, 0]
     rank = np.zeros(G)  # averaged over draws: ranks of posterior means would hide how little is known of them
     for of_draw in first:
         place = np.empty(G)
@@ -148,9 +148,9 @@ def _posterior(rows: Rows, inner: Vector, T: Vector) -> tuple[Vector, Vector]:
     u, weight = np.empty((S, c, G, d)), np.empty((S, c, G))
     for part in pieces(S, MOST // max(len(rows), 1)):
         if not rows.layout.concave:
-            at = Spread.of(rows, inner[part])
-            u[part] = at.u.swapaxes(1, 2)[..., np.newaxis]
-            weight[part] = _normalised(np.stack([log for log, _ in at.terms(0)], axis=1))
+            spread = Spread.of(rows, inner[part])
+            u[part] = spread.u.swapaxes(1, 2)[..., np.newaxis]
+            weight[part] = _normalised(np.stack([log for log, _ in spread.terms(0)], axis=1))
             continue
         fixed = predictor(rows, inner[part])
         candidates, log_q = _candidates(*modes(rows, inner[part], fixed), np.arange(part.start, part.stop), OF_GROUP)
@@ -172,8 +172,8 @@ def _candidates(mode: Vector, back: Vector, draws: Indices, count: int) -> tuple
     d = mode.shape[2]
     # the root of x^(d+1) = x + 1: Kronecker sequences that fill d dimensions evenly
     root = max(np.roots([1.0, *[0.0] * (d - 1), -1.0, -1.0]).real)
-    at = draws[:, np.newaxis] * count + np.arange(count)
-    share = (0.5 + at[..., np.newaxis] * root ** -np.arange(1.0, d + 1)) % 1.0
+    numbers = draws[:, np.newaxis] * count + np.arange(count)
+    share = (0.5 + numbers[..., np.newaxis] * root ** -np.arange(1.0, d + 1)) % 1.0
     t = special.stdtrit(FREEDOM, np.clip(share, 1e-6, 1 - 1e-6))
     log_q = -0.5 * (FREEDOM + 1) * np.log1p(t**2 / FREEDOM).sum(axis=2)
     u = np.stack([placed(mode, back, np.broadcast_to(t[:, c, np.newaxis], mode.shape)) for c in range(count)], axis=1)
@@ -246,13 +246,13 @@ def row_densities(rows: Rows, inner: Vector, nodes: int) -> Iterator[Vector]:
 
 
 def _given_others(rows: Rows, inner: Vector, nodes: int) -> Vector:
-    at = locate(rows, inner)
-    log, of_rows = (np.stack(one, axis=-1) for one in zip(*at.terms(nodes), strict=True))
+    located = locate(rows, inner)
+    log, of_rows = (np.stack(parts, axis=-1) for parts in zip(*located.terms(nodes), strict=True))
     total = log_sum(log)
     sizes = np.diff(rows.starts)
     share = np.repeat(log - total[..., np.newaxis], sizes, axis=1)
     left_out = -log_sum(share - of_rows)
-    for i in np.flatnonzero(at.leverages(share, of_rows).max(axis=0) > LARGE):
+    for i in np.flatnonzero(located.leverages(share, of_rows).max(axis=0) > LARGE):
         g = int(np.searchsorted(rows.starts, i, side="right")) - 1
         rest = np.setdiff1d(np.arange(rows.starts[g], rows.starts[g + 1]), [i])
         others = rows.take(rest, np.array([0, len(rest)]))

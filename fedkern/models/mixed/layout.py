@@ -276,8 +276,8 @@ class Layout:
         """The family's numbers beside the coefficients, with which xi ends."""
         if self.own is not None:
             return self.own
-        every = SHAPES.get(self.family, ())
-        return every[: len(every) - len(self.given)]
+        of_family = SHAPES.get(self.family, ())
+        return of_family[: len(of_family) - len(self.given)]
 
     @property
     def concave(self) -> bool:
@@ -361,9 +361,9 @@ class Layout:
         mirror image are the same model."""
         columns = []
         for level in LEVELS:
-            at, all_entries = self.at(level).start, entries(len(self.terms(level)))
+            begin, all_entries = self.at(level).start, entries(len(self.terms(level)))
             for k in range(len(self.terms(level))):
-                columns.append(tuple(at + e for e, (i, j) in enumerate(all_entries) if j == k <= i))
+                columns.append(tuple(begin + e for e, (i, j) in enumerate(all_entries) if j == k <= i))
         return tuple(columns)
 
     @property
@@ -373,7 +373,7 @@ class Layout:
         shifted = {self.coefficients.index(term) for term in (*self.group, *self.client) if term in self.coefficients}
         shifted |= {self.shapes_at.start} if self.ordered and (self.group or self.client) else set()
         heavy = shifted | set(range(self.group_at.start, self.client_at.stop))
-        heavy |= {at for together in self.fold for at in together}
+        heavy |= {column for together in self.fold for column in together}
         if heavy:  # else all coordinates may have them
             heavy |= {self.shapes_at.start + k for k, shape in enumerate(self.shapes) if shape.loose}
         return tuple(sorted(heavy))
@@ -406,8 +406,8 @@ class Layout:
     @cached_property
     def diagonal(self) -> NDArray[np.int64]:
         """The coordinates that are logarithms of a diagonal entry of T or T_c."""
-        at = [[self.at(level).start + _triangle(i + 1) - 1 for i in range(len(self.terms(level)))] for level in LEVELS]
-        return np.array([*at[0], *at[1]], dtype=np.int64)
+        places = [[self.at(level).start + _triangle(i + 1) - 1 for i in range(len(self.terms(level)))] for level in LEVELS]
+        return np.array([*places[0], *places[1]], dtype=np.int64)
 
     @cached_property
     def off_diagonal(self) -> NDArray[np.int64]:
@@ -441,8 +441,8 @@ class Layout:
 
     def published(self, points: Vector) -> dict[str, Vector]:
         """Returns name -> (S,) the family's numbers as they are published, in the model's units."""
-        own = points[:, points.shape[1] - len(self.shapes) :].T
-        return {shape.label: shape.published(x) for shape, x in zip(self.shapes, own, strict=True)}
+        numbers_of_shapes = points[:, points.shape[1] - len(self.shapes) :].T
+        return {shape.label: shape.published(x) for shape, x in zip(self.shapes, numbers_of_shapes, strict=True)}
 
     def folded(self, points: Vector) -> Vector:
         """Returns the points, each as that of its mirror images whose last coordinate in `fold` is positive."""
@@ -474,8 +474,8 @@ class Layout:
             sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
             below = [(i, k) for i, k in entries(sd.shape[1]) if i != k]
             numbers += [sd, *(np.expand_dims(covariance[:, i, k] / (sd[:, i] * sd[:, k]), 1) for i, k in below)]
-        own = points[:, self.shapes_at].T
-        numbers += [shape.natural(x)[:, np.newaxis] for shape, x in zip(self.shapes, own, strict=True)]
+        numbers_of_shapes = points[:, self.shapes_at].T
+        numbers += [shape.natural(x)[:, np.newaxis] for shape, x in zip(self.shapes, numbers_of_shapes, strict=True)]
         return np.hstack(numbers)
 
 
@@ -534,9 +534,9 @@ class Prior:
         If the response has a unit of its own, all of them are times `pooled_sd`.
         """
         unit = pooled_sd if layout.measured else 1.0
-        own = np.array([name == INTERCEPT for name in layout.coefficients])
-        sd = unit * np.where(own, intercept_sd, prior_sd)
-        return cls(layout, np.where(own, intercept_centre, 0.0), sd, tau_sd * unit, unit)
+        is_intercept = np.array([name == INTERCEPT for name in layout.coefficients])
+        sd = unit * np.where(is_intercept, intercept_sd, prior_sd)
+        return cls(layout, np.where(is_intercept, intercept_centre, 0.0), sd, tau_sd * unit, unit)
 
     @property
     def size(self) -> int:
@@ -573,9 +573,9 @@ class Prior:
         value = -0.5 * (beta**2).sum(axis=1) - np.log(self.sd).sum() - self.layout.p * HALF_LOG_TAU
         below = points[:, self.layout.off_diagonal] / self.tau_sd
         value -= 0.5 * (below**2).sum(axis=1) + below.shape[1] * (math.log(self.tau_sd) + HALF_LOG_TAU)
-        at, scale = self._logs
+        places, scale = self._logs
         with np.errstate(over="ignore"):
-            value += (LOG_HALF_NORMAL - np.log(scale) - 0.5 * np.exp(2 * points[:, at]) / scale**2).sum(axis=1)
+            value += (LOG_HALF_NORMAL - np.log(scale) - 0.5 * np.exp(2 * points[:, places]) / scale**2).sum(axis=1)
         for k, prior in self._shapes:
             value += prior.value(points[:, k])
         return np.asarray(value)
@@ -589,9 +589,9 @@ class Prior:
         below = self.layout.off_diagonal
         curvature[below] = self.tau_sd**-2.0
         gradient[below] = -xi[below] * curvature[below]
-        at, scale = self._logs
-        square = np.exp(2 * xi[at]) / scale**2
-        gradient[at], curvature[at] = 1 - square, 2 * square
+        places, scale = self._logs
+        square = np.exp(2 * xi[places]) / scale**2
+        gradient[places], curvature[places] = 1 - square, 2 * square
         for k, prior in self._shapes:
             gradient[k], curvature[k] = prior.slope(xi[k : k + 1])[0], prior.curve(xi[k : k + 1])[0]
         return float(self.values(xi[np.newaxis])[0]), gradient, np.diag(curvature)

@@ -76,11 +76,13 @@ class Rows:
         rows, sorted by group; the groups, in the order in which they first appear; the given row that each row is
         """
         numbers: dict[Hashable, int] = {}
-        which = np.array([numbers.setdefault(one, len(numbers)) for one in group or [""] * len(y)], dtype=np.int64)
+        which = np.array([numbers.setdefault(values, len(numbers)) for values in group or [""] * len(y)], dtype=np.int64)
         order = np.argsort(which, kind="stable")
         starts = np.searchsorted(which[order], np.arange(len(numbers) + 1))
         X, y = np.ascontiguousarray(X[order], dtype=np.float64), np.ascontiguousarray(y[order], dtype=np.float64)
-        trials, offset = (None if one is None else np.ascontiguousarray(one[order], dtype=np.float64) for one in (trials, offset))
+        trials, offset = (
+            None if values is None else np.ascontiguousarray(values[order], dtype=np.float64) for values in (trials, offset)
+        )
         return cls(layout, X, y, starts.astype(np.int64), trials, offset, n_threads), list(numbers), order
 
     def __len__(self) -> int:
@@ -103,13 +105,13 @@ class Rows:
 
     def columns(self, terms: Sequence[str]) -> Vector:
         """Returns (n, d) the columns that an effect with these terms is multiplied by."""
-        at = self.layout.coefficients
-        parts = [np.ones(len(self)) if name == INTERCEPT else self.X[:, at.index(name)] for name in terms]
+        names = self.layout.coefficients
+        parts = [np.ones(len(self)) if name == INTERCEPT else self.X[:, names.index(name)] for name in terms]
         return np.ascontiguousarray(np.reshape(parts, (len(parts), len(self))).T)
 
     def take(self, index: Indices, starts: Indices) -> Self:
         """Returns some rows, as these groups."""
-        trials, offset = (None if one is None else one[index] for one in (self.trials, self.offset))
+        trials, offset = (None if values is None else values[index] for values in (self.trials, self.offset))
         return replace(self, X=self.X[index], y=self.y[index], starts=starts, trials=trials, offset=offset)
 
     def take_groups(self, part: slice) -> Self:
@@ -174,7 +176,7 @@ class Rows:
             return (self.as_group if self.layout.client else self).inner_values(points, nodes)
         outer = rule(self.client_nodes(nodes), len(self.layout.client))
         size = max(1, BLOCK // len(outer[1]))
-        parts = [points[at : at + size] for at in range(0, len(points), size)]
+        parts = [points[begin : begin + size] for begin in range(0, len(points), size)]
         return np.concatenate([np.empty(0), *(self._integrals(part, nodes, outer) for part in parts)])
 
     def curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
@@ -299,21 +301,21 @@ class Rows:
         v = mode[:, np.newaxis] + np.einsum("sab,kb->ska", root, t)
         with np.errstate(invalid="ignore"):  # NaN where the mode is not found
             log_det = np.log(np.abs(np.linalg.det(root)))
-        own = log_w + 0.5 * (t**2).sum(axis=1) - 0.5 * (v**2).sum(axis=2) + log_det[:, np.newaxis]
+        log_weights = log_w + 0.5 * (t**2).sum(axis=1) - 0.5 * (v**2).sum(axis=2) + log_det[:, np.newaxis]
         inner = self.shifted(points, v)
-        return v, own, inner.reshape(-1, inner.shape[2])
+        return v, log_weights, inner.reshape(-1, inner.shape[2])
 
     def _integrals(self, points: Vector, nodes: int, outer: tuple[Vector, Vector]) -> Vector:
-        _, own, inner = self.client_nodes_at(points, nodes, outer)
-        return log_sum(own + self.inner_values(inner, nodes).reshape(own.shape))
+        _, log_weights, inner = self.client_nodes_at(points, nodes, outer)
+        return log_sum(log_weights + self.inner_values(inner, nodes).reshape(log_weights.shape))
 
     def _curvature_of(self, point: Vector, nodes: int) -> tuple[float, Vector, Vector]:
         """The curvature at one point, by Louis (1982), with the client's effect as missing data: d log p(y, v | xi) / d xi is the
         kernels' gradient, carried through the shift."""
         layout = self.layout
-        v, own, inner = self.client_nodes_at(point, nodes, rule(self.client_nodes(nodes), len(layout.client)))
+        v, log_weights, inner = self.client_nodes_at(point, nodes, rule(self.client_nodes(nodes), len(layout.client)))
         f, g, H = self.inner_curvature(inner, nodes)
-        terms = own[0] + f
+        terms = log_weights[0] + f
         value = float(log_sum(terms))
         weight = np.exp(terms - value)
         factor, columns, signs = layout.factor(point, "client")[0], layout.client_columns, layout.client_signs

@@ -59,8 +59,8 @@ def _compiled(function: Callable[..., Any], what: str, shared: int) -> Callable[
         both = package.vmap(package.value_and_grad(function, argnums=(0, 1)), in_axes=(0, 0, *(None for _ in range(shared))))
         compiled: Callable[..., Any] = package.jit(both)
         return compiled
-    one = {"values": lambda f: f, "gradient": package.grad, "curvature": package.hessian}[what](function)
-    several: Callable[..., Any] = package.jit(package.vmap(one, in_axes=(0, *(None for _ in range(shared)))))
+    derived = {"values": lambda f: f, "gradient": package.grad, "curvature": package.hessian}[what](function)
+    several: Callable[..., Any] = package.jit(package.vmap(derived, in_axes=(0, *(None for _ in range(shared)))))
     return several
 
 
@@ -132,7 +132,7 @@ def from_jax(loglik: Callable[..., Any], names: Sequence[str], *data: object, lo
         JAX is not installed.
     """
     with double():
-        held = tuple(jax().numpy.asarray(one) for one in data)
+        held = tuple(jax().numpy.asarray(array) for array in data)
     return FromJax(tuple(map(str, names)), loglik, held, local_size, batch)
 
 
@@ -158,7 +158,7 @@ class Site:
         """The names of its numbers."""
         if not self.shape:
             return (self.name,)
-        return tuple(f"{self.name}[{','.join(str(i + 1) for i in at)}]" for at in np.ndindex(*self.shape))
+        return tuple(f"{self.name}[{','.join(str(i + 1) for i in index)}]" for index in np.ndindex(*self.shape))
 
 
 @dataclass(frozen=True)
@@ -243,8 +243,8 @@ def from_numpyro(model: Callable[..., Any], shared: Sequence[str], *args: object
 
     def loglik(xi: Any, *u: Any) -> Any:
         held = values(both[0], xi)[0]
-        own, log = values(both[1], u[0]) if u else ({}, 0.0)
-        return density(traced(held | own), shared, inside=False) + log
+        local, log = values(both[1], u[0]) if u else ({}, 0.0)
+        return density(traced(held | local), shared, inside=False) + log
 
     def prior(xi: Any) -> Any:
         held, log = values(both[0], xi)
@@ -341,10 +341,10 @@ def from_stan(model: StanModel, names: Sequence[str] | None = None) -> FromStan:
     for function in ("param_unc_num", "log_density_gradient", "param_constrain"):
         if not callable(getattr(model, function, None)):
             raise JobError(f"from_stan: the model has no {function}; wanted what bridgestan.StanModel has")
-    size, own = int(model.param_unc_num()), getattr(model, "param_unc_names", None)
-    if names is None and not callable(own):
+    size, names_of = int(model.param_unc_num()), getattr(model, "param_unc_names", None)
+    if names is None and not callable(names_of):
         raise JobError("from_stan: the model does not name its parameters (param_unc_names); give names")
-    said = tuple(map(str, names if names is not None else own()))  # type: ignore[misc]  # callable, where names are None
-    if len(said) != size:
-        raise JobError(f"from_stan: {len(said)} names for {size} parameters; give one for each")
-    return FromStan(said, model)
+    parameters = tuple(map(str, names if names is not None else names_of()))  # type: ignore[misc]  # callable, where names are None
+    if len(parameters) != size:
+        raise JobError(f"from_stan: {len(parameters)} names for {size} parameters; give one for each")
+    return FromStan(parameters, model)

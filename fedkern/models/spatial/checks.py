@@ -117,13 +117,13 @@ def moran(values: Array, pairs: Index) -> Moran | None:
 
     Values that are NaN are left out. Source: Cliff and Ord (1981), Spatial Processes, section 1.5 (normality).
     """
-    there = np.isfinite(values)
-    pairs = pairs[there[pairs].all(axis=1)]
-    n = int(there.sum())
+    known = np.isfinite(values)
+    pairs = pairs[known[pairs].all(axis=1)]
+    n = int(known.sum())
     if n < 4 or not len(pairs):
         return None
-    z = np.where(there, values, 0.0) - values[there].mean()
-    square = float((z[there] ** 2).sum())
+    z = np.where(known, values, 0.0) - values[known].mean()
+    square = float((z[known] ** 2).sum())
     if square == 0:
         return None
     s0 = 2.0 * len(pairs)
@@ -166,11 +166,11 @@ class Tilted:
     def __init__(self, site: Observed, areas: Index, fixed: Matrix, scale: Matrix, log_sd: Matrix) -> None:
         rows = np.flatnonzero(np.isin(site.rows.area, areas))
         rows = rows[np.argsort(site.rows.area[rows], kind="stable")]
-        there, starts = np.unique(site.rows.area[rows], return_index=True)
+        their_areas, starts = np.unique(site.rows.area[rows], return_index=True)
         seen = site.rows
         self.site, self.scale, self.log_sd, self.starts = site, scale, log_sd, starts
-        self.at = np.searchsorted(areas, there)  # areas with rows among the given
-        self.of = np.searchsorted(there, seen.area[rows])
+        self.at = np.searchsorted(areas, their_areas)  # areas with rows among the given
+        self.of = np.searchsorted(their_areas, seen.area[rows])
         self.y, self.fixed = seen.y[rows], fixed[:, rows]
         self.trials = None if seen.trials is None else seen.trials[rows]
         self.last = None if seen.last is None else seen.last[rows]
@@ -183,7 +183,7 @@ class Tilted:
         u = np.clip(uniforms, LEAST, MOST)
         out = mean + np.sqrt(v) * ndtri(u)
         if len(self.at):
-            mean, v, w, h, u = (one[:, self.at] for one in (mean, v, w, h, u))
+            mean, v, w, h, u = (numbers[:, self.at] for numbers in (mean, v, w, h, u))
             out[:, self.at] = self._inverted(mean, v, (mean / v + h) / (1 / v + w), u)
         return np.asarray(out)
 
@@ -211,12 +211,12 @@ class Tilted:
             mode = mode + np.clip(step, -MOST_MOVED * np.sqrt(v), MOST_MOVED * np.sqrt(v))
         highest, ends = density(mode), []
         for side in (-1, 1):
-            near, far, at = np.zeros_like(mode), np.full_like(mode, np.inf), 1.02 * np.sqrt(2 * NEGLIGIBLE) * sd
+            near, far, distance = np.zeros_like(mode), np.full_like(mode, np.inf), 1.02 * np.sqrt(2 * NEGLIGIBLE) * sd
             for _ in range(ENDS):  # where all is negligible that is beyond; a normal density has its end at the first
-                beyond = highest - density(mode + side * at) >= NEGLIGIBLE
-                near, far = np.where(beyond, near, at), np.where(beyond, at, far)
-                at = np.where(np.isfinite(far), (near + far) / 2, 2 * near)
-            ends.append(mode + side * np.where(np.isfinite(far), far, at))
+                beyond = highest - density(mode + side * distance) >= NEGLIGIBLE
+                near, far = np.where(beyond, near, distance), np.where(beyond, distance, far)
+                distance = np.where(np.isfinite(far), (near + far) / 2, 2 * near)
+            ends.append(mode + side * np.where(np.isfinite(far), far, distance))
         first, width = ends[0], (ends[1] - ends[0]) / (DRAW_NODES - 1)
         nodes = first + width * np.arange(DRAW_NODES)[:, np.newaxis, np.newaxis]
         logs = density(nodes)
@@ -227,8 +227,8 @@ class Tilted:
         total = np.cumsum(mass, axis=0)
         left = u * total[-1]
         cell = np.minimum((total < left).sum(axis=0), DRAW_NODES - 2)[np.newaxis]
-        low, high, own, above = (np.take_along_axis(a, cell + k, 0)[0] for a, k in ((f, 0), (f, 1), (mass, 0), (total, 0)))
-        share = np.clip((left - above + own) / np.maximum(own, np.finfo(float).tiny), 0.0, 1.0)
+        low, high, cell_mass, above = (np.take_along_axis(a, cell + k, 0)[0] for a, k in ((f, 0), (f, 1), (mass, 0), (total, 0)))
+        share = np.clip((left - above + cell_mass) / np.maximum(cell_mass, np.finfo(float).tiny), 0.0, 1.0)
         # share = (low t + (high - low) t^2 / 2) / ((low + high) / 2), in the form that does not cancel
         within = share * (low + high) / (low + np.sqrt(low**2 + share * (high**2 - low**2)) + np.finfo(float).tiny)
         return np.asarray(first + width * (cell[0] + within))

@@ -89,9 +89,9 @@ class LevelRidge:
 
     def slopes(self, xi: Vector) -> Vector:
         """Returns its derivatives (P,) in xi."""
-        parts, at, out = self.layout.parts, xi[np.newaxis], np.zeros(self.layout.size)
-        (abar,), (by_x,) = self._abar(at)
-        size, z = float(self._size(at)[0]), xi[parts["z"]]
+        parts, points, out = self.layout.parts, xi[np.newaxis], np.zeros(self.layout.size)
+        (abar,), (by_x,) = self._abar(points)
+        size, z = float(self._size(points)[0]), xi[parts["z"]]
         level = -size * float(abar @ z)
         out[parts["z"]] = -size * abar
         out[parts["log_scale"]] = level

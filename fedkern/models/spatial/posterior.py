@@ -60,8 +60,8 @@ class Gaussian(ABC):
 
     def bound(self, expected: float, pull: Vector) -> float:
         """Returns F without the terms that q does not change, from the mean of log p(y | theta, xi)."""
-        own = self.w @ (self.mean**2 + self.sd**2) + self.mean @ (pull - self.h)
-        return expected + 0.5 * (float(own) - self.log_det)
+        quadratic = self.w @ (self.mean**2 + self.sd**2) + self.mean @ (pull - self.h)
+        return expected + 0.5 * (float(quadratic) - self.log_det)
 
 
 @dataclass(frozen=True)

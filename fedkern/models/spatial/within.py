@@ -199,13 +199,13 @@ class Within:
         """Returns log p(theta_j | z, phi) (m,), and its derivatives in theta (m, d), z (m, r) and phi (m,)."""
         border = theta[:, self.border]
         pulled = np.asarray((self.T @ theta.T).T)
-        own = self.diagonal * theta + ties.phi[:, np.newaxis] * pulled
+        product = self.diagonal * theta + ties.phi[:, np.newaxis] * pulled
         through = _times(ties.K, border)
         left = _times(ties.U, border) - _times(ties.W, z)
         s = _times(ties.G, left)
         g_z = _across(ties.W, s)
-        value = ties.log_norm - 0.5 * (_dot(theta, own) + _dot(border, through) + _dot(left, s))
-        g_theta = -own
+        value = ties.log_norm - 0.5 * (_dot(theta, product) + _dot(border, through) + _dot(left, s))
+        g_theta = -product
         g_theta[:, self.border] -= through + _across(ties.U, s)
         g_phi = ties.dlog_norm - 0.5 * (_dot(theta, pulled) + _dot(border, _times(ties.dK, border)))
         g_phi += _dot(s, _times(ties.dW, z - g_z) - _times(ties.dU, border))
@@ -325,7 +325,7 @@ class Pattern:
     def of(cls, T: Any, border: Index) -> Pattern:
         """Returns the pattern of T (d, d), sparse and symmetric, whose border is dense."""
         T = sparse.coo_array(T)
-        row, column = (np.asarray(one, np.int64) for one in T.coords)
+        row, column = (np.asarray(numbers, np.int64) for numbers in T.coords)
         graph = sparse.csr_array(sparse.coo_array((np.ones(len(row)), (row, column)), shape=T.shape))
         graph.setdiag(0)
         graph.eliminate_zeros()
@@ -335,8 +335,8 @@ class Pattern:
         kept = np.flatnonzero(place[row] >= place[column])
         below, left = place[row[kept]], place[column[kept]]
         columns = np.repeat(np.arange(len(analysed.indptr) - 1), np.diff(analysed.indptr))
-        at = np.searchsorted(columns * T.shape[0] + analysed.indices, left * T.shape[0] + below)
-        return cls(analysed.order, analysed.indptr, analysed.indices, at, kept)
+        places = np.searchsorted(columns * T.shape[0] + analysed.indices, left * T.shape[0] + below)
+        return cls(analysed.order, analysed.indptr, analysed.indices, places, kept)
 
     @property
     def inner(self) -> int:

@@ -177,8 +177,8 @@ class Multilevel:
         if not self.centred:
             return np.concatenate([-mu, scales, -b.ravel()])
         r = (b - mu) / sigma
-        own = r / sigma
-        return np.concatenate([own.sum(axis=0) - mu, (r * r).sum(axis=0) - self.n_levels + scales, -own.ravel()])
+        slope = r / sigma
+        return np.concatenate([slope.sum(axis=0) - mu, (r * r).sum(axis=0) - self.n_levels + scales, -slope.ravel()])
 
     def phi_gradient(self, phi: Vector, w: Vector, cotangent: Vector) -> Vector:
         return np.empty(0)
@@ -260,9 +260,9 @@ class Network:
 
 def start(sizes: tuple[int, ...], uniforms: Vector) -> Vector:
     """Returns weights and biases uniform in +-1 / sqrt(fan in), layer by layer."""
-    parameters, at = 2 * uniforms - 1, 0
+    parameters, begin = 2 * uniforms - 1, 0
     for d_in, d_out in pairwise(sizes):
         size = (d_in + 1) * d_out
-        parameters[at : at + size] /= np.sqrt(d_in)
-        at += size
+        parameters[begin : begin + size] /= np.sqrt(d_in)
+        begin += size
     return parameters

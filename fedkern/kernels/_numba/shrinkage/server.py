@@ -101,11 +101,11 @@ def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusio
     for j in range(p):
         if kind[j] > -2:
             w = 1.0 if gamma[j] == 1.0 else (0.0 if fixed > 0.0 else 1.0 / c0)
-            one, square = (0.5 if w > 0.0 else 0.0), 0.5 * w * theta[j] * theta[j]
-            count += one
+            half, square = (0.5 if w > 0.0 else 0.0), 0.5 * w * theta[j] * theta[j]
+            count += half
             total += square
             if not common:
-                eta[j] = (rate_eta + square) / gamma_one(shape_eta + one, first + j, SERVER, step, key)
+                eta[j] = (rate_eta + square) / gamma_one(shape_eta + half, first + j, SERVER, step, key)
     if common:
         eta[:] = (rate_eta + total) / gamma_one(shape_eta + count, r, SERVER, step, key)
 
