@@ -134,7 +134,8 @@ def format_arguments(
         kind, _, rest = annotations[name].partition(" | ")
         words = words_of(first, name)
         if name in arrays:
-            kind = describe_array(arrays[name]) + (", or float" if kind == "float" or rest == "float" else "")
+            or_float = ", or float" if kind == "float" or rest == "float" else ""
+            kind = describe_array(arrays[name]) + or_float
             words = words if varying is None else OF_ANY_CALL if name in varying else words + STAYS
         elif name in scalars:
             kind = describe_scalar(scalars[name], kind)
@@ -143,7 +144,8 @@ def format_arguments(
             kind = kinds[0] if len(kinds) == 1 else f"tuple of {len(kinds)} arrays"
         elif name == "backend":
             kind = " or ".join(f'"{b}"' for b in first.backends)
-        entries.append(format_entry(name, f"{kind}, optional" if rest.endswith("None") else kind, words))
+        written = f"{kind}, optional" if rest.endswith("None") else kind
+        entries.append(format_entry(name, written, words))
     return "\n".join(entries)
 
 
@@ -174,7 +176,8 @@ def describe_array(arrays: Sequence[Array]) -> str:
 
 def describe_scalar(scalar: Scalar, annotation: str) -> str:
     """Returns type and domain of a scalar."""
-    kind, domain = "str" if scalar.domain.codes else annotation, scalar.domain.may_be
+    kind = "str" if scalar.domain.codes else annotation
+    domain = scalar.domain.may_be
     return kind if not domain or kind == "bool" else f"{kind}, {domain}"
 
 

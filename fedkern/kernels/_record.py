@@ -93,7 +93,8 @@ class Array:
             return shape, f"array of the type of {self.like}"
         if len(self.dtypes) == 1:
             return shape, f"{_named(self.dtypes[0])} array"
-        *types, last = map(_named, reversed(FLOATS) if self.dtypes == FLOATS else self.dtypes)
+        types_first = reversed(FLOATS) if self.dtypes == FLOATS else self.dtypes
+        *types, last = map(_named, types_first)
         return shape, f"array, {', '.join(types)} or {last}"
 
     def check(self, kernel: str, value: Any, sizes: dict[str, int]) -> Any:
@@ -663,7 +664,8 @@ class Kernel:
         return arrays + results
 
     def _allocate(self, space: Any, spec: Array, sizes: Mapping[str, int], inputs: Sequence[Any], which: int) -> object:
-        return space.empty([size(s, sizes) for s in spec.shape], inputs[0].dtype if spec.like else spec.dtypes[which])
+        dtype = inputs[0].dtype if spec.like else spec.dtypes[which]
+        return space.empty([size(s, sizes) for s in spec.shape], dtype)
 
     def _same_type(self, spec: Array, value: Any, inputs: Sequence[Any]) -> Any:
         if spec.like and value.dtype != inputs[0].dtype:

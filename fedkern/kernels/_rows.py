@@ -296,7 +296,8 @@ def far_in_tail(b: Any, s: Any) -> Any:
         if not some(going):
             break
         size = np.exp((1 - k) * b + 0.5 * (k * k - 1) * s * s)  # E x^k / E x, by which what is left out is bounded
-        term = where(going, size if k % 2 else -size, 0.0)
+        signed = size if k % 2 else -size
+        term = where(going, signed, 0.0)
         value, slope, curvature = value + term / k, slope + term, curvature + k * term
         few = few | (going & (k * size < 1e-15))
         going = going & (k * size >= 1e-15) & (size <= before)

@@ -587,8 +587,9 @@ def vae_step(
     # A step takes normals for the prior and for the latents; the larger count must fit into the counter.
     latents = {"stored": 0, "dense": rank, "sparse": architecture.n_values}[kind]
     check_normals(name, batch * max(architecture.n_latents, latents))
+    columns = rank if kind == "dense" else 0
     return VAE_STEP.compute(
-        inputs, out, n_threads, backend, symbols, architecture=architecture, kind=kind, rank=rank if kind == "dense" else 0,
+        inputs, out, n_threads, backend, symbols, architecture=architecture, kind=kind, rank=columns,
         group=group, batch=batch, gamma=gamma, clip=clip, seed=seed, chain=chain, first=first,
     )  # fmt: skip
 

@@ -188,7 +188,8 @@ def prior_of_blocks(
     intercept_sd^2), or about `centre`.
     """
     is_intercept = np.tile(np.array([name == INTERCEPT for name in names]), len(shares) - 1)
-    intercepts = np.repeat(np.log(shares[1:] / shares[0]) if centre is None else np.full(len(shares) - 1, centre), len(names))
+    level_intercepts = np.log(shares[1:] / shares[0]) if centre is None else np.full(len(shares) - 1, centre)
+    intercepts = np.repeat(level_intercepts, len(names))
     return Prior(layout, np.where(is_intercept, intercepts, 0.0), np.where(is_intercept, intercept_sd, prior_sd))
 
 

@@ -174,7 +174,8 @@ class Likelihood:
         if isinstance(last, Noisy):
             wide, (first, most), log_chance = np.ones(len(y), bool), last.ends(y, trials), last.log_chance
         elif last is not None and (wide := last > y).any():
-            y, most, eta, trials = y[wide], last[wide], eta[..., wide], None if trials is None else trials[wide]
+            trials = None if trials is None else trials[wide]
+            y, most, eta = y[wide], last[wide], eta[..., wide]
             first, log_chance = y, _surely
         else:
             return None, np.zeros(len(y), bool)
@@ -261,7 +262,8 @@ class Likelihood:
         else:
             known = np.sqrt(np.mean(scale**2)) if self.dispersed else scale
             variance = np.asarray(self.record.spread(mu, known, trials))
-        return mu if trials is None else trials * mu, variance
+        expected = mu if trials is None else trials * mu
+        return expected, variance
 
     def link_variance(self, y: Vector, log_scale: Scale = 0.0) -> float:
         """Returns 1 / E(-l''), the variance of a row's information on the link scale (section 11)."""

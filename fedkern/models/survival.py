@@ -289,7 +289,8 @@ def schoenfeld(rows: Rows, beta: Vector) -> tuple[Vector, Vector]:
     # sum_k c_k E_k[x x'] is a sum over rows, of e times the sum of c / total over the sets at which the row is at risk
     begin = np.searchsorted(sets.ends, np.arange(len(rows)), side="right")
     end = np.searchsorted(of_set, of_row, side="right")
-    end = np.maximum(end if sets.until is None else np.minimum(end, sets.until), begin)
+    last = end if sets.until is None else np.minimum(end, sets.until)
+    end = np.maximum(last, begin)
     dies = np.zeros(len(rows), bool)
     dies[np.repeat(sets.ends, sets.deaths) - 1 - (share * sets.deaths[k]).round().astype(np.int64)] = True
 

@@ -412,7 +412,8 @@ def survival(base: Baseline, eta: Vector, variance: Vector, time: Vector) -> Vec
     eta, variance : (S, n) predictors of rows, and variances of their effects
     """
     paired = time.ndim == 2
-    H = base.at(time[0] if paired else time)[1]
+    times = time[0] if paired else time
+    H = base.at(times)[1]
     H = H[:, np.newaxis] if paired else H[:, :, np.newaxis]
     if not variance.any():
         return np.exp(-H * np.exp(eta)[:, np.newaxis])

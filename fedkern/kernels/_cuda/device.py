@@ -394,7 +394,8 @@ def pointer(array: Array) -> np.uintp:
     """Returns where an array begins; 0 for None."""
     if array is None:
         return np.uintp(0)
-    return np.uintp(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
+    address = array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+    return np.uintp(address)
 
 
 def plain(value: object) -> Any:
@@ -479,7 +480,8 @@ def _leading(x: Array) -> tuple[bool, int]:
     rows, columns = x.shape[-2:]
     down, right = strides(x)[-2:]
     if right == 1 or columns == 1:
-        return False, down if rows > 1 else columns
+        step = down if rows > 1 else columns
+        return False, step
     assert down == 1 or rows == 1
     return True, right
 

@@ -87,7 +87,8 @@ def pull(d: Array, activation: str, values: Array, to: Array, bias: Array) -> Ar
     chunks = bias if bias.ndim == 2 else bias[None]
     chunk = CHUNK[named(d.dtype)] if bias.ndim == 2 else len(d)
     grid = (len(chunks), min(-(-d.shape[1] // 32), MOST_TILES))
-    arguments = (matrix(d), pointer(values), NOWHERE if to is None else matrix(to), chunk, pointer(bias), strides(chunks)[0])
+    target = NOWHERE if to is None else matrix(to)
+    arguments = (matrix(d), pointer(values), target, chunk, pointer(bias), strides(chunks)[0])
     current().launch("mlp", f"pull<{C_TYPES[named(d.dtype)]}, Activation::{activation}>", grid, THREADS, arguments)
     return to
 
@@ -180,7 +181,8 @@ def plan_of(code: bytes) -> tuple[Sizes, dict[str, Part]]:
         for layer in part.layers:
             layers.append(Layer(begin, layer.n_in, layer.n_out))
             begin += layer.n_parameters
-        parts[name] = Part(tuple(layers), "tanh" if name.endswith("_weights") else "relu")
+        activation = "tanh" if name.endswith("_weights") else "relu"
+        parts[name] = Part(tuple(layers), activation)
     return a, parts
 
 
@@ -214,9 +216,11 @@ class Pass:
     def run_pass(self) -> Array:
         """Writes the gradient."""
         mixed = self.a.variant == "multiplicative"
-        self.cleared = self.empty(self.a.n_latents + (2 * self.a.rank if mixed else self.a.hidden)).ravel()
+        width = 2 * self.a.rank if mixed else self.a.hidden
+        self.cleared = self.empty(self.a.n_latents + width).ravel()
         self.launch("cleared", self.cleared.size, self.cleared, self.cleared.size, self.sums, self.sums.size)
-        (self._mixtures if mixed else self._networks)()
+        pass_of_kind = self._mixtures if mixed else self._networks
+        pass_of_kind()
         return self.sums
 
     # ---- Launches.
@@ -264,7 +268,8 @@ class Pass:
         """Returns the values of each layer; without `last`, the last one's are products that still lack the bias."""
         values, (layers, activation) = list[Array](), self.parts[name]
         for i, layer in enumerate(layers):
-            W, x = layer.weights_of(self.flat), values[-1] if values else x
+            x = values[-1] if values else x
+            W = layer.weights_of(self.flat)
             if i == len(layers) - 1 and not last:
                 values.append(self.empty(layer.n_out))
                 multiply(x, W.T, values[-1])
@@ -282,7 +287,8 @@ class Pass:
                 pull(d, activation, values[0], d, layer.bias_of(self.gradient))
             else:
                 pull(d, "identity", None, None, layer.bias_of(self.gradient))
-            multiply(d.T, values[i - 1] if i else x, layer.weights_of(self.gradient))
+            inputs = values[i - 1] if i else x
+            multiply(d.T, inputs, layer.weights_of(self.gradient))
             if i:
                 back = self.empty(layer.n_in)
                 multiply(d, layer.weights_of(self.flat), back)

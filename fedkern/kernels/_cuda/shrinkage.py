@@ -39,14 +39,18 @@ _POSTERIOR = np.dtype(
 def rows(array: Array, regressions: bool, cols: bool = True) -> Launched:
     """Returns Rows<T> of views.hpp: (c, g, p), (c, p), or of one number each (c, g), (c,)."""
     step, shape = strides(array), array.shape
-    chain, col = step[0], step[-1] if cols else 1
+    col = step[-1] if cols else 1
+    chain = step[0]
+    n_regressions = shape[1] if regressions else 1
+    n_columns = shape[-1] if cols else 1
+    stride = step[1] if regressions else 0
     return (
         pointer(array),
         shape[0],
-        shape[1] if regressions else 1,
-        shape[-1] if cols else 1,
+        n_regressions,
+        n_columns,
         chain,
-        step[1] if regressions else 0,
+        stride,
         col,
     )
 
@@ -83,7 +87,8 @@ def _swept(
     batched: bool, R: Array, gram: Array | None, theta: Array, tau_sq: Array, from_: Array, to: Array, events: Array,
     q: Array | None, rss: Array | None, model: Launched, counter: Launched,
 ) -> None:  # fmt: skip
-    (r, p), tasks = R.shape, theta.shape[0] * (theta.shape[1] if batched else 1)
+    n_regressions = theta.shape[1] if batched else 1
+    (r, p), tasks = R.shape, theta.shape[0] * n_regressions
     if not tasks:
         return
     design, gram = _design(R, gram)

@@ -27,7 +27,8 @@ def pick(condition, one, other, *rows):
 
 def expit(x):
     t = np.exp(-abs(x))
-    return (t if x < 0.0 else 1.0) / (1.0 + t)
+    above = t if x < 0.0 else 1.0
+    return above / (1.0 + t)
 
 
 def softplus(x):

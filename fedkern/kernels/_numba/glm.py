@@ -196,8 +196,10 @@ def example_rows(
     """Adds clipped vectors to total or, with a grid, to whole; returns the sum of E log p and the number of rows skipped."""
     d, skipped, values = X.shape[1], 0, 0.0
     x, u, v = np.empty(d), np.empty(d), np.empty(total.size)
-    bound = clip * (1.0 - (2e-5 if X.itemsize == 4 and not grid > 0.0 else 1e-9))
-    for k in range(X.shape[0] if all_rows else rows.size):
+    margin = 2e-5 if X.itemsize == 4 and not grid > 0.0 else 1e-9
+    bound = clip * (1.0 - margin)
+    n_rows = X.shape[0] if all_rows else rows.size
+    for k in range(n_rows):
         i = k if all_rows else rows[k]
         # Compiled code does not check an index: another row would be read, or memory beyond.
         if i < 0 or i >= X.shape[0]:
@@ -238,7 +240,8 @@ def lean(rows, *arguments):
 
     def call(X, *rest):
         if X.dtype not in ready:
-            x = types.Array(float32 if X.dtype == np.float32 else float64, 2, "A", readonly=True)
+            x_type = float32 if X.dtype == np.float32 else float64
+            x = types.Array(x_type, 2, "A", readonly=True)
             dispatcher.disable_compile(False)
             dispatcher.compile((x, *arguments))
             dispatcher.disable_compile()
@@ -407,7 +410,8 @@ def elbo_grad(
     if estimator == STL:
         u += e / sigma
     grad_mu[:] = u.sum(axis=0) / draws
-    grad_log_sigma[:] = (u * e).sum(axis=0) / draws * sigma + (1.0 if estimator == TOTAL else 0.0)
+    of_entropy = 1.0 if estimator == TOTAL else 0.0
+    grad_log_sigma[:] = (u * e).sum(axis=0) / draws * sigma + of_entropy
     return (values + (h * theta - P * theta**2 / 2 + e**2 / 2).sum(axis=1)).mean() + entropy + constant
 
 

@@ -30,7 +30,8 @@ def row(eta, y, trials, family, square):
     if family == BINOMIAL:
         decay = np.exp(-abs(eta))
         inverse = 1.0 / (1.0 + decay)
-        p = (decay if eta < 0.0 else 1.0) * inverse
+        numerator = decay if eta < 0.0 else 1.0
+        p = numerator * inverse
         softplus = max(eta, 0.0) + np.log1p(decay) if eta == eta else np.nan
         return y * eta - trials * softplus, y - trials * p, trials * decay * inverse * inverse
     if family == GAUSSIAN:
@@ -65,7 +66,8 @@ def antiderivative(x, a):
     if z < 0.1:
         integral = 0.0
         for j in range(16, -1, -1):
-            integral = (-1.0 if j % 2 else 1.0) / ((j + 1.0) * (j + 2.0)) + integral * z
+            sign = -1.0 if j % 2 else 1.0
+            integral = sign / ((j + 1.0) * (j + 2.0)) + integral * z
         integral *= z * x
     else:
         integral = ((1.0 + z) * f - z) / a
@@ -362,7 +364,8 @@ def derivative(Z_row, X_row, T, p, d, u, q):
     number = p
     for a in range(d):
         for b in range(a + 1):
-            q[number] = Z_row[a] * u[b] * (T[a, a] if a == b else 1.0)
+            factor = T[a, a] if a == b else 1.0
+            q[number] = Z_row[a] * u[b] * factor
             number += 1
 
 
@@ -452,14 +455,16 @@ def rule(nodes, d):
 def prepared(points, X, Z, y, trials, offset, starts, nodes):
     """Returns contiguous copies: one compilation for every layout. Without effects all rows are one group."""
     n, d = Z.shape
-    trials, offset = np.ones(n) if trials is None else trials, np.zeros(n) if offset is None else offset
+    trials = np.ones(n) if trials is None else trials
+    offset = np.zeros(n) if offset is None else offset
     starts = starts if d else np.array([0, n])
     arrays = [np.array(a, dtype=np.float64, order="C") for a in (points, X, Z, y, trials, offset)]
     return *arrays, np.array(starts, dtype=np.int64), np.sort(arrays[3]), *rule(nodes, d)
 
 
 def values(points, X, Z, y, trials, offset, starts, upper, cuts, entry, family, nodes, value, n_threads):
-    *arrays, t, weight = prepared(points, X, Z, y, trials, offset, starts, 1 if family == GAUSSIAN else nodes)
+    n_nodes = 1 if family == GAUSSIAN else nodes
+    *arrays, t, weight = prepared(points, X, Z, y, trials, offset, starts, n_nodes)
     of_points = np.empty(len(points))
     values_of(*arrays, family, t, weight, of_points)
     value[:] = of_points
@@ -468,7 +473,8 @@ def values(points, X, Z, y, trials, offset, starts, upper, cuts, entry, family, 
 def curvature(
     points, X, Z, y, trials, offset, starts, upper, cuts, entry, family, nodes, value, gradient, minus_hessian, n_threads
 ):  # fmt: skip
-    *arrays, t, weight = prepared(points, X, Z, y, trials, offset, starts, 3 if family == GAUSSIAN else nodes)
+    n_nodes = 3 if family == GAUSSIAN else nodes
+    *arrays, t, weight = prepared(points, X, Z, y, trials, offset, starts, n_nodes)
     results = [np.empty(out.shape) for out in (value, gradient, minus_hessian)]
     curvature_of(*arrays, family, t, weight, *results)
     for out, result in zip((value, gradient, minus_hessian), results):

@@ -18,7 +18,8 @@ def coefficients(mu, scale, eps, full, theta, n_threads):
 
 def triangle(flat, p):
     """Returns L of a full q(theta), and the unit of its elements off the diagonal."""
-    unit, L = min(1.0, 64 / p) ** 2 if p else 1.0, np.zeros((p, p))
+    unit = min(1.0, 64 / p) ** 2 if p else 1.0
+    L = np.zeros((p, p))
     L[np.tril_indices(p)] = flat
     s = np.exp(np.maximum(np.diag(L), LEAST))
     L = unit * L * s[:, None]
@@ -37,11 +38,14 @@ def mean_field_gradient(
 ):  # fmt: skip
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         s = np.exp(log_sd)
-        a = message - (z - g) / rho**2 + (tau / s if path else 0)
-        cotangent[:] = (0 if own is None else own) + (z - g) / rho**2
+        through_sd = tau / s if path else 0
+        a = message - (z - g) / rho**2 + through_sd
+        through_g = 0 if own is None else own
+        cotangent[:] = through_g + (z - g) / rho**2
         grad_w[:] = H.T @ cotangent
         grad_mean[:] = a
-        grad_log_sd[:] = a * tau * s + (0 if path else 1)
+        entropy = 0 if path else 1
+        grad_log_sd[:] = a * tau * s + entropy
 
 
 def network(g, extra, psi, hidden):
@@ -71,9 +75,12 @@ def amortised_gradient(
             grad, grad_inputs = mlp.pull_back(h, psi, np.column_stack([m, log_s * moves]), sizes, mlp.TANH)
             return grad, grad_inputs[:, 0] + m
 
-        a = message - (z - g) / rho**2 + (tau / s if path else 0)
-        grad_psi[:], through_z = pull_back(a, a * tau * s + (0 if path else 1))
-        cotangent[:] = (0 if own is None else own) + (z - g) / rho**2 + through_z
+        through_sd = tau / s if path else 0
+        a = message - (z - g) / rho**2 + through_sd
+        entropy = 0 if path else 1
+        grad_psi[:], through_z = pull_back(a, a * tau * s + entropy)
+        through_g = 0 if own is None else own
+        cotangent[:] = through_g + (z - g) / rho**2 + through_z
         if path:  # of -log q(z | theta) at fixed z
             cotangent += pull_back(-tau / s, 1 - tau**2)[1]
         grad_w[:] = H.T @ cotangent
@@ -86,17 +93,22 @@ def coefficients_gradient(parameters, eps, theta, grad_w, prior_mean, prior_sd, 
         c = grad_w + (prior_mean - theta) / prior_sd**2
         if full:
             L, unit = triangle(parameters[p : of_coefficients(p, full)], p)
-            c = c + (np.linalg.solve(L.T, eps) if path and p else 0)
+            through_scale = np.linalg.solve(L.T, eps) if path and p else 0
+            c = c + through_scale
             of_L = unit * np.outer(c * np.diag(L), eps)
-            np.fill_diagonal(of_L, c * (L @ eps) + (0 if path else 1))
+            entropy = 0 if path else 1
+            np.fill_diagonal(of_L, c * (L @ eps) + entropy)
             return np.concatenate([c, of_L[np.tril_indices(p)]])
         s = np.exp(np.maximum(parameters[p : 2 * p], LEAST))
-        c = c + (eps / s if path else 0)
-        return np.concatenate([c, c * eps * s + (0 if path else 1)])
+        through_scale = eps / s if path else 0
+        c = c + through_scale
+        entropy = 0 if path else 1
+        return np.concatenate([c, c * eps * s + entropy])
 
 
 def of_coefficients(p, full):
-    return p + (p * (p + 1) // 2 if full else p)
+    n_of_scale = p * (p + 1) // 2 if full else p
+    return p + n_of_scale
 
 
 def stepped(parameters, moments, gradient, rule, random, full, new_parameters, new_moments, new_eps, new_tau, new_theta):

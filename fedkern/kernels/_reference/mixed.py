@@ -45,7 +45,8 @@ class Rows:
         self.family = FAMILIES[family](np.array(y), trials, upper, cuts, entry)
         self.offset = np.zeros(self.n) if offset is None else np.array(offset)
         sizes = np.diff(starts) if self.d else np.array([self.n])
-        self.starts = (starts[:-1] if self.d else np.zeros(1, np.int64))[sizes > 0]  # the integral of an empty group is 1
+        begins = starts[:-1] if self.d else np.zeros(1, np.int64)
+        self.starts = begins[sizes > 0]  # the integral of an empty group is 1
         self.group = np.repeat(np.arange(len(self.starts)), sizes[sizes > 0])
 
     @property
@@ -220,7 +221,8 @@ def values(points, X, Z, y, trials, offset, starts, upper, cuts, entry, family, 
             return
         for part in pieces(points, rows.n):
             xi = np.array(points[part])
-            terms, _ = integrals(rows, xi, 1 if rows.quadratic else nodes)
+            n_nodes = 1 if rows.quadratic else nodes
+            terms, _ = integrals(rows, xi, n_nodes)
             value[part] = finite(log_sum(terms).sum(axis=1) + rows.family.constant(xi[:, rows.shapes_at :]), xi)
 
 
@@ -239,7 +241,8 @@ def curvature(
             xi, P = np.array(points[i : i + 1]), points.shape[1]
             results = np.array([np.nan])
             if good and np.isfinite(xi).all():
-                results = of_point(rows, xi, 3 if rows.quadratic else nodes)
+                n_nodes = 3 if rows.quadratic else nodes
+                results = of_point(rows, xi, n_nodes)
             if not np.isfinite(results).all():
                 results = np.full(1 + P + P * (P + 1) // 2, np.nan)
             value[i], gradient[i], minus_hessian[i] = results[0], results[1 : 1 + P], results[1 + P :]
@@ -266,7 +269,8 @@ def of_point(rows, xi, nodes):
         J = np.zeros((G, P, p + d))  # of the fixed and the group's part of eta
         J[:, range(p), range(p)] = 1
         for j, (a, b) in enumerate(lower(d)):
-            J[:, p + j, p + a] = u_k[0, :, b] * (T[0, a, a] if a == b else 1.0)
+            diagonal = T[0, a, a] if a == b else 1.0
+            J[:, p + j, p + a] = u_k[0, :, b] * diagonal
         D = np.einsum("gij,gj->gi", J, first)
         M = np.einsum("gia,gab,gjb->gij", J, inner, J)
         for j, (a, b) in enumerate(lower(d)):

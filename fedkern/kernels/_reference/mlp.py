@@ -89,7 +89,8 @@ class Network:
     def pull(self, delta):
         for i in reversed(range(len(self.layers))):
             if i == 0 and len(self.layers) > 1:
-                delta = delta * (1 - self.h[1] ** 2 if self.tanh else self.h[1] > 0)
+                slopes = 1 - self.h[1] ** 2 if self.tanh else self.h[1] > 0
+                delta = delta * slopes
             (W, _), (slope_W, slope_b) = self.layers[i], self.slopes[i]
             slope_W += delta.T @ self.h[i]
             slope_b += delta.sum(axis=0)

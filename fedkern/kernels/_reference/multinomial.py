@@ -22,7 +22,8 @@ def of_point(beta, X, y, levels):
     curved = np.zeros((levels - 1, p, levels - 1, p))
     for j in range(levels - 1):
         for m in range(levels - 1):
-            weight = chance[:, j + 1] * (others[:, j + 1] if j == m else -chance[:, m + 1])
+            level_chance = others[:, j + 1] if j == m else -chance[:, m + 1]
+            weight = chance[:, j + 1] * level_chance
             curved[j, :, m] = (X.T * weight) @ X
     results = np.concatenate([[value], gradient, curved.reshape(k, k)[np.tril_indices(k)]])
     return results if np.isfinite(results).all() else np.full(len(results), np.nan)

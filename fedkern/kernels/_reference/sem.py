@@ -396,7 +396,8 @@ def log_densities(Y, coefficients, b, loglik):
     for c in range(len(Y)):
         work = (np.empty((p, p)), np.empty((p, p)), np.empty((p, n)), np.empty(p))
         log_det = start(Y[c], coefficients[c], np.zeros((p, p)), work)
-        loglik[c] = (n * log_det if n else 0.0) - (n * np.log(2.0 * b[c]) + work[3] / b[c]).sum()
+        of_determinant = n * log_det if n else 0.0
+        loglik[c] = of_determinant - (n * np.log(2.0 * b[c]) + work[3] / b[c]).sum()
 
 
 # The kernels: on contiguous copies, so that one compilation serves every layout --------------------

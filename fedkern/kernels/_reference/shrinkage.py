@@ -331,7 +331,8 @@ def logistic_sweeps(
             check(OF_COEFFICIENTS, d, alpha)
             return d, lambda_sq, alpha
 
-        state = deviation[c], lambda_sq[c], alpha[c] if intercept else 0.0
+        intercept_before = alpha[c] if intercept else 0.0
+        state = deviation[c], lambda_sq[c], intercept_before
         new_deviation[c], new_lambda_sq[c], new_alpha[c] = run_sweeps(sweep, state, n_sweeps, events[c])
 
 
@@ -379,7 +380,8 @@ def imputed_sweeps(
             check(OF_OTHERS, X)
             return d, lambda_sq, variance, alpha, X
 
-        state = deviation[c], lambda_sq[c], sigma_sq[c], alpha[c] if intercept else 0.0, completed[c]
+        intercept_before = alpha[c] if intercept else 0.0
+        state = deviation[c], lambda_sq[c], sigma_sq[c], intercept_before, completed[c]
         new_deviation[c], new_lambda_sq[c], new_sigma_sq[c], new_alpha[c], new_completed[c] = run_sweeps(
             sweep, state, n_sweeps, events[c]
         )
@@ -490,7 +492,8 @@ class Row:
     def draw_eta(self, o, step, keys):
         """Draws eta from the IG of the coefficients of the slab and, where the spike is c0 eta, of the spike."""
         fixed = o.spike_variance > 0
-        weight = np.where(self.gamma == 1, 1.0, 0.0 if fixed else 1 / o.c0)
+        of_spike = 0.0 if fixed else 1 / o.c0
+        weight = np.where(self.gamma == 1, 1.0, of_spike)
         square, count = 0.5 * weight * self.theta**2, 0.5 * (weight > 0)
         if o.common:
             item = np.array([self.number], np.uint64)
@@ -588,7 +591,8 @@ def sweep_chain(chain, locals_, given, n_clients, indicators, state, o, seed, st
                 stopped = set(range(len(rows)))
     for i, row in enumerate(rows):
         theta[i, row.active], tau_sq[i, row.active], gamma_[i, row.active] = row.theta, row.tau_sq, row.gamma
-        eta[i, slice(None) if o.common else row.active] = row.common_eta if o.common else row.eta
+        columns = slice(None) if o.common else row.active
+        eta[i, columns] = row.common_eta if o.common else row.eta
         events[i, 0] = row.clips
 
 
@@ -662,7 +666,8 @@ def move(
         moves = key(seed, "moves", chain + i)
         u, _ = rng.uniforms(rng.items(0, p), 1, SERVER, step, moves)
         kappa = 0.5 * (scale_tau**2 + tau_sq[i]) / -np.log(u)
-        v = np.where(gamma[i] == 1, eta[i], spike_variance if spike_variance > 0 else c0 * eta[i])
+        spike = spike_variance if spike_variance > 0 else c0 * eta[i]
+        v = np.where(gamma[i] == 1, eta[i], spike)
         x = np.concatenate([theta[i], np.sqrt(tau_sq[i])])
         prior = 1 / np.concatenate([v, kappa])[block]
         Q, g = precision[i] + np.diag(prior), gradient[i] - prior * x[block]

@@ -120,7 +120,8 @@ def precision(indptr, indices, phi, form):
     W, d = adjacency(indptr, indices), degrees(indptr)
     if form == LEROUX:
         return np.diag((1 - phi) + phi * d) - phi * W
-    return np.diag(d) - (1.0 if form == ICAR else phi) * W
+    ties = 1.0 if form == ICAR else phi
+    return np.diag(d) - ties * W
 
 
 def log_determinant(phi, coefficients, lo, hi, widest):
@@ -145,7 +146,8 @@ def car_logdensity(theta, phi, indptr, indices, logdet, form, lo, hi, widest, ra
         if form == LEROUX:
             Qx, dQx = (1 - f) * x + f * (d * x - W @ x), d * x - W @ x - x
         else:
-            Qx, dQx = d * x - (1.0 if form == ICAR else f) * (W @ x), -(W @ x)
+            ties = 1.0 if form == ICAR else f
+            Qx, dQx = d * x - ties * (W @ x), -(W @ x)
         value[b] = 0.5 * (determinant - rank * np.log(2 * np.pi) - x @ Qx)
         grad_theta[b] = -Qx
         grad_phi[b] = 0.0 if form == ICAR else 0.5 * (slope - x @ dQx)

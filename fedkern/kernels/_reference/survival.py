@@ -12,7 +12,8 @@ def at_risk(k, n, first, ends, until):
 def of_point(beta, X, weights, offset, first, ends, deaths, until):
     """Value, gradient and minus Hessian at one point; NaN where something is not finite."""
     n, p = X.shape
-    eta = X @ beta + (0.0 if offset is None else offset)
+    shift = 0.0 if offset is None else offset
+    eta = X @ beta + shift
     w = np.ones(n) if weights is None else weights
     value, gradient, curved = 0 * beta.sum(), np.zeros(p), np.zeros((p, p))
     for k, d in enumerate(deaths):
@@ -43,7 +44,8 @@ def cox_values(points, X, weights, offset, first, ends, deaths, until, value, n_
 
 def of_value(beta, X, weights, offset, first, ends, deaths, until):
     n = len(X)
-    eta = X @ beta + (0.0 if offset is None else offset)
+    shift = 0.0 if offset is None else offset
+    eta = X @ beta + shift
     w = np.ones(n) if weights is None else weights
     value = 0 * beta.sum()
     for k, d in enumerate(deaths):

@@ -309,7 +309,8 @@ def missing_patterns(X: Floats, psi: Floats, mean: Floats | None = None) -> Patt
     of_row = np.full(len(missing), -1)
     of_row[incomplete] = number.ravel()
     K, L = np.zeros((2, len(kinds), p, p))
-    shift, centre = np.zeros((len(kinds), p)), np.zeros(p) if mean is None else mean
+    centre = np.zeros(p) if mean is None else mean
+    shift = np.zeros((len(kinds), p))
     for i, u in enumerate(kinds):
         o = ~u
         # Conditional normal distribution of the missing columns u given the observed ones o.

@@ -260,7 +260,8 @@ def car_precision(indptr: Indices, indices: Indices, phi: float = 1.0, *, form: 
     W, d = adjacency(indptr, indices), diagonal(indptr)
     if form == "leroux":
         d = (1 - phi) + phi * d
-    return (scipy.sparse.diags_array(d) - (1.0 if form == "icar" else phi) * W).tocsr()
+    ties = 1.0 if form == "icar" else phi
+    return (scipy.sparse.diags_array(d) - ties * W).tocsr()
 
 
 def car_analyse(indptr: Indices, indices: Indices) -> Pattern:

@@ -109,7 +109,8 @@ def table_sample(
     AT_LEAST_0.check(name, "batch", batch)
     TABLE_SAMPLE.check_kinds(kind=kind)
     rank, batch = operator.index(rank), operator.index(batch)
-    numbers = TABLE_SAMPLE.numbers(kind=kind, rank=rank if kind == "dense" else 0, group=group, seed=seed, chain=chain, step=step)
+    columns = rank if kind == "dense" else 0
+    numbers = TABLE_SAMPLE.numbers(kind=kind, rank=columns, group=group, seed=seed, chain=chain, step=step)
     inputs = {"values": values, "scale": scale, "indptr": indptr, "indices": indices, "order": order}
     arrays = TABLE_SAMPLE.prepare(inputs, out, {"batch": batch})
     n = len(arrays[1])
@@ -246,7 +247,8 @@ class DrawTable:
         scale : (n,) float64 array, optional
             Ones.
         """
-        return cls(draws, _columns(phi), np.ones(draws.shape[1]) if scale is None else scale, "stored")
+        scales = np.ones(draws.shape[1]) if scale is None else scale
+        return cls(draws, _columns(phi), scales, "stored")
 
     @classmethod
     def gp(
@@ -284,7 +286,8 @@ class DrawTable:
         columns = int(used.sum())
         factors, _ = gp_factor(x, lengthscale, kind=kind, rank=columns, tolerance=tolerance, n_threads=n_threads)
         values = factors.reshape(len(lengthscale), -1)
-        return cls(values, _columns(lengthscale), np.ones(len(x)) if scale is None else scale, "dense", columns, group)
+        scales = np.ones(len(x)) if scale is None else scale
+        return cls(values, _columns(lengthscale), scales, "dense", columns, group)
 
     @classmethod
     def car(
@@ -340,7 +343,8 @@ class DrawTable:
         kept = eigen.values > 0
         factor = weights[:, None] * eigen.vectors[:, kept] / np.sqrt(eigen.values[kept])
         n, rank = factor.shape
-        return cls(factor.reshape(1, -1), np.zeros((1, 1)), np.ones(n) if scale is None else scale, "dense", rank, group)
+        scales = np.ones(n) if scale is None else scale
+        return cls(factor.reshape(1, -1), np.zeros((1, 1)), scales, "dense", rank, group)
 
 
 def stratified(entries: int, *, seed: int, chain: int = 0, step: int = 0) -> Floats:

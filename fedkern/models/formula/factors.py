@@ -563,5 +563,6 @@ def polynomial(x: Array, degree: int, center: float, scale: float) -> Array:
     """Returns (n, degree) Hermite's polynomials of the standardised column, of mean square 1 where it is normal."""
     z, polynomials = (x - center) / scale, [np.ones_like(x)]
     for k in range(degree):
-        polynomials.append(z * polynomials[-1] - (k * polynomials[-2] if k else 0.0))
+        before = k * polynomials[-2] if k else 0.0
+        polynomials.append(z * polynomials[-1] - before)
     return np.column_stack([column / math.sqrt(math.factorial(k)) for k, column in enumerate(polynomials)][1:])

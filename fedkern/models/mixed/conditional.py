@@ -124,7 +124,8 @@ def modes(rows: Rows, points: Vector, fixed: Vector) -> tuple[Vector, Vector]:
 
 def placed(mode: Vector, back: Vector, t: Vector) -> Vector:
     """Returns mode + C^-T t, for C^-1 `back` and t (.., d) of the shape of modes, or a single one (d,)."""
-    return np.asarray(mode + np.einsum("...ba,b->...a" if t.ndim == 1 else "...ba,...b->...a", back, t))
+    product = "...ba,b->...a" if t.ndim == 1 else "...ba,...b->...a"
+    return np.asarray(mode + np.einsum(product, back, t))
 
 
 @dataclass(frozen=True)

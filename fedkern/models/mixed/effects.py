@@ -256,5 +256,6 @@ def _given_others(rows: Rows, inner: Vector, nodes: int) -> Vector:
         g = int(np.searchsorted(rows.starts, i, side="right")) - 1
         rest = np.setdiff1d(np.arange(rows.starts[g], rows.starts[g + 1]), [i])
         others = rows.take(rest, np.array([0, len(rest)]))
-        left_out[:, i] = total[:, g] - (locate(others, inner).integrals(nodes)[:, 0] if len(rest) else 0.0)
+        of_others = locate(others, inner).integrals(nodes)[:, 0] if len(rest) else 0.0
+        left_out[:, i] = total[:, g] - of_others
     return left_out

@@ -400,7 +400,8 @@ class Layout:
         for level in LEVELS:
             terms = self.terms(level)
             for i, k in entries(len(terms)):
-                names.append(f"log {level} sd {terms[i]}" if i == k else f"{level} T {terms[i]}, {terms[k]}")
+                name = f"log {level} sd {terms[i]}" if i == k else f"{level} T {terms[i]}, {terms[k]}"
+                names.append(name)
         return (*names, *(shape.name for shape in self.shapes))
 
     @cached_property

@@ -322,7 +322,8 @@ class Rows:
         J = np.zeros((len(f), layout.size, inner.shape[1]))
         J[:, layout.kernel_at, np.arange(inner.shape[1])] = 1.0
         for e, (i, k) in enumerate(entries(len(columns)), start=layout.client_at.start):
-            J[:, e, columns[i]] = signs[i] * v[0, :, k] * (factor[i, i] if i == k else 1.0)
+            derivative = factor[i, i] if i == k else 1.0
+            J[:, e, columns[i]] = signs[i] * v[0, :, k] * derivative
         D = np.einsum("kij,kj->ki", J, g)
         M = np.einsum("kia,kab,kjb->kij", J, H, J)
         logs = layout.diagonal[len(layout.group) :]

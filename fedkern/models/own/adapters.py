@@ -220,7 +220,8 @@ def from_numpyro(model: Callable[..., Any], shared: Sequence[str], *args: object
         for name, site in trace.items():
             if site["type"] == "sample" and (name in names) == inside:
                 log = site["fn"].log_prob(site["value"]).sum()
-                total = total + (log if site.get("scale") is None else site["scale"] * log)
+                scaled = log if site.get("scale") is None else site["scale"] * log
+                total = total + scaled
         return total
 
     with double():
@@ -344,7 +345,8 @@ def from_stan(model: StanModel, names: Sequence[str] | None = None) -> FromStan:
     size, names_of = int(model.param_unc_num()), getattr(model, "param_unc_names", None)
     if names is None and not callable(names_of):
         raise JobError("from_stan: the model does not name its parameters (param_unc_names); give names")
-    parameters = tuple(map(str, names if names is not None else names_of()))  # type: ignore[misc]  # callable, where names are None
+    given_names = names if names is not None else names_of()
+    parameters = tuple(map(str, given_names))  # type: ignore[misc]  # callable, where names are None
     if len(parameters) != size:
         raise JobError(f"from_stan: {len(parameters)} names for {size} parameters; give one for each")
     return FromStan(parameters, model)

@@ -72,7 +72,8 @@ def pit(site: Observed, xi: Array, theta: Array, weights: Array) -> Array:
     """
     rows, like = site.rows, site.likelihood
     alone = np.flatnonzero((site.counts[rows.area] == 1) & rows.known)
-    y, area, trials = rows.y[alone], rows.area[alone], None if rows.trials is None else rows.trials[alone]
+    trials = None if rows.trials is None else rows.trials[alone]
+    y, area = rows.y[alone], rows.area[alone]
     eta, log_sd = site.fixed(xi)[:, alone] + site.scale(xi) * theta[:, area], site.log_sd(xi)
     like = like if rows.sd is None else replace(like, scale=rows.sd[alone])
     below = like.cdf(y, eta, log_sd, trials)

@@ -237,7 +237,8 @@ def leading(C: Array, H: Array, parts: Sequence[Part], r: int, sweeps: int, near
             lengths, directions = eigh(M, subset_by_index=(n - min(r, n), n - 1))
             V = directions if iterated else None
         else:
-            for _ in range(1 if sweep else FIRST_STEPS):
+            steps = 1 if sweep else FIRST_STEPS
+            for _ in range(steps):
                 V = np.linalg.qr(M @ V)[0]
             lengths, turned = eigh(V.T @ (M @ V))
             directions = V @ turned

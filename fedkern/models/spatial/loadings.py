@@ -108,7 +108,8 @@ class LevelRidge:
 
     def _abar(self, xi: Matrix) -> tuple[Matrix, Matrix]:
         """Returns abar (m, r), and its derivatives in x_phi."""
-        phi, dphi = self.condition.at(xi[:, 0] if self.layout.free else np.zeros(len(xi)))
+        level = xi[:, 0] if self.layout.free else np.zeros(len(xi))
+        phi, dphi = self.condition.at(level)
         abar, slopes = self.mean.at(phi, self.condition)
         return abar, slopes * dphi[:, np.newaxis]
 

@@ -212,7 +212,8 @@ def cut(rows: Rows, *, measured: bool) -> Rows:
     """
     y = np.clip(rows.y, -MOST, MOST) if measured else rows.y
     X, offset = (np.clip(cells, -MOST, MOST) for cells in (rows.X, rows.offset))
-    return replace(rows, y=y, X=X, offset=offset, sd=None if rows.sd is None else np.clip(rows.sd, 1 / MOST, MOST))
+    errors = None if rows.sd is None else np.clip(rows.sd, 1 / MOST, MOST)
+    return replace(rows, y=y, X=X, offset=offset, sd=errors)
 
 
 @dataclass(frozen=True)
@@ -399,7 +400,8 @@ class Site(Observed):
     def spatial(self, xi: Matrix, u: Matrix) -> Spatial:
         """Returns theta's conditional moments at xi (m, P) and u_L (m, p_L)."""
         parts, m = self.layout.parts, len(xi)
-        phi, dphi = self.condition.at(xi[:, 0] if self.layout.free else np.zeros(m))
+        level = xi[:, 0] if self.layout.free else np.zeros(m)
+        phi, dphi = self.condition.at(level)
         dt = self.condition.slope(phi) * dphi
         hat = self.decoder.hat(xi[:, parts["z"]], u, self.condition.network(phi)[:, np.newaxis])
         a, da = np.ones((m, 1)), np.zeros((m, 1))

@@ -344,7 +344,8 @@ class WithinSite(Observed):
                 near = self._said(place, posterior, self._expected(place, posterior.mean, posterior.sd))
             else:  # any q will do for draws of theta: those after the first take what the rows say from it
                 posterior = self._stepped(Lambda, pull, place, near, FEW_STEPS)
-            theta = posterior.drawn(normals[:1] if gaussian else normals)
+            used = normals[:1] if gaussian else normals
+            theta = posterior.drawn(used)
             eta = place.fixed + place.scale * theta[:, self.rows.area]
             like = self.likelihood.value(self.rows.y, eta, place.log_sd, self.rows.trials, self.rows.last).sum(axis=1)
             constant += 0.5 * (float(posterior.mean @ (pull + posterior.h)) - posterior.log_det)

@@ -82,7 +82,8 @@ def spread(rule: str, variance: Vector, n_clients: int, rho: float) -> Vector:
     """Returns the predictor's variance under a rule, given that of the posterior."""
     if rule == "plug-in":
         return np.zeros_like(variance)
-    return variance + (n_clients * rho**2 if rule == "augmented" else 0.0)
+    extra = n_clients * rho**2 if rule == "augmented" else 0.0
+    return variance + extra
 
 
 def scores(likelihood: Likelihood, y: Vector, mean: Vector, variance: Vector, log_scale: float = 0.0) -> dict[str, float]:

@@ -166,7 +166,8 @@ class Multilevel:
         mu, sigma, b = self._parts(theta)
         r = (b - mu) / sigma if self.centred else b
         normal = -0.5 * (mu @ mu) - 0.5 * (r * r).sum() - 0.5 * (len(mu) + r.size) * np.log(2 * np.pi)
-        jacobian = np.log(sigma).sum() * (self.n_levels if self.centred else 0)
+        n_levels = self.n_levels if self.centred else 0
+        jacobian = np.log(sigma).sum() * n_levels
         # half-normal sigma, with the logarithm's Jacobian
         scales = (0.5 * np.log(2 / np.pi) - 0.5 * sigma**2 + np.log(sigma)).sum()
         return float(normal - jacobian + scales)

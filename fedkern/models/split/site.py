@@ -219,7 +219,8 @@ class Site:
             grad_w, cotangent, grad_psi = augmented.amortised_gradient(
                 d.H, d.g, d.z, d.tau, d.extra, psi, message, own, rho=a.rho, hidden=a.hidden, path=self.path
             )
-            rows = (factor * grad_psi if factor != 1 else grad_psi,)
+            of_psi = factor * grad_psi if factor != 1 else grad_psi
+            rows = (of_psi,)
         if factor != 1:
             grad_w = factor * grad_w
         c = predictor.pull(d.theta, grad_w)

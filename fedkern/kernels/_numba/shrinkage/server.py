@@ -254,7 +254,8 @@ def global_sweep(
     out_state = (new_theta, new_tau_sq, new_gamma, new_eta, new_rho, inclusion)
     state = (theta, tau_sq, gamma, eta, rho)
     moved, drawn = copied(deviation), copied(lambda_sq)
-    m, given = deviation.shape[0], np.empty((4 if slab < np.inf else 3, 0, 0, 0))
+    n_sums = 4 if slab < np.inf else 3
+    m, given = deviation.shape[0], np.empty((n_sums, 0, 0, 0))
     run_sweeps(moved, drawn, given, m, indicators, state, seed, chain, step, n_passes, options, out_state, events)
     moved_deviation[...], new_lambda_sq[...] = moved, drawn
 
