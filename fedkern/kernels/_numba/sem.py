@@ -3,7 +3,7 @@
 from .._reference import sem as _text
 from . import rng
 from ._jit import compiled, copied
-from .shrinkage.scales import local_variances
+from .shrinkage.server import local_variances
 
 _compiled = compiled(_text, rng=rng, copied=copied, local_variance=local_variances)
 log_density, sweeps = _compiled["log_density"], _compiled["sweeps"]

@@ -37,6 +37,14 @@ def without(row, j):
     return copy
 
 
+def row_sums(A):
+    """Returns the sums of the absolute numbers of each row. Numba compiles a sum along an axis for seconds."""
+    sums = np.empty(len(A))
+    for j in range(len(A)):
+        sums[j] = np.abs(A[j]).sum()
+    return sums
+
+
 def factorise(T, W):
     """Fills W with the inverse of I - T. Returns log|det|; -inf or NaN if there is no inverse."""
     B = np.eye(len(T)) - T
@@ -54,7 +62,7 @@ def start(Y, theta, d, work):
     T[:, :] = theta + d
     np.fill_diagonal(T, 0.0)
     e[:, :] = Y - T @ Y
-    sums[:] = np.abs(e).sum(axis=1)
+    sums[:] = row_sums(e)
     return factorise(T, W)
 
 
@@ -383,7 +391,7 @@ def all_sweeps(Y, theta, tau_sq, temperature, state, loglik, events, seed, chain
     _, p, n = Y.shape
     for c in range(len(Y)):
         work = (np.empty((p, p)), np.empty((p, p)), np.empty((p, n)), np.empty(p))
-        data = (Y[c], (Y[c] * Y[c]).sum(axis=1), theta[c], tau_sq[c], temperature[c])
+        data = (Y[c], row_sums(Y[c] * Y[c]), theta[c], tau_sq[c], temperature[c])
         chain_state = (d[c], lambda_sq[c], b[c], log_step[c])
         log_det, fault = sweep_chain(data, chain_state, work, events[c], seed, chain + c, client, step, n_sweeps, options)
         # A chain with a fault has no log-likelihood; its state is not to be used.

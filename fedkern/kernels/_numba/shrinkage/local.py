@@ -10,7 +10,7 @@ from fedkern._core.rng import streams
 
 from .. import rng
 from .._jit import copied, loop, prepares, scalar
-from .scales import clipped, local_variance
+from .server import clipped, local_variance
 
 __all__ = ["draw_coefficients", "gaussian_posterior_draw", "local_sweeps", "local_sweeps_batched", "sweep_chain"]
 
