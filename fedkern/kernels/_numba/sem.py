@@ -7,4 +7,4 @@ from .shrinkage.server import local_variances
 
 _compiled = compiled(_text, rng=rng, copied=copied, local_variance=local_variances)
 log_density, sweeps = _compiled["log_density"], _compiled["sweeps"]
-is_contraction, update_inverse = _compiled["is_contraction"], _compiled["update_inverse"]
+invert, is_contraction, update_inverse = (_compiled[name] for name in ("invert", "is_contraction", "update_inverse"))

@@ -37,38 +37,74 @@ def without(row, j):
     return copy
 
 
-def row_sums(A):
-    """Returns the sums of the absolute numbers of each row. Numba compiles a sum along an axis for seconds."""
-    sums = np.empty(len(A))
-    for j in range(len(A)):
-        sums[j] = np.abs(A[j]).sum()
-    return sums
+def combined(e, delta, Y):
+    """Returns e - delta' Y. It is a sum of rows, since Numba compiles a product of matrices for seconds."""
+    left = e.copy()
+    for h in range(len(Y)):
+        left -= delta[h] * Y[h]
+    return left
+
+
+def size_of(e):
+    return np.abs(e).sum()
+
+
+def invert(W):
+    """Replaces a matrix by its inverse (Gauss and Jordan). Returns log|det|; -inf or NaN if there is no inverse."""
+    p, log_det = len(W), 0.0
+    pivots = np.empty(p, np.int64)
+    for k in range(p):
+        best = k
+        for i in range(k + 1, p):
+            if abs(W[i, k]) > abs(W[best, k]):
+                best = i
+        pivots[k] = best
+        for i in range(p):
+            W[k, i], W[best, i] = W[best, i], W[k, i]
+        pivot = W[k, k]
+        if not abs(pivot) > 0.0:
+            return -np.inf if pivot == 0.0 else np.nan
+        log_det += np.log(abs(pivot))
+        W[k, k] = 1.0
+        for i in range(p):
+            W[k, i] /= pivot
+        for r in range(p):
+            if r != k:
+                factor = W[r, k]
+                W[r, k] = 0.0
+                for i in range(p):
+                    W[r, i] -= factor * W[k, i]
+    for k in range(p - 1, -1, -1):
+        for i in range(p):
+            W[i, k], W[i, pivots[k]] = W[i, pivots[k]], W[i, k]
+    return log_det
 
 
 def factorise(T, W):
-    """Fills W with the inverse of I - T. Returns log|det|; -inf or NaN if there is no inverse."""
-    B = np.eye(len(T)) - T
-    if not np.isfinite(B).all():
-        return np.nan
-    log_det = np.linalg.slogdet(B)[1]
-    if abs(log_det) < np.inf:
-        W[:, :] = np.linalg.inv(B)
-    return log_det
+    """Fills W with the inverse of I - T. Returns log|det|."""
+    for j in range(len(T)):
+        for h in range(len(T)):
+            W[j, h] = -T[j, h]
+        W[j, j] += 1.0
+    return invert(W)
 
 
 def start(Y, theta, d, work):
     """Computes the work from the coefficients. Returns log|det|."""
     T, W, e, sums = work
-    T[:, :] = theta + d
-    np.fill_diagonal(T, 0.0)
-    e[:, :] = Y - T @ Y
-    sums[:] = row_sums(e)
+    for j in range(len(T)):
+        for h in range(len(T)):
+            T[j, h] = 0.0 if h == j else theta[j, h] + d[j, h]
+        e[j] = combined(Y[j], T[j], Y)
+        sums[j] = size_of(e[j])
     return factorise(T, W)
 
 
 def update_inverse(W, j, image, ratio):
     """Updates W after row j of I - T has moved by -delta: image is delta' W, ratio = 1 - delta' W[:, j]."""
-    W += np.outer(W[:, j] / ratio, image)
+    for i in range(len(W)):
+        factor = W[i, j] / ratio
+        W[i] += factor * image
 
 
 def is_contraction(T):
@@ -90,7 +126,7 @@ def take_row(j, delta, ratio, shifted, d, work, log_det, events):
     d[j] += delta
     T[j] += delta
     e[j] = shifted
-    sums[j] = np.abs(shifted).sum()
+    sums[j] = size_of(shifted)
     if abs(ratio) < REFACTORISE_BELOW:
         events[REFACTORISED] += 1
         return factorise(T, W)
@@ -117,7 +153,7 @@ def try_row(j, delta, ratio, shifted, u, data, state, work, log_det, stable, eve
     variance = lambda_sq[j] * tau_sq[j]
     variance[j] = 1.0
     prior = (delta * (2.0 * without(d[j], j) + delta) / (2.0 * variance)).sum()
-    fit = shifted.size * np.log(abs(ratio)) - (np.abs(shifted).sum() - sums[j]) / b[j]
+    fit = shifted.size * np.log(abs(ratio)) - (size_of(shifted) - sums[j]) / b[j]
     if not rng.metropolis_accept(power * fit - prior, u) or (stable and not is_stable_with(T, j, delta, ratio)):
         return False, log_det
     events[ACCEPTED] += 1
@@ -160,7 +196,7 @@ def rows(data, state, work, log_det, gain, stable, client, step, key, events):
                 normal, _ = rng.normal_pair(j * p + h, 2, client, step, key)
                 delta[h] = np.exp(log_step[j, j]) * step_sd(lambda_sq[j, h] * tau_sq[j, h], square[h], b[j], power) * normal
         u, _ = rng.uniform_pair(j * p + j, 1, client, step, key)
-        ratio, shifted = 1.0 - (delta * W[:, j]).sum(), e[j] - delta @ Y
+        ratio, shifted = 1.0 - (delta * W[:, j]).sum(), combined(e[j], delta, Y)
         taken, log_det = try_row(j, delta, ratio, shifted, u, data, state, work, log_det, stable, events)
         log_step[j, j] += gain * (taken - TARGET)
     return log_det
@@ -203,8 +239,8 @@ def gibbs_row(j, data, state, work, log_det, stable, client, step, keys, events)
     rng.inverse_gaussian(mean, np.full(n, 1.0 / (scale * scale)), weights_key, client, step, j * n, weight, 1)
     # 2. The row is normal: d = S u, u ~ N(A^-1 r, A^-1), A = I + S G S.
     S, before = without(np.sqrt(lambda_sq[j] * tau_sq[j]), j), without(d[j], j)
-    A = np.eye(p) + np.outer(S, S) * ((Y * weight) @ Y.T)
-    centre = S * (Y @ (weight * (Y[j] - without(theta[j], j) @ Y)))
+    A = np.eye(p) + S.reshape(p, 1) * S * ((Y * weight) @ Y.T)
+    centre = S * (Y @ (weight * combined(Y[j], without(theta[j], j), Y)))
     direction, noise = S * W[:, j], np.empty(p)
     cholesky(A)
     solve_lower(A, centre)
@@ -226,7 +262,7 @@ def gibbs_row(j, data, state, work, log_det, stable, client, step, keys, events)
     ratio = 1.0 - (delta * W[:, j]).sum()
     if stable and not is_stable_with(T, j, delta, ratio):
         return log_det
-    return take_row(j, delta, ratio, e[j] - delta @ Y, d, work, log_det, events)
+    return take_row(j, delta, ratio, combined(e[j], delta, Y), d, work, log_det, events)
 
 
 def log_target(x, ratio, a, N):
@@ -266,9 +302,12 @@ def draw_ratio(item, r, a, N, client, step, key):
 
 def pair(u, p):
     """Returns the one of the pairs (0, 1), (0, 2), ..., (p - 2, p - 1) that a uniform number chooses."""
-    first, second = np.triu_indices(p, 1)
-    number = min(int(u * len(first)), len(first) - 1)
-    return first[number], second[number]
+    pairs = p * (p - 1) // 2
+    j, left = 0, min(int(u * pairs), pairs - 1)
+    while left >= p - 1 - j:
+        left -= p - 1 - j
+        j += 1
+    return j, j + 1 + left
 
 
 def swapped(B, b, j, h):
@@ -328,13 +367,20 @@ def swap(data, state, work, log_det, stable, shape, rate, client, step, key, eve
 
 def draw_scales(d, tau_sq, lambda_sq, scale, expanded, client, step, key):
     """Draws lambda^2 of all elements. Returns how many were clipped, and whether all is well."""
-    p = len(d)
-    off, m = np.eye(p) == 0.0, 0.5 * d * d / tau_sq
-    drawn = local_variance(m.ravel(), lambda_sq.ravel(), scale, expanded, np.arange(p * p), client, step, key).reshape(p, p)
-    lambda_sq[:, :] = np.where(off, np.clip(drawn, LEAST, MOST), lambda_sq)
-    variance = lambda_sq * tau_sq
-    outside = (off & ((drawn < LEAST) | (drawn > MOST))).sum()
-    return outside, (~off | ((variance > 0.0) & (variance < np.inf))).all()
+    p, outside, good = len(d), 0, True
+    m = 0.5 * d * d / tau_sq
+    drawn = local_variance(m.ravel(), lambda_sq.ravel(), scale, expanded, np.arange(p * p), client, step, key)
+    for j in range(p):
+        for h in range(p):
+            if h == j:
+                continue
+            variance = drawn[j * p + h]
+            if variance < LEAST or variance > MOST:
+                outside += 1
+                variance = LEAST if variance < LEAST else MOST
+            lambda_sq[j, h] = variance
+            good = good and 0.0 < variance * tau_sq[j, h] < np.inf
+    return outside, good
 
 
 def draw_b(b, sums, power, n, shape, rate, client, step, key):
@@ -386,26 +432,41 @@ def sweep_chain(data, state, work, counts, seed, chain, client, step, n_sweeps, 
     return log_det, -1
 
 
+def log_density_of(b, n, log_det, work):
+    """Returns the log-density of a chain's rows."""
+    total = n * log_det if n else 0.0
+    for j in range(b.size):
+        total -= n * np.log(2.0 * b[j]) + work[3][j] / b[j]
+    return total
+
+
 def all_sweeps(Y, theta, tau_sq, temperature, state, loglik, events, seed, chain, client, step, n_sweeps, options):
     d, lambda_sq, b, log_step = state
     _, p, n = Y.shape
+    square = np.empty(p)
     for c in range(len(Y)):
         work = (np.empty((p, p)), np.empty((p, p)), np.empty((p, n)), np.empty(p))
-        data = (Y[c], row_sums(Y[c] * Y[c]), theta[c], tau_sq[c], temperature[c])
-        chain_state = (d[c], lambda_sq[c], b[c], log_step[c])
+        for j in range(p):
+            square[j] = (Y[c, j] * Y[c, j]).sum()
+        data, chain_state = (Y[c], square, theta[c], tau_sq[c], temperature[c]), (d[c], lambda_sq[c], b[c], log_step[c])
         log_det, fault = sweep_chain(data, chain_state, work, events[c], seed, chain + c, client, step, n_sweeps, options)
         # A chain with a fault has no log-likelihood; its state is not to be used.
         events[c, FAULT] = fault
-        loglik[c] = np.nan if fault >= 0 else n * log_det - (n * np.log(2.0 * b[c]) + work[3] / b[c]).sum()
+        loglik[c] = np.nan if fault >= 0 else log_density_of(b[c], n, log_det, work)
 
 
 def log_densities(Y, coefficients, b, loglik):
-    p, n = Y.shape[1:]
+    _, p, n = Y.shape
+    W = np.empty((p, p))
     for c in range(len(Y)):
-        work = (np.empty((p, p)), np.empty((p, p)), np.empty((p, n)), np.empty(p))
-        log_det = start(Y[c], coefficients[c], np.zeros((p, p)), work)
-        of_determinant = n * log_det if n else 0.0
-        loglik[c] = of_determinant - (n * np.log(2.0 * b[c]) + work[3] / b[c]).sum()
+        total = 0.0
+        for j in range(p):
+            for h in range(p):
+                W[j, h] = 1.0 if h == j else -coefficients[c, j, h]
+            residual = combined(Y[c, j], without(coefficients[c, j], j), Y[c])
+            total -= n * np.log(2.0 * b[c, j]) + size_of(residual) / b[c, j]
+        log_det = invert(W)
+        loglik[c] = total + n * log_det if n else total
 
 
 # The kernels: on contiguous copies, so that one compilation serves every layout --------------------
