@@ -1,7 +1,7 @@
 """Writes a row of each likelihood once: its value, slope and curvature, and expectations of them under a normal predictor.
 
 A function takes numbers or arrays, element by element, and has no branch of its own: `where` and `pick` choose. On arrays NumPy
-runs it: the records of `families` hold it, and it is the reference of the kernels. `_numba/rows.py` compiles it for numbers: the
+runs it: the records of `families` hold it, and it is the reference of the kernels. `_numba/_rows.py` compiles it for numbers: the
 Numba backend, and what other people's nopython code calls. C++ and CUDA have a text of their own (csrc/include/fedkern).
 
 `part`, `slope` and `observed` are those of `families.Family`. `Any` is a number or an array.

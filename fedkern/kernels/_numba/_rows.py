@@ -1,7 +1,7 @@
 """Compiles the text of a likelihood's row, `_rows.py` and the records of `families`, for numbers."""
 
 from math import erfc, lgamma
-from types import SimpleNamespace
+from types import ModuleType
 
 import numpy as np
 
@@ -11,18 +11,18 @@ from ._jit import compiled, scalar_ieee, with_meanings
 __all__ = ["by_family", "of"]
 
 
-def where(condition, one, other):
-    return one if condition else other
+def where(condition, first, other):
+    return first if condition else other
 
 
 def some(condition):
     return condition
 
 
-def pick(condition, one, other, *rows):
+def pick(condition, first_of, second_of, *rows):
     if condition:
-        return one(*rows)
-    return other(*rows)
+        return first_of(*rows)
+    return second_of(*rows)
 
 
 def expit(x):
@@ -44,7 +44,8 @@ def normal_cdf(x):
 
 
 IN_OTHER_WORDS = {f.__name__: f for f in (where, some, pick, expit, softplus, gammaln, normal_cdf)}
-of = SimpleNamespace(**compiled(_rows, **{name: scalar_ieee(function) for name, function in IN_OTHER_WORDS.items()}))
+of = ModuleType("of")  # the functions of `_rows`, compiled: nopython code reads attributes of modules alone
+vars(of).update(compiled(_rows, **{name: scalar_ieee(function) for name, function in IN_OTHER_WORDS.items()}))
 IN_RECORDS = {**vars(families), **vars(of), "of": of}
 IN_RECORDS["_of_trials"] = scalar_ieee(with_meanings(families._of_trials, IN_RECORDS))
 
