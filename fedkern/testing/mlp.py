@@ -131,7 +131,7 @@ def vae_near_a_kink(arrays: tuple[Floats, ...], a: Architecture, limit: float) -
     """Tells whether rounding might decide about a relu, or about a log variance at the ends of its range."""
     parameters, theta, t, noise = arrays
     net = reference.networks_of(parameters, np.zeros_like(parameters), a)
-    objective = reference.multiplicative if a.variant == "multiplicative" else reference.networks
+    objective = reference.multiplicative if a.variant == "multiplicative" else reference.by_networks
     objective(net, theta, t, noise, a, 1.0, 1.0)
     for name, part in net.items():
         for network in part if isinstance(part, tuple) else (part,):
