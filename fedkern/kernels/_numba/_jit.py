@@ -18,7 +18,7 @@ it calls, or of the streams' numbers in `_core`, would leave old code in use.
 """
 
 from inspect import signature, unwrap
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,7 @@ def with_meanings(function, known):
     return FunctionType(plain.__code__, known, plain.__name__, plain.__defaults__)
 
 
-def compiled(text: ModuleType, **known):
+def compiled(text, **known):
     """Returns the names of a module that other backends run as Python, its functions compiled: `known` has what differs here.
 
     The functions of kernels (their last argument is `n_threads`) are such as `prepares` makes.
