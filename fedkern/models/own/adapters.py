@@ -343,10 +343,11 @@ def from_stan(model: StanModel, names: Sequence[str] | None = None) -> FromStan:
         if not callable(getattr(model, function, None)):
             raise JobError(f"from_stan: the model has no {function}; wanted what bridgestan.StanModel has")
     size, names_of = int(model.param_unc_num()), getattr(model, "param_unc_names", None)
-    if names is None and not callable(names_of):
-        raise JobError("from_stan: the model does not name its parameters (param_unc_names); give names")
-    given_names = names if names is not None else names_of()
-    parameters = tuple(map(str, given_names))  # type: ignore[misc]  # callable, where names are None
+    if names is None:
+        if not callable(names_of):
+            raise JobError("from_stan: the model does not name its parameters (param_unc_names); give names")
+        names = names_of()
+    parameters = tuple(map(str, names))
     if len(parameters) != size:
         raise JobError(f"from_stan: {len(parameters)} names for {size} parameters; give one for each")
     return FromStan(parameters, model)
