@@ -483,7 +483,7 @@ def _no_pattern(like: object) -> object:
     """Returns an empty array where the other arrays live."""
     if home(like) != "cuda":
         return np.zeros(0, np.int64)
-    from .._cuda import device
+    from ._cuda import device
 
     return device.current().xp.zeros(0, np.int64)
 

@@ -103,7 +103,8 @@ def test_a_move_to_no_determinant_is_refused():
 
     def taken(move):
         delta, ratio, shifted = np.array([move, 0.0]), 1 - move * work[1][0, 1], work[2][1] - move * Y[0]
-        return reference.try_row(1, delta, ratio, shifted, 5e-324, data, state, work, log_det, False, np.zeros(6, int))[0]
+        given = 0.0, ratio, shifted, 5e-324, data, state, work, log_det, False, np.zeros(6, int)
+        return reference.try_row(1, delta, *given)[0]
 
     assert not taken(0.4)
     assert taken(0.3)

@@ -142,17 +142,19 @@ def step_sd(variance, square, b, power):
     return np.sqrt(variance / (1.0 + variance * (power * square / (b * b))))
 
 
-def try_row(j, delta, ratio, shifted, u, data, state, work, log_det, stable, events):
-    """Proposes theta_j += delta, whose determinant ratio and residuals are known. Returns whether it is taken, and log|det|."""
-    _, _, _, tau_sq, power = data
-    d, lambda_sq, b, _ = state
+def log_prior_loss(d, delta, variance):
+    """Returns by how much the log-density of N(0, variance) falls from d to d + delta."""
+    return delta * (2.0 * d + delta) / (2.0 * variance)
+
+
+def try_row(j, delta, prior, ratio, shifted, u, data, state, work, log_det, stable, events):
+    """Proposes theta_j += delta, whose loss of prior density, determinant ratio and residuals are known. Returns whether it is
+    taken, and log|det|."""
+    power, (d, _, b, _) = data[4], state
     T, _, _, sums = work
     events[PROPOSED] += 1
     if not abs(ratio) >= LEAST_RATIO:
         return False, log_det
-    variance = lambda_sq[j] * tau_sq[j]
-    variance[j] = 1.0
-    prior = (delta * (2.0 * without(d[j], j) + delta) / (2.0 * variance)).sum()
     fit = shifted.size * np.log(abs(ratio)) - (size_of(shifted) - sums[j]) / b[j]
     if not rng.metropolis_accept(power * fit - prior, u) or (stable and not is_stable_with(T, j, delta, ratio)):
         return False, log_det
@@ -163,7 +165,7 @@ def try_row(j, delta, ratio, shifted, u, data, state, work, log_det, stable, eve
 def elements(data, state, work, log_det, gain, stable, client, step, key, events):
     """Proposes a move of each element. Block 0 is the proposal's normal, block 1 the acceptance."""
     Y, square, _, tau_sq, power = data
-    _, lambda_sq, b, log_step = state
+    d, lambda_sq, b, log_step = state
     _, W, e, _ = work
     p = len(Y)
     delta = np.zeros(p)
@@ -173,10 +175,12 @@ def elements(data, state, work, log_det, gain, stable, client, step, key, events
                 continue
             normal, _ = rng.normal_pair(j * p + h, 0, client, step, key)
             u, _ = rng.uniform_pair(j * p + h, 1, client, step, key)
-            move = np.exp(log_step[j, h]) * step_sd(lambda_sq[j, h] * tau_sq[j, h], square[h], b[j], power) * normal
+            variance = lambda_sq[j, h] * tau_sq[j, h]
+            move = np.exp(log_step[j, h]) * step_sd(variance, square[h], b[j], power) * normal
+            prior = log_prior_loss(d[j, h], move, variance)
             delta[h] = move
             ratio, shifted = 1.0 - move * W[h, j], e[j] - move * Y[h]
-            taken, log_det = try_row(j, delta, ratio, shifted, u, data, state, work, log_det, stable, events)
+            taken, log_det = try_row(j, delta, prior, ratio, shifted, u, data, state, work, log_det, stable, events)
             delta[h] = 0.0
             log_step[j, h] += gain * (taken - TARGET)
     return log_det
@@ -186,18 +190,20 @@ def rows(data, state, work, log_det, gain, stable, client, step, key, events):
     """Proposes moves of all elements of a row at once. Block 2 of each is its normal; block 1 of the diagonal is the
     acceptance."""
     Y, square, _, tau_sq, power = data
-    _, lambda_sq, b, log_step = state
+    d, lambda_sq, b, log_step = state
     _, W, e, _ = work
     p = len(Y)
     for j in range(p):
-        delta = np.zeros(p)
+        delta, prior = np.zeros(p), 0.0
         for h in range(p):
             if h != j:
                 normal, _ = rng.normal_pair(j * p + h, 2, client, step, key)
-                delta[h] = np.exp(log_step[j, j]) * step_sd(lambda_sq[j, h] * tau_sq[j, h], square[h], b[j], power) * normal
+                variance = lambda_sq[j, h] * tau_sq[j, h]
+                delta[h] = np.exp(log_step[j, j]) * step_sd(variance, square[h], b[j], power) * normal
+                prior += log_prior_loss(d[j, h], delta[h], variance)
         u, _ = rng.uniform_pair(j * p + j, 1, client, step, key)
         ratio, shifted = 1.0 - (delta * W[:, j]).sum(), combined(e[j], delta, Y)
-        taken, log_det = try_row(j, delta, ratio, shifted, u, data, state, work, log_det, stable, events)
+        taken, log_det = try_row(j, delta, prior, ratio, shifted, u, data, state, work, log_det, stable, events)
         log_step[j, j] += gain * (taken - TARGET)
     return log_det
 
