@@ -23,7 +23,7 @@ import numpy as np
 
 from fedkern.algorithms.exchanges.sums import DIGITS_OF_LEVELS
 from fedkern.kernels import mixed, multinomial, ordered
-from fedkern.models import level_marginal, levels
+from fedkern.models import levels
 from fedkern.models.mixed import Layout, Rows
 from fedkern.models.mixed.marginal import Slope
 
@@ -103,7 +103,7 @@ def of_marginal(family: Any, X: Any, draws: Any) -> Any:
     effects = [Slope(first + j) for j in range(family.p)]
 
     def sums(some: Any) -> Any:
-        return level_marginal.sums(family.rows(some), draws, effects, family.k).ravel()
+        return levels.effect_sums(family.rows(some), draws, effects, family.k).ravel()
 
     size = np.abs(sums(X))
     unit = 10 ** (np.floor(np.log10(np.maximum(size, 1e-12))) - DIGITS_OF_LEVELS + 1) / 12**0.5

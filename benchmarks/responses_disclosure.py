@@ -20,7 +20,8 @@ import numpy as np
 
 from fedkern.kernels import mixed
 from fedkern.kernels.families import FAMILIES
-from fedkern.models.mixed import Layout, Prior, Rows, mode
+from fedkern.models.mixed import Layout, Prior, Rows
+from fedkern.models.mixed.rows import find_mode
 
 POINTS, ROUNDING, DIGITS, TOLD, FREEDOM = 4096, 1e-3 / 12**0.5, 1e-9, 0.05, 7.0
 STEP = 1e-5
@@ -67,7 +68,7 @@ def told(rng: np.random.Generator, family: str, p: int, n: int, slope: float) ->
     layout = Layout(("intercept", *(f"x{k}" for k in range(p))), family)
     clients = [client(rng, family, layout, n, slope) for _ in range(3)]
     start = layout.start
-    found = mode.find_mode(Pooled(clients), Prior.usual(layout), start, 1)
+    found = find_mode(Pooled(clients), Prior.usual(layout), start, 1)
     if found is None:
         return float("nan")
     xi, covariance = found

@@ -21,7 +21,7 @@ import fedkern
 from fedkern.jobs.run import Output
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import parse
-from fedkern.models.spatial.periods import walk
+from fedkern.models.spatial.site import walk
 
 SIDE, T, CLIENTS = 6, 8, ("a", "b", "c", "d")
 PHI, LEVEL, SD_THETA, SD_PERIOD, SD_EXTRA, TOP = 0.9, 0.2, 0.5, 0.3, 0.3, 0.99

@@ -15,7 +15,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from . import _bind, augmented, glm, mixed, mlp, multinomial, optim, privacy, rng, sem, shrinkage, spatial, survival
+from . import _checks, augmented, bound, glm, mixed, mlp, multinomial, optim, privacy, rng, sem, shrinkage, spatial, survival
 from ._record import KERNELS as KERNELS
 from ._record import table as list
 
@@ -32,8 +32,8 @@ def __dir__() -> Sequence[str]:
 def _functions(family: ModuleType) -> Sequence[str]:
     """Returns the public names of a family of kernels, for completion: its functions, and what they return or take."""
     here = family.__name__
-    own = {name: value for name, value in vars(family).items() if not name.startswith("_") and callable(value)}
-    public = [name for name, value in own.items() if f"{getattr(value, '__module__', '')}.".startswith(f"{here}.")]
+    names = {name: value for name, value in vars(family).items() if not name.startswith("_") and callable(value)}
+    public = [name for name, value in names.items() if f"{getattr(value, '__module__', '')}.".startswith(f"{here}.")]
     return sorted([*public, *(name for name in vars(family) if name.startswith("__"))])
 
 
@@ -93,7 +93,7 @@ def bind(
     """
     if kernel not in KERNELS:
         raise ValueError(f"kernels.bind: no kernel {kernel!r}; kernels.list() has their names")
-    return _bind.bind(KERNELS[kernel], inputs, varying, n_threads, scalars)
+    return bound.bind_kernel(KERNELS[kernel], inputs, varying, n_threads, scalars)
 
 
 def from_dlpack(array: Any) -> Any:
@@ -125,13 +125,11 @@ def from_dlpack(array: Any) -> Any:
     >>> kernels.from_dlpack(jnp.arange(3, dtype="float32") / 2)
     array([0. , 0.5, 1. ], dtype=float32)
     """
-    from . import _dlpack
-
     who = "kernels.from_dlpack: array"
-    if not _dlpack.exports(array):
+    if not _checks.exports(array):
         raise TypeError(f"{who} has no __dlpack__ and __dlpack_device__, got {type(array).__name__}; give a NumPy array")
-    if _dlpack.device_of(array, who) != _dlpack.CUDA:
-        return _dlpack.as_numpy(array, who)
+    if _checks.device_of(array, who) != _checks.CUDA:
+        return _checks.as_numpy(array, who)
     from ._cuda import device
 
     return device.current().xp.from_dlpack(array)

@@ -93,8 +93,8 @@ def _complete(function: object, kernels: Sequence[Kernel], parameters: str, retu
     """Replaces a docstring by its first lines and the given sections; errors and an example that it has itself are kept."""
     if function.__doc__ is None:  # python -OO
         return
-    own, _, own_example = cleandoc(function.__doc__).partition("\n\nExamples\n--------\n")
-    head, _, raises = own.partition("\n\nRaises\n------\n")  # beside the usual
+    headed, _, own_example = cleandoc(function.__doc__).partition("\n\nExamples\n--------\n")
+    head, _, raises = headed.partition("\n\nRaises\n------\n")  # beside the usual
     # A function that says itself which errors it raises for wrong arguments keeps its words.
     if not raises.startswith("TypeError, ValueError"):
         raises = f"TypeError, ValueError\n    {refused}\n{raises}".rstrip()
@@ -134,7 +134,8 @@ def format_arguments(
         kind, _, rest = annotations[name].partition(" | ")
         words = words_of(first, name)
         if name in arrays:
-            kind = describe_array(arrays[name]) + (", or float" if kind == "float" or rest == "float" else "")
+            or_float = ", or float" if kind == "float" or rest == "float" else ""
+            kind = describe_array(arrays[name]) + or_float
             words = words if varying is None else OF_ANY_CALL if name in varying else words + STAYS
         elif name in scalars:
             kind = describe_scalar(scalars[name], kind)
@@ -143,7 +144,8 @@ def format_arguments(
             kind = kinds[0] if len(kinds) == 1 else f"tuple of {len(kinds)} arrays"
         elif name == "backend":
             kind = " or ".join(f'"{b}"' for b in first.backends)
-        entries.append(format_entry(name, f"{kind}, optional" if rest.endswith("None") else kind, words))
+        written = f"{kind}, optional" if rest.endswith("None") else kind
+        entries.append(format_entry(name, written, words))
     return "\n".join(entries)
 
 
@@ -174,7 +176,8 @@ def describe_array(arrays: Sequence[Array]) -> str:
 
 def describe_scalar(scalar: Scalar, annotation: str) -> str:
     """Returns type and domain of a scalar."""
-    kind, domain = "str" if scalar.domain.codes else annotation, scalar.domain.may_be
+    kind = "str" if scalar.domain.codes else annotation
+    domain = scalar.domain.may_be
     return kind if not domain or kind == "bool" else f"{kind}, {domain}"
 
 

@@ -149,7 +149,8 @@ def _scalar_statements(
         passed = [f"        {line}" for line in lines]
         lines = ["try:", f"    _fits = {' and '.join(tests) or True}", "    if _fits:", *passed]
         lines += ["except Exception: _fits = False", f"if not _fits: refuse({names})"]
-    return lines, f", *, {', '.join(keywords)}" if keywords else "", known
+    named = f", *, {', '.join(keywords)}" if keywords else ""
+    return lines, named, known
 
 
 def _of_scalar(expression: str, keyword: str, number: int) -> str:
@@ -165,7 +166,8 @@ def _check_statements(
     bound: list[str] = []
     lines = unpack(inputs)
     for i, a in enumerate(inputs):
-        wrong = [f"type(a{i}) is not ndarray", f"a{i}.dtype is not t{i}" if len(a.dtypes) == 1 else f"a{i}.dtype not in t{i}"]
+        test = f"a{i}.dtype is not t{i}" if len(a.dtypes) == 1 else f"a{i}.dtype not in t{i}"
+        wrong = [f"type(a{i}) is not ndarray", test]
         known[f"t{i}"] = a.dtypes[0] if len(a.dtypes) == 1 else a.dtypes
         if a.like:
             wrong.append(f"a{i}.dtype is not a0.dtype")

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+Numbers: TypeAlias = np.ndarray  # float32 or float64, as the caller's
 
 HEAD = 8  # numbers of a code before the sizes of the groups
 VARIANTS = ("printed", "amended", "multiplicative")
@@ -129,3 +133,13 @@ def _layers(a: Sized) -> Iterator[tuple[str, tuple[Layer, ...]]]:
 
 def _three(n_in: int, hidden: int, n_out: int) -> tuple[Layer, ...]:
     return Layer(hidden, n_in), Layer(hidden, hidden), Layer(n_out, hidden)
+
+
+def matrices(flat: Numbers, layers: tuple[Layer, ...]) -> list[tuple[Numbers, Numbers | None]]:
+    """Returns views of a part's layers: W (n_out, n_in), and b (n_out,) or None."""
+    views, begin = list[tuple[Numbers, Numbers | None]](), 0
+    for n_out, n_in, bias in layers:
+        end = begin + n_out * n_in
+        views.append((flat[begin:end].reshape(n_out, n_in), flat[end : end + n_out] if bias else None))
+        begin = end + n_out * bias
+    return views

@@ -14,8 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 
 from . import _checks
-from ._checks import MADE, POSITIVE, Domain, Together, require
-from ._dlpack import as_numpy, exports
+from ._checks import MADE, POSITIVE, Domain, Together, as_numpy, exports, require
 from ._fast import arrays_of, compute_of, numbers_of, sizes_of
 
 Function: TypeAlias = Callable[..., Any]  # of a backend
@@ -25,7 +24,7 @@ BACKENDS = ("cpp", "numba", "cuda", "reference")
 WITHOUT_CUDA = ("cpp", "numba", "reference")
 WITHOUT_NUMBA = ("cpp", "cuda", "reference")
 COMPILED = ("cpp", "reference")
-HERE = "fedkern.kernels."
+HERE = "fedkern.kernels"
 FLOATS = (np.dtype("float64"), np.dtype("float32"))
 F64 = (np.dtype("float64"),)
 
@@ -94,7 +93,8 @@ class Array:
             return shape, f"array of the type of {self.like}"
         if len(self.dtypes) == 1:
             return shape, f"{_named(self.dtypes[0])} array"
-        *types, last = map(_named, reversed(FLOATS) if self.dtypes == FLOATS else self.dtypes)
+        types_first = reversed(FLOATS) if self.dtypes == FLOATS else self.dtypes
+        *types, last = map(_named, types_first)
         return shape, f"array, {', '.join(types)} or {last}"
 
     def check(self, kernel: str, value: Any, sizes: dict[str, int]) -> Any:
@@ -250,7 +250,7 @@ class Kernel:
     Attributes
     ----------
     name : "family.function"
-    module : the public function's module; a backend's function stands in the module of the same name in its folder
+    module : the public function's module; a backend's function stands in the file of the family in its folder
     purpose, source : one line; where the equation that it computes is written
     inputs, outputs : the arrays, in the order in which every backend takes them
     scalars : the numbers, choices and switches that backends take between the two
@@ -298,8 +298,8 @@ class Kernel:
     @property
     def public(self) -> str:
         """The public function, with its family."""
-        family, own = self.name.split(".")
-        return f"{family}.{self.function or own}"
+        family, function = self.name.split(".")
+        return f"{family}.{self.function or function}"
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -322,7 +322,7 @@ class Kernel:
             else:
                 if backend == "numba":
                     require_numba()
-                loaded = getattr(import_module(self.module.replace(HERE, f"{HERE}_{backend}.", 1)), function)
+                loaded = getattr(import_module(f"{HERE}._{backend}.{family}"), function)
                 self._loaded[backend] = with_unsigned_keys(loaded) if backend == "numba" else loaded
         return self._loaded[backend]
 
@@ -439,19 +439,19 @@ class Kernel:
         from fedkern._core import bound
 
         # Places of all arguments in the order in which the backend takes them, for the compiled call.
-        every = (*here, *names(*self.scalars), *names(*self.outputs), "n_threads")
+        listed = (*here, *names(*self.scalars), *names(*self.outputs), "n_threads")
         values = (*arrays[:k], *numbers, *arrays[k:], n_threads)
-        order = [every.index(name) for name in self.order] or range(len(every))  # an output may be called what an input is
+        order = [listed.index(name) for name in self.order] or range(len(listed))  # an output may be called what an input is
         place = {number: position for position, number in enumerate(order)}
         # The compiled call takes arrays first: given in another order, they do not fit there, and `slowly` takes them.
         those = [place[here.index(name)] for name in varying if name in here]
         ranges = [
-            (place[every.index(of[name].name, k)], None if limit == "positive" else limit) for name, limit in limits.items()
+            (place[listed.index(of[name].name, k)], None if limit == "positive" else limit) for name, limit in limits.items()
         ]
-        lengths = [(place[i], at) for i, a in enumerate(self.inputs) for at, symbol in enumerate(a.shape) if symbol in free]
+        lengths = [(place[i], axis) for i, a in enumerate(self.inputs) for axis, symbol in enumerate(a.shape) if symbol in free]
         outputs = [place[k + len(self.scalars) + i] for i in range(len(self.outputs))]
         function, arguments = self.implementation(self.backends[0]), [values[number] for number in order]
-        labels = [f"{self.public}: {every[number]}" for number in order]
+        labels = [f"{self.public}: {listed[number]}" for number in order]
         every_call: Callable[..., tuple[Any, ...]]
         every_call = bound.bind(function, arguments, labels, those, ranges, lengths, outputs, self.returns, slowly)
         return every_call
@@ -525,8 +525,8 @@ class Kernel:
         n_threads = self._threads(n_threads)
         given = [*arrays[:k], *numbers, *arrays[k:], n_threads]
         if self.order:
-            every = (*names(*self.inputs, *self.outputs, *self.scalars), "n_threads")
-            values = dict(zip(every, (*arrays, *numbers, n_threads)))
+            known = (*names(*self.inputs, *self.outputs, *self.scalars), "n_threads")
+            values = dict(zip(known, (*arrays, *numbers, n_threads)))
             given = [values[name] for name in self.order]
         try:
             return function(*given)
@@ -538,12 +538,12 @@ class Kernel:
         """Returns the backend to ask for where some backends lack families. Raises ValueError where the wanted one lacks this
         family."""
         having = [b for b in self.backends if family not in self.lacks.get(b, ())]
-        there = self._backend(wanted, arrays)
-        if there is None:
+        chosen = self._backend(wanted, arrays)
+        if chosen is None:
             return next(b for b in having if b != "cuda")
-        if there in self.backends and there not in having:
-            raise ValueError(f"{self.name}: backend {there!r} has no family {family!r}; {', '.join(having)} have it")
-        return there
+        if chosen in self.backends and chosen not in having:
+            raise ValueError(f"{self.name}: backend {chosen!r} has no family {family!r}; {', '.join(having)} have it")
+        return chosen
 
     def _slowly(
         self,
@@ -664,7 +664,8 @@ class Kernel:
         return arrays + results
 
     def _allocate(self, space: Any, spec: Array, sizes: Mapping[str, int], inputs: Sequence[Any], which: int) -> object:
-        return space.empty([size(s, sizes) for s in spec.shape], inputs[0].dtype if spec.like else spec.dtypes[which])
+        dtype = inputs[0].dtype if spec.like else spec.dtypes[which]
+        return space.empty([size(s, sizes) for s in spec.shape], dtype)
 
     def _same_type(self, spec: Array, value: Any, inputs: Sequence[Any]) -> Any:
         if spec.like and value.dtype != inputs[0].dtype:

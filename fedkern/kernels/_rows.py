@@ -1,7 +1,7 @@
 """Writes a row of each likelihood once: its value, slope and curvature, and expectations of them under a normal predictor.
 
 A function takes numbers or arrays, element by element, and has no branch of its own: `where` and `pick` choose. On arrays NumPy
-runs it: the records of `families` hold it, and it is the reference of the kernels. `_numba/rows.py` compiles it for numbers: the
+runs it: the records of `families` hold it, and it is the reference of the kernels. `_numba/_rows.py` compiles it for numbers: the
 Numba backend, and what other people's nopython code calls. C++ and CUDA have a text of their own (csrc/include/fedkern).
 
 `part`, `slope` and `observed` are those of `families.Family`. `Any` is a number or an array.
@@ -13,12 +13,20 @@ A zero-inflated count is 0 with probability pi (a structural zero), and else a c
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._special import special
+
+@cache
+def special(name: str) -> Callable[..., Any]:
+    """Returns one function of `scipy.special`."""
+    function: Callable[..., Any] = getattr(import_module("scipy.special"), name)
+    return function
+
 
 Vector = NDArray[np.float64]
 
@@ -32,9 +40,9 @@ BELOW_ONE = 1 - 2.0**-53
 # What NumPy and Numba do in different ways --------------------
 
 
-def where(condition: Any, one: Any, other: Any) -> Any:
+def where(condition: Any, first: Any, other: Any) -> Any:
     """Returns `one` where the condition holds, and `other` elsewhere."""
-    return np.where(condition, one, other)
+    return np.where(condition, first, other)
 
 
 def some(condition: Any) -> Any:
@@ -42,15 +50,15 @@ def some(condition: Any) -> Any:
     return np.any(condition)
 
 
-def pick(condition: Any, one: Callable[..., Any], other: Callable[..., Any], *rows: Any) -> Any:
+def pick(condition: Any, first_of: Callable[..., Any], second_of: Callable[..., Any], *rows: Any) -> Any:
     """Returns the results that `one` computes of the rows where the condition holds, and `other` of the rest."""
     chosen, *rows = np.broadcast_arrays(condition, *rows)  # type: ignore[assignment]
     if chosen.all():
-        return one(*rows)
+        return first_of(*rows)
     if not chosen.any():
-        return other(*rows)
+        return second_of(*rows)
     results = []
-    for first, second in zip(one(*(a[chosen] for a in rows)), other(*(a[~chosen] for a in rows)), strict=True):
+    for first, second in zip(first_of(*(a[chosen] for a in rows)), second_of(*(a[~chosen] for a in rows)), strict=True):
         result = np.empty(chosen.shape)
         result[chosen], result[~chosen] = first, second
         results.append(result)
@@ -99,25 +107,25 @@ def negative_by_phi(y: Any, eta: Any, phi: Any) -> Any:
     """Returns the derivatives in phi, 1 / phi^2 = r, of the part with eta: first, mixed with eta, second."""
     a, mean = phi * phi, np.exp(eta)
     x, m = a * mean, mean / (1 + a * mean)
-    one, two = pick(x < 0.1, _bent_little, _bent, x, a, mean)  # derivatives in a of log(1 + a mean) / a
-    first = -y * m - one
-    return 2 * phi * first, -2 * phi * (y - mean) / (1 + x) * m, 2 * first + 4 * a * (y * m * m - two)
+    slope, curve = pick(x < 0.1, _bent_little, _bent, x, a, mean)  # derivatives in a of log(1 + a mean) / a
+    first = -y * m - slope
+    return 2 * phi * first, -2 * phi * (y - mean) / (1 + x) * m, 2 * first + 4 * a * (y * m * m - curve)
 
 
 def _bent_little(x: Any, a: Any, mean: Any) -> Any:
-    one, two = 0.0 * x, 0.0 * x
+    slope, curve = 0.0 * x, 0.0 * x
     for j in range(17, 0, -1):
         sign = -1.0 if j % 2 else 1.0
-        one = sign * j / (j + 1) + one * x
+        slope = sign * j / (j + 1) + slope * x
         if j > 1:
-            two = sign * j * (j - 1) / (j + 1) + two * x
-    return one * mean * mean, two * mean * mean * mean
+            curve = sign * j * (j - 1) / (j + 1) + curve * x
+    return slope * mean * mean, curve * mean * mean * mean
 
 
 def _bent(x: Any, a: Any, mean: Any) -> Any:
     m = mean / (1 + x)
-    one = (m - np.log1p(x) / a) / a
-    return one, (-m * m - 2 * one) / a
+    slope = (m - np.log1p(x) / a) / a
+    return slope, (-m * m - 2 * slope) / a
 
 
 def log_rising(y: Any, r: Any) -> Any:
@@ -288,7 +296,8 @@ def far_in_tail(b: Any, s: Any) -> Any:
         if not some(going):
             break
         size = np.exp((1 - k) * b + 0.5 * (k * k - 1) * s * s)  # E x^k / E x, by which what is left out is bounded
-        term = where(going, size if k % 2 else -size, 0.0)
+        signed = size if k % 2 else -size
+        term = where(going, signed, 0.0)
         value, slope, curvature = value + term / k, slope + term, curvature + k * term
         few = few | (going & (k * size < 1e-15))
         going = going & (k * size >= 1e-15) & (size <= before)

@@ -36,8 +36,7 @@ from numpy.typing import NDArray
 
 from . import _rows as of
 from . import ordered
-from ._rows import expit, gammaln, softplus
-from ._special import special as _special
+from ._rows import expit, gammaln, softplus, special
 
 Vector = NDArray[np.float64]
 Scale = float | Vector  # a number, or (m, 1) where eta is (m, n); of several numbers one a row, (k, ..)
@@ -367,21 +366,21 @@ TAIL = 0.025
 
 def _garwood(y: Vector, exposure: Vector, scale: Scale) -> tuple[Vector, Vector]:
     """Returns quantiles of chi-square with 2 y and 2 y + 2 degrees of freedom, halved (Garwood, 1936)."""
-    low = np.where(y > 0, _special("gammaincinv")(np.maximum(y, 1), TAIL), 0.0)
-    return low / exposure, np.asarray(_special("gammaincinv")(y + 1, 1 - TAIL) / exposure)
+    low = np.where(y > 0, special("gammaincinv")(np.maximum(y, 1), TAIL), 0.0)
+    return low / exposure, np.asarray(special("gammaincinv")(y + 1, 1 - TAIL) / exposure)
 
 
 def _clopper_pearson(y: Vector, trials: Vector, scale: Scale) -> tuple[Vector, Vector]:
     """Returns quantiles of beta distributions (Clopper and Pearson, 1934)."""
     failures = trials - y
-    low = np.where(y > 0, _special("betaincinv")(np.maximum(y, 1), failures + 1, TAIL), 0.0)
-    return low, np.where(failures > 0, _special("betaincinv")(y + 1, np.maximum(failures, 1), 1 - TAIL), 1.0)
+    low = np.where(y > 0, special("betaincinv")(np.maximum(y, 1), failures + 1, TAIL), 0.0)
+    return low, np.where(failures > 0, special("betaincinv")(y + 1, np.maximum(failures, 1), 1 - TAIL), 1.0)
 
 
 def _negative_exact(y: Vector, exposure: Vector, scale: Scale) -> tuple[Vector, Vector]:
     """Returns the ends for the same tails, which are incomplete beta functions of r / (r + mean)."""
-    below = _special("betaincinv")(scale, np.maximum(y, 1), 1 - TAIL)
-    above = _special("betaincinv")(scale, y + 1, TAIL)
+    below = special("betaincinv")(scale, np.maximum(y, 1), 1 - TAIL)
+    above = special("betaincinv")(scale, y + 1, TAIL)
     return np.where(y > 0, scale * (1 - below) / below, 0.0) / exposure, np.asarray(scale * (1 - above) / above / exposure)
 
 
@@ -389,7 +388,7 @@ def _negative_exact(y: Vector, exposure: Vector, scale: Scale) -> tuple[Vector, 
 
 
 def _poisson_cdf(y: Vector, mean: Vector, scale: Scale, trials: Trials) -> Vector:
-    return np.asarray(_special("pdtr")(y, mean))
+    return np.asarray(special("pdtr")(y, mean))
 
 
 MANY = 1e8  # mean counts from here on are drawn by the expansion alone
@@ -422,7 +421,7 @@ def _expanded(u: Vector, mean: Vector) -> Vector:
     Cornish and Fisher's expansion (1938) of the quantile up to 1 / sqrt(mean); a count stands for half a count on both sides. The
     next term is below (z^4 + 11 z^2) / mean, which moves one draw of millions by one count where mean counts are large.
     """
-    z, root = _special("ndtri")(u), np.sqrt(np.maximum(mean, 1.0))
+    z, root = special("ndtri")(u), np.sqrt(np.maximum(mean, 1.0))
     with np.errstate(invalid="ignore"):  # where u is 0
         return np.asarray(np.maximum(np.ceil(mean + root * z + (z**2 - 1) / 6 + (z - z**3) / (72 * root) - 0.5), 0.0))
 
@@ -464,12 +463,12 @@ def _of_trials(y: Any, eta: Any, scale: Any, trials: Any) -> Any:
 
 def _binomial_cdf(y: Vector, mean: Vector, scale: Scale, trials: Any) -> Vector:
     """Returns P(Y <= y) by the incomplete beta function, which takes real numbers."""
-    return np.where(y < trials, _special("betaincc")(y + 1, np.maximum(trials - y, 1), mean), 1.0)
+    return np.where(y < trials, special("betaincc")(y + 1, np.maximum(trials - y, 1), mean), 1.0)
 
 
 def _binomial_draw(source: Source, mean: Vector, scale: Scale, trials: Trials) -> Vector:
     u = source.uniform(len(mean))
-    return _smallest(_special("bdtrik")(u, trials, mean), u, lambda y: _binomial_cdf(y, mean, scale, trials))
+    return _smallest(special("bdtrik")(u, trials, mean), u, lambda y: _binomial_cdf(y, mean, scale, trials))
 
 
 BINOMIAL = Family(
@@ -496,12 +495,12 @@ BINOMIAL = Family(
 
 
 def _negative_cdf(y: Vector, mean: Vector, scale: Scale, trials: Trials) -> Vector:
-    return np.asarray(_special("betaincc")(y + 1, scale, mean / (scale + mean)))
+    return np.asarray(special("betaincc")(y + 1, scale, mean / (scale + mean)))
 
 
 def _negative_draw(source: Source, mean: Vector, scale: Scale, trials: Trials) -> Vector:
     u = source.uniform(len(mean))
-    return _smallest(_special("nbdtrik")(u, scale, scale / (scale + mean)), u, lambda y: _negative_cdf(y, mean, scale, trials))
+    return _smallest(special("nbdtrik")(u, scale, scale / (scale + mean)), u, lambda y: _negative_cdf(y, mean, scale, trials))
 
 
 NEGATIVE_BINOMIAL: Family = Family(
@@ -601,7 +600,7 @@ GAUSSIAN = Family(
     mean=lambda eta: eta,
     information=lambda y, eta, scale, trials: np.full(len(y), float(scale) ** -2),
     draw=lambda source, mean, scale, trials: np.asarray(mean + scale * source.normal(len(mean))),
-    cdf=lambda y, mean, scale, trials: np.asarray(_special("ndtr")((y - mean) / scale)),
+    cdf=lambda y, mean, scale, trials: np.asarray(special("ndtr")((y - mean) / scale)),
     spread=lambda mean, scale, trials: np.broadcast_to(np.asarray(scale) ** 2, np.shape(mean)),
     curvature=lambda y, scale: scale**-2,
     variance=lambda y, scale: float(scale) ** 2,
@@ -715,8 +714,8 @@ def inflated(count: Family, scale_of: Callable[[Any], Any], logit: Callable[[Any
         return np.where(y > 0, value, np.logaddexp(logit(scale), value))
 
     def observed(y: Any, eta: Any, scale: Any, trials: Any) -> Any:
-        one, slope = share(y, eta, scale), of_count("slope", y, eta, scale)
-        return one * of_count("observed", y, eta, scale) - (one * slope) * ((1 - one) * slope)
+        weight, slope = share(y, eta, scale), of_count("slope", y, eta, scale)
+        return weight * of_count("observed", y, eta, scale) - (weight * slope) * ((1 - weight) * slope)
 
     return {
         "part": part,
@@ -816,7 +815,7 @@ ORDINAL_PROBIT = Family(  # where a job has model.link = "probit"
     mean=lambda eta: eta,
     information=lambda y, eta, scale, trials: ordered.normal_information(y, eta, scale),
     draw=lambda source, mean, scale, trials: ordered.level_of(mean + source.normal(len(mean)), scale),
-    cdf=lambda y, mean, scale, trials: np.asarray(_special("ndtr")(ordered.cuts(y, mean, scale)[1])),
+    cdf=lambda y, mean, scale, trials: np.asarray(special("ndtr")(ordered.cuts(y, mean, scale)[1])),
     spread=lambda mean, scale, trials: np.ones_like(mean),
 )
 

@@ -421,10 +421,12 @@ def elbo_grad(
         As `loglik_grad`; draws without a key; a factor whose diagonal is not positive (on a device this is waited for).
     """
     full = _full(log_sigma)
-    record, constant = ELBO_GRAD_FULL if full else ELBO_GRAD, {}
+    record = ELBO_GRAD_FULL if full else ELBO_GRAD
+    constant = {}
     _check_scale(record, X, family, scale)
     record.check_kinds(estimator=estimator)
-    _check_key(record, key, "" if estimator == "analytic" else f"estimator {estimator!r}")
+    drawn_by = "" if estimator == "analytic" else f"estimator {estimator!r}"
+    _check_key(record, key, drawn_by)
     mu = here(mu)
     shift = _spread_out(prior_shift, mu)
     precision = _as_matrix(prior_precision, mu) if full else _spread_out(prior_precision, mu)
@@ -547,9 +549,8 @@ def clipped_grad_sum(
     # `out` must be int64 with a grid, float64 without; types that fit neither are refused by `compute`.
     given = None if out is None else getattr(here(out), "dtype", None)
     if given is not None and given in record.outputs[0].dtypes and (given == np.float64) is not (grid is None):
-        raise TypeError(
-            f"{record.public}: total must be {'float64 without' if grid is None else 'int64 with'} a grid, got {given}"
-        )
+        kind = "float64 without" if grid is None else "int64 with"
+        raise TypeError(f"{record.public}: total must be {kind} a grid, got {given}")
     skipped, total = record.compute(
         (X, y, mu, log_sigma, rows, offset, weights), out, n_threads, backend, family=family, scale=scale, clip=clip,
         estimator=estimator, draws=draws, key=key, client=client, step=step, noise_multiplier=noise_multiplier, grid=grid,

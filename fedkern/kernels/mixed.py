@@ -263,4 +263,5 @@ def size(p: int, d: int, family: str, own: int | None = None) -> int:
     >>> mixed.size(p=3, d=2, family="gaussian")  # 3 coefficients, 3 numbers of T, the standard deviation
     7
     """
-    return p + d * (d + 1) // 2 + (SHAPES.get(family, 0) if own is None else own)
+    n_shapes = SHAPES.get(family, 0) if own is None else own
+    return p + d * (d + 1) // 2 + n_shapes

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ._special import special as _special
+from ._rows import special
 
 Vector = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ def thresholds(scale: object, eta: Vector) -> Vector:
     array([[-1., -1.],
            [ 1.,  1.]])
     """
-    return np.cumsum([np.broadcast_to(one, eta.shape) for one in np.asarray(scale)], axis=0)
+    return np.cumsum([np.broadcast_to(number, eta.shape) for number in np.asarray(scale)], axis=0)
 
 
 def cuts(y: Vector, eta: Vector, scale: object) -> tuple[Vector, Vector]:
@@ -47,8 +47,8 @@ def cuts(y: Vector, eta: Vector, scale: object) -> tuple[Vector, Vector]:
     eta = np.asarray(eta, np.float64)
     c = thresholds(scale, eta)
     ends = np.concatenate([np.full((1, *eta.shape), -np.inf), c, np.full((1, *eta.shape), np.inf)])
-    at = np.broadcast_to(np.asarray(y).astype(np.int64), eta.shape)[np.newaxis]
-    low, high = (np.take_along_axis(ends, at + k, axis=0)[0] for k in (0, 1))
+    number = np.broadcast_to(np.asarray(y).astype(np.int64), eta.shape)[np.newaxis]
+    low, high = (np.take_along_axis(ends, number + k, axis=0)[0] for k in (0, 1))
     return low - eta, high - eta
 
 
@@ -78,7 +78,7 @@ def log_normal_between(low: Vector, high: Vector) -> Vector:
     array([0.95])
     """
     low, high = np.where(low > 0, -high, low), np.where(low > 0, -low, high)
-    more, less = _special("log_ndtr")(high), _special("log_ndtr")(low)
+    more, less = special("log_ndtr")(high), special("log_ndtr")(low)
     with np.errstate(divide="ignore"):
         return np.asarray(more + np.log(-np.expm1(less - more)))
 
@@ -86,8 +86,8 @@ def log_normal_between(low: Vector, high: Vector) -> Vector:
 def _ends(low: Vector, high: Vector) -> tuple[Vector, Vector]:
     """Returns normal densities at both ends, over the probability between them."""
     log_chance = log_normal_between(low, high)
-    at = [np.asarray(np.exp(-0.5 * x**2 - HALF_LOG_TAU - log_chance)) for x in (low, high)]
-    return at[0], at[1]
+    ratios = [np.asarray(np.exp(-0.5 * x**2 - HALF_LOG_TAU - log_chance)) for x in (low, high)]
+    return ratios[0], ratios[1]
 
 
 def slope(y: Vector, eta: Vector, scale: object) -> Vector:
@@ -102,7 +102,7 @@ def slope(y: Vector, eta: Vector, scale: object) -> Vector:
     array([-0.818, -0.195,  0.622])
     """
     low, high = cuts(y, eta, scale)
-    expit = _special("expit")
+    expit = special("expit")
     return np.asarray(expit(low) - expit(-high))
 
 
@@ -118,7 +118,7 @@ def information(y: Vector, eta: Vector, scale: object) -> Vector:
     array([0.197, 0.393, 0.197])
     """
     low, high = cuts(y, eta, scale)
-    expit = _special("expit")
+    expit = special("expit")
     return np.asarray(expit(low) * expit(-low) + expit(high) * expit(-high))
 
 

@@ -218,9 +218,10 @@ def sweeps(
     if not (0 < on_host(arrays[7]).min(initial=1) and on_host(arrays[7]).max(initial=1) < np.inf):
         raise ValueError("sem.sweeps: temperature must be > 0 and finite")
     SWEEPS.check_kinds(update=update)
+    chosen = _chosen(p, n) if update == "auto" else update
     numbers = SWEEPS.numbers(
         seed=seed, chain=chain, client=client, step=step, n_sweeps=n_sweeps,
-        update=_chosen(p, n) if update == "auto" else update, swap=swap, stable=stable, adapt=adapt, scales=scales,
+        update=chosen, swap=swap, stable=stable, adapt=adapt, scales=scales,
         scale_lambda=scale_lambda, shape=shape, rate=rate,
     )  # fmt: skip
     SWEEPS.call(backend, arrays, numbers, n_threads)

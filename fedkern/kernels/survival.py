@@ -160,18 +160,18 @@ def arranged(time: Floats, event: NDArray[np.bool_], entry: Floats | None = None
     if n == 0:
         starts = stops = np.empty(0, np.int64)
     deaths = np.add.reduceat(event.astype(np.int64), starts) if n else np.empty(0, np.int64)
-    there = deaths > 0
-    ends, deaths = stops[there].astype(np.int64), deaths[there]
+    dying = deaths > 0
+    ends, deaths = stops[dying].astype(np.int64), deaths[dying]
     first = np.searchsorted(code, code[ends - 1]).astype(np.int64)
     if entry is None:
         return Arranged(order, first, ends, deaths, None)
     # Sets of a stratum follow each other with falling times: a row leaves before the first whose time is not above its entry.
     until = np.empty(n, np.int64)
-    of_set, at = code[ends - 1], time[ends - 1]
-    for one in np.unique(code):
-        rows, sets = code == one, np.flatnonzero(of_set == one)
-        base = int(np.searchsorted(of_set, one))
-        until[rows] = base + np.searchsorted(-at[sets], -begin[rows])
+    of_set, time_of_set = code[ends - 1], time[ends - 1]
+    for number in np.unique(code):
+        rows, sets = code == number, np.flatnonzero(of_set == number)
+        base = int(np.searchsorted(of_set, number))
+        until[rows] = base + np.searchsorted(-time_of_set[sets], -begin[rows])
     return Arranged(order, first, ends, deaths, until)
 
 
@@ -219,7 +219,7 @@ def cox_curvature(
 
 def _call(kernel: Kernel, inputs: tuple[object, ...], out: Out, n_threads: int, backend: str | None) -> tuple[Any, ...]:
     arrays = kernel.prepare({a.name: value for a, value in zip(kernel.inputs, inputs)}, out, backend=backend)
-    n, (first, ends, deaths) = len(arrays[1]), (np.asarray(on_host(one)) for one in arrays[4:7])
+    n, (first, ends, deaths) = len(arrays[1]), (np.asarray(on_host(numbers)) for numbers in arrays[4:7])
     before = np.concatenate([[0], ends])[:-1]
     same = np.concatenate([[False], first[1:] == first[:-1]])
     least = np.where(same, before, first)

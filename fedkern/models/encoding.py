@@ -176,8 +176,8 @@ class Spec:
             )
         roles = [name for name in (self.response, self.offset, self.weight, self.row_id, self.trials) if name is not None]
         if len(set(roles)) < len(roles):
-            said = "response, offset, weight, row_id and trials" if self.trials else "response, offset, weight and row_id"
-            raise JobError(f"[data] {said} must be different columns, got {roles}")
+            named = "response, offset, weight, row_id and trials" if self.trials else "response, offset, weight and row_id"
+            raise JobError(f"[data] {named} must be different columns, got {roles}")
         if self.positive is not None and not FAMILIES[self.family].binary:
             binary = quoted(tuple(f.name for f in FAMILIES.values() if f.binary))
             raise JobError(f"[data] positive: only family = {binary} has a positive label, not {self.family!r}; remove it")
@@ -226,9 +226,9 @@ class Spec:
         """The text, made from the job file alone, on what a private job must say of all covariates, and for which it does."""
         constants = "" if self.standardise == "none" else ", with center and scale (or lower and upper)"
         covariates = self.declared
-        said = [name for name in covariates if self.complete(name)]
+        declared = [name for name in covariates if self.complete(name)]
         lacking = [name for name in covariates if not self.complete(name)]
-        listed = f"it does for {', '.join(map(repr, said))}" if said else "it does for none yet"
+        listed = f"it does for {', '.join(map(repr, declared))}" if declared else "it does for none yet"
         if lacking:
             listed += f", but what it says of {', '.join(map(repr, lacking))} is not complete"
         return (
@@ -265,8 +265,8 @@ class Spec:
     def covariates(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Returns those of a file's columns that are covariates, in the file's order."""
         if self.formula is not None:
-            own = {*self.formula.variables, *self.formula.arguments}
-            return tuple(name for name in names if name in own)
+            variables = {*self.formula.variables, *self.formula.arguments}
+            return tuple(name for name in names if name in variables)
         others = {*self.roles, *self.ignore}
         return tuple(name for name in names if name not in others)
 
@@ -325,7 +325,7 @@ class Encoding:
 
         A model without an intercept is one of the uncentred columns; of centred ones it would be another model.
         """
-        columns = tuple(one if one.center is None else replace(one, center=0.0) for one in self.columns)
+        columns = tuple(column if column.center is None else replace(column, center=0.0) for column in self.columns)
         return replace(self, columns=columns)
 
     @property
@@ -340,7 +340,7 @@ class Encoding:
     def levels_joined(self) -> dict[str, tuple[str, ...]]:
         """The levels, "other" among them, of each column of the file whose rare ones have joined."""
         levels = {column.name: column.levels for column in self.columns}
-        levels |= {} if self.formula is None else {name: one.levels for name, one in self.formula.known.items()}
+        levels |= {} if self.formula is None else {name: variable.levels for name, variable in self.formula.known.items()}
         return {name: levels[name] or () for name in self.joined}
 
     def check_references(self, references: Mapping[str, str | None]) -> None:
@@ -361,7 +361,7 @@ class Encoding:
     def spread(self) -> NDArray[np.float64]:
         """The (d,) mean squares of the coefficients' columns if numeric ones are standardised, and levels equally frequent."""
         squares = [1.0] if self.intercept else []
-        squares += [] if self.formula is None else [one.spread for one in self.formula.made]
+        squares += [] if self.formula is None else [made.spread for made in self.formula.made]
         for column in self.columns if self.formula is None else ():
             squares += [1.0] if column.levels is None else [1 / len(column.levels)] * len(column.levels)
         return np.array(squares)
@@ -369,14 +369,18 @@ class Encoding:
     @property
     def size(self) -> int:
         """The number d of coefficients."""
-        own = sum(1 if column.levels is None else len(column.levels) for column in self.columns)
-        return self.intercept + own
+        n_columns = sum(1 if column.levels is None else len(column.levels) for column in self.columns)
+        return self.intercept + n_columns
 
     @property
     def texts(self) -> frozenset[str]:
         """The columns that are read as text although their cells may look like numbers."""
         texts = {column.name for column in self.columns if column.kind == "categorical"}
-        texts |= set() if self.formula is None else {name for name, one in self.formula.known.items() if one.levels is not None}
+        texts |= (
+            set()
+            if self.formula is None
+            else {name for name, variable in self.formula.known.items() if variable.levels is not None}
+        )
         texts |= {self.row_id} if self.row_id else set()
         return frozenset(texts | ({self.response} if self.response and (self.positive is not None or self.labels) else set()))
 
@@ -384,8 +388,8 @@ class Encoding:
     def needed(self) -> tuple[str, ...]:
         """The names of the columns that a file must have."""
         roles = (self.response, self.offset, self.weight, self.row_id, self.trials)
-        own = tuple(column.name for column in self.columns) if self.formula is None else self.formula.variables
-        return own + tuple(name for name in roles if name is not None)
+        names = tuple(column.name for column in self.columns) if self.formula is None else self.formula.variables
+        return names + tuple(name for name in roles if name is not None)
 
     def affine(self) -> NDArray[np.float64]:
         """Returns A (d, d) with theta = A theta_std: from the standardised scale to the data's.
@@ -394,16 +398,16 @@ class Encoding:
         intercept the constant has no coefficient to go to: the slopes are then those of centred columns.
         """
         a = np.eye(self.size)
-        at = int(self.intercept)
+        place = int(self.intercept)
         for column in self.columns:
             if column.levels is not None:
-                at += len(column.levels)
+                place += len(column.levels)
                 continue
             center, scale = column.constants
-            a[at, at] = 1 / scale
+            a[place, place] = 1 / scale
             if self.intercept:
-                a[0, at] = -center / scale
-            at += 1
+                a[0, place] = -center / scale
+            place += 1
         return a
 
     @property
@@ -451,7 +455,7 @@ class Encoding:
             if not all(math.isfinite(c.center) and c.scale > 0 for c in columns if c.center is not None and c.scale is not None):
                 raise TypeError("center must be finite and scale > 0")
             formula = Formula.from_dict(plain["formula"]) if "formula" in plain else None
-            if formula is not None and [column.name for column in columns] != [one.name for one in formula.made]:
+            if formula is not None and [column.name for column in columns] != [made.name for made in formula.made]:
                 raise TypeError("its columns are not those of its formula")
             joined = {str(name): tuple(map(str, levels)) for name, levels in plain.get("joined", {}).items()}
             if not joined.keys() <= {*(column.name for column in columns), *(formula.variables if formula else ())}:

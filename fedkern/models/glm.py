@@ -55,7 +55,7 @@ class Rows:
     def largest(self) -> Vector:
         """The (n,) largest size of a number in X of each row."""
         xp = self.home.xp
-        blocks = (self.X[at : at + BLOCK] for at in range(0, len(self), BLOCK))  # X may be a memory map
+        blocks = (self.X[begin : begin + BLOCK] for begin in range(0, len(self), BLOCK))  # X may be a memory map
         largest: Vector = xp.concatenate([xp.zeros(0), *(xp.abs(block).max(axis=1, initial=0.0) for block in blocks)])
         return largest
 
@@ -76,26 +76,29 @@ class Rows:
         for values in (self.offset, self.weights):
             if values is not None:
                 good &= np.isfinite(values)
-        for at in range(0, len(self), BLOCK):  # X may be a memory map
-            good[at : at + BLOCK] &= np.isfinite(self.X[at : at + BLOCK]).all(axis=1)
+        for begin in range(0, len(self), BLOCK):  # X may be a memory map
+            good[begin : begin + BLOCK] &= np.isfinite(self.X[begin : begin + BLOCK]).all(axis=1)
         is_finite: NDArray[np.bool_] = on_host(good)
         return is_finite
 
     def take(self, index: NDArray[np.int64]) -> Rows:
         """Returns some of the rows, copied where they live."""
         index = self.home.put(index)
+        offset = None if self.offset is None else self.offset[index]
+        weights = None if self.weights is None else self.weights[index]
         return Rows(
             self.X[index],
             self.y[index],
-            None if self.offset is None else self.offset[index],
-            None if self.weights is None else self.weights[index],
+            offset,
+            weights,
         )
 
 
 def prior(d: int, precision: float = 1.0, covariance: str = "diagonal") -> Gaussian:
     """Returns N(0, I / precision), in the form that the posterior will have."""
     P = np.full(d, float(precision))
-    return Gaussian(np.zeros(d), P if covariance == "diagonal" else np.diag(P))
+    squares = P if covariance == "diagonal" else np.diag(P)
+    return Gaussian(np.zeros(d), squares)
 
 
 def averaged(*, private: bool) -> str:
@@ -146,13 +149,16 @@ def pearson_sums(
     are 0 in families whose variance the mean decides alone. A row adds at most `most`, and nothing where that is no number.
     """
     record, counts = FAMILIES[family], FAMILIES[family].counted
-    there = np.flatnonzero(np.ones(len(rows)) if rows.weights is None else rows.weights)
-    weight = 1.0 if rows.weights is None else float(rows.weights[there].mean()) if len(there) else 0.0
+    all_weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+    weighed = np.flatnonzero(all_weights)
+    weight = 1.0 if rows.weights is None else float(rows.weights[weighed].mean()) if len(weighed) else 0.0
     total = np.zeros(4)
-    for at in range(0, len(there) if record.noise is not None else 0, BLOCK):
-        some = rows.take(there[at : at + BLOCK])
+    n_noisy = len(weighed) if record.noise is not None else 0
+    for begin in range(0, n_noisy, BLOCK):
+        some = rows.take(weighed[begin : begin + BLOCK])
         eta = np.asarray(some.X, np.float64) @ theta
-        mean = record.mean(eta if some.offset is None else eta + some.offset)
+        shifted = eta if some.offset is None else eta + some.offset
+        mean = record.mean(shifted)
         mean = np.maximum(mean, 1e-30) if counts else mean
         assert record.noise is not None
         variance, noise = record.spread(mean, scale, None), record.noise(mean, scale)
@@ -160,7 +166,7 @@ def pearson_sums(
         parts = some.y * counts, w * (some.y - mean) ** 2 / variance, w**2 * noise, w * mean**2 / variance * counts
         total += [_added(part, most) for part in parts]
     events, misfit, noisy, slope = total.tolist()
-    return len(there), weight, events, misfit, noisy, slope
+    return len(weighed), weight, events, misfit, noisy, slope
 
 
 def _added(parts: Vector, most: float) -> float:
@@ -184,7 +190,8 @@ def on_average(rows: Rows, family: str, scale: Scale = 1.0) -> float:
         centre = float(np.median(y - offset))
         sd, nu = np.asarray(scale).tolist()
         mean, scale = offset + centre, np.array([max(sd, NORMAL * float(np.median(np.abs(y - offset - centre)))), nu])
-    spread = np.full(len(y), max(float(y.var()) - float(scale) ** 2, 1e-12) if record.linear else 0.0)
+    noise = max(float(y.var()) - float(scale) ** 2, 1e-12) if record.linear else 0.0
+    spread = np.full(len(y), noise)
     return float(np.average(record.predictive(y, mean, lambda: spread, scale), weights=rows.counts))
 
 

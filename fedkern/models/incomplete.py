@@ -66,30 +66,30 @@ def completed(values: Array) -> Completed:
     ----------
     values : (n, w), NaN where a value is missing
     """
-    there = ~np.isnan(values)
-    n, count = len(values), there.sum(axis=0)
+    known = ~np.isnan(values)
+    n, count = len(values), known.sum(axis=0)
     # Work with standardised columns; a column with one value has no covariance, and is left out.
-    origin = np.where(there, values, 0.0).sum(axis=0) / np.maximum(count, 1)
-    about = np.where(there, values - origin, 0.0)
-    largest = np.where(there, np.abs(values), 0.0).max(axis=0, initial=0.0)
+    origin = np.where(known, values, 0.0).sum(axis=0) / np.maximum(count, 1)
+    about = np.where(known, values - origin, 0.0)
+    largest = np.where(known, np.abs(values), 0.0).max(axis=0, initial=0.0)
     spread = np.sqrt((about**2).sum(axis=0) / np.maximum(count - 1, 1))
     moving = np.flatnonzero((count > 1) & (spread > 1e-14 * largest))  # less is what rounding leaves of a constant column
-    shift, part, settled = _em(about[:, moving] / spread[moving], there[:, moving])
+    shift, part, settled = _em(about[:, moving] / spread[moving], known[:, moving])
     unbiased = spread[moving] * np.sqrt(count[moving] / (count[moving] - 1))
     mean, covariance = np.where(count > 0, origin, np.nan), np.zeros((len(count), len(count)))
     mean[moving] += spread[moving] * shift
     covariance[np.ix_(moving, moving)] = unbiased[:, None] * part * unbiased
-    together = there.astype(np.float64)
-    return Completed(mean, covariance, together.T @ together, n, int((~there.all(axis=1)).sum()), settled)
+    together = known.astype(np.float64)
+    return Completed(mean, covariance, together.T @ together, n, int((~known.all(axis=1)).sum()), settled)
 
 
-def _em(Z: Array, there: Mask) -> tuple[Array, Array, bool]:
+def _em(Z: Array, known: Mask) -> tuple[Array, Array, bool]:
     """Returns mean (w,) and covariance (w, w) of standardised columns Z, 0 where a value is missing; whether they have
     converged."""
     n, w = Z.shape
-    groups = _Groups.of(Z, there)
+    groups = _Groups.of(Z, known)
     mean, covariance = np.zeros(w), Z.T @ Z / max(n, 1)
-    if there.all():
+    if known.all():
         return mean, covariance, True
     ridge, ridged = 1 + w / 10, np.eye(w)
     for _ in range(ITERATIONS):
@@ -124,11 +124,11 @@ class _Groups:
     size: NDArray[np.int64]
 
     @classmethod
-    def of(cls, Z: Array, there: Mask) -> _Groups:
+    def of(cls, Z: Array, known: Mask) -> _Groups:
         """Makes them from columns Z (n, w), 0 where a value is missing."""
-        _, first, number = np.unique(np.packbits(there, axis=1), axis=0, return_index=True, return_inverse=True)
+        _, first, number = np.unique(np.packbits(known, axis=1), axis=0, return_index=True, return_inverse=True)
         order = np.argsort(number.ravel(), kind="stable")
-        size, missing = np.bincount(number.ravel(), minlength=len(first)), ~there[first]
+        size, missing = np.bincount(number.ravel(), minlength=len(first)), ~known[first]
         with_ones, parts = np.column_stack([Z, np.ones(len(Z))])[order], list[Array]()
         end = np.cumsum(size)
         for g, (m, lacking) in enumerate(zip(size, missing)):
@@ -154,13 +154,15 @@ class _Groups:
         """
         D, left = np.where(self.missing[self.pattern], 0.0, D), np.zeros(Q.size)
         DQ = D @ Q
-        for at, lacking in self._alike():
+        for alike, lacking in self._alike():
             C = np.linalg.inv(Q[lacking[:, :, None], lacking[:, None, :]])
             where = lacking[:, :, None] * len(Q) + lacking[:, None, :]
-            left += np.bincount(where.ravel(), (C * self.size[at, None, None]).ravel(), minlength=Q.size)
-            begin, end = np.searchsorted(self.pattern, (at[0], at[-1] + 1)) if len(at) == at[-1] - at[0] + 1 else (0, 0)
-            rows = np.arange(begin, end) if end else np.flatnonzero(np.isin(self.pattern, at))
-            of = np.searchsorted(at, self.pattern[rows])
+            left += np.bincount(where.ravel(), (C * self.size[alike, None, None]).ravel(), minlength=Q.size)
+            begin, end = (
+                np.searchsorted(self.pattern, (alike[0], alike[-1] + 1)) if len(alike) == alike[-1] - alike[0] + 1 else (0, 0)
+            )
+            rows = np.arange(begin, end) if end else np.flatnonzero(np.isin(self.pattern, alike))
+            of = np.searchsorted(alike, self.pattern[rows])
             columns = lacking[of]
             D[rows[:, None], columns] = -np.einsum("ruv,rv->ru", C[of], np.take_along_axis(DQ[rows], columns, axis=1))
         return D, left.reshape(Q.shape)
@@ -170,9 +172,9 @@ class _Groups:
         time."""
         lacks = self.missing.sum(axis=1)
         for u in np.unique(lacks[lacks > 0]):
-            every = np.flatnonzero(lacks == u)
-            for at in np.array_split(every, -(-len(every) * int(u) ** 2 // NUMBERS)):
-                yield at, np.nonzero(self.missing[at])[1].reshape(len(at), int(u))
+            alike = np.flatnonzero(lacks == u)
+            for rows in np.array_split(alike, -(-len(alike) * int(u) ** 2 // NUMBERS)):
+                yield rows, np.nonzero(self.missing[rows])[1].reshape(len(rows), int(u))
 
 
 class NeverTogether(ValueError):
@@ -192,10 +194,10 @@ def pooled(sites: Sequence[Completed]) -> Array:
     NeverTogether
         No site has two of the columns in the same rows.
     """
-    told, degrees = _told(sites), np.array([site.rows - 1.0 for site in sites])
-    kinds, of = np.unique(told, axis=0, return_inverse=True)
+    determined, degrees = _told(sites), np.array([site.rows - 1.0 for site in sites])
+    kinds, of = np.unique(determined, axis=0, return_inverse=True)
     products, weights = np.zeros((len(kinds), *sites[0].covariance.shape)), np.bincount(of.ravel(), degrees, len(kinds))
-    for kind, site, heard in zip(of.ravel(), sites, told):
+    for kind, site, heard in zip(of.ravel(), sites, determined):
         products[kind] += (site.rows - 1) * site.covariance * np.outer(heard, heard)
     heard = kinds.astype(np.float64)
     psi: Array = products.sum(axis=0) / np.einsum("k,ki,kj->ij", weights, heard, heard)
@@ -229,14 +231,14 @@ def _told(sites: Sequence[Completed]) -> Mask:
     """
     together = np.stack([site.together for site in sites])
     share = together / np.array([site.rows for site in sites])[:, None, None]
-    told = np.zeros(together.shape[:2], bool)
+    determined = np.zeros(together.shape[:2], bool)
     for least in SHARES:
         enough = (together > 1) & (share >= least * share.max(axis=0))
-        told = np.stack([_all_together(pairs) for pairs in enough])
-        heard = np.einsum("ki,kj->ij", told, told)
+        determined = np.stack([_all_together(pairs) for pairs in enough])
+        heard = np.einsum("ki,kj->ij", determined, determined)
         if heard.all():
-            return told
-    raise NeverTogether(*np.argwhere(~np.einsum("ki,kj->ij", told, told))[0].tolist())
+            return determined
+    raise NeverTogether(*np.argwhere(~np.einsum("ki,kj->ij", determined, determined))[0].tolist())
 
 
 def _all_together(pairs: Mask) -> Mask:

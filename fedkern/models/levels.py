@@ -14,14 +14,16 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import expit, ndtr, ndtri
 
 from ..kernels import multinomial as kernels
-from .dense import unpacked
 from .encoding import INTERCEPT, Encoding
-from .mixed.layout import Layout
-from .mixed.prior import Prior
-from .mixed.shapes import Normal, Shape
+from .expfam import unpacked
+from .mixed.conditional import MOST, pieces
+from .mixed.layout import Layout, Normal, Prior, Shape
+from .mixed.marginal import Contrast, Moved, Slope, in_place, over_effects, predictor_over_effects, with_columns
+from .mixed.marginal import of_variance as changes_of_variance
+from .mixed.rows import Rows as EffectRows
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -93,8 +95,8 @@ class Rows:
     def density(self, points: Vector, part: slice) -> Vector:
         """Returns (S, n) log p(y), of some rows."""
         log = self.log_chances(points, part)
-        at = self.y[part].astype(np.int64)[np.newaxis, np.newaxis]
-        return np.take_along_axis(log, np.broadcast_to(at, (len(points), 1, at.shape[2])), axis=1)[:, 0]
+        level = self.y[part].astype(np.int64)[np.newaxis, np.newaxis]
+        return np.take_along_axis(log, np.broadcast_to(level, (len(points), 1, level.shape[2])), axis=1)[:, 0]
 
 
 def log_chances(points: Vector, X: Vector, levels: int) -> Vector:
@@ -117,14 +119,14 @@ def blockwise(A: Vector, levels: int) -> Vector:
 
 def shares_of(counts: Vector) -> Vector:
     """Returns (K,) shares of all rows; half a row stands for a level that nobody has."""
-    there = np.maximum(counts, HALF)
-    return np.asarray(there / there.sum(), np.float64)
+    held = np.maximum(counts, HALF)
+    return np.asarray(held / held.sum(), np.float64)
 
 
 def _distance(share: Vector, link: str) -> Vector:
     """F^-1, of the link's distribution function F."""
-    at: Vector = ndtri(share) if link == "probit" else np.log(share) - np.log1p(-share)
-    return at
+    quantile: Vector = ndtri(share) if link == "probit" else np.log(share) - np.log1p(-share)
+    return quantile
 
 
 def level_of(shares: Vector, link: str) -> float:
@@ -138,9 +140,9 @@ def prior_of_thresholds(levels: Sequence[str], shares: Vector, link: str, centre
     The way to the mode begins at the pooled shares.
     """
     named = threshold_names(levels)
-    at = _distance(np.cumsum(shares)[:-1], link)
-    first = Shape(named[0], named[0], np.asarray, Normal(centre, sd), start=float(at[0]), reach=20 * min(sd, 2.5))
-    gaps = np.log(np.diff(at))
+    centres = _distance(np.cumsum(shares)[:-1], link)
+    first = Shape(named[0], named[0], np.asarray, Normal(centre, sd), start=float(centres[0]), reach=20 * min(sd, 2.5))
+    gaps = np.log(np.diff(centres))
     return (
         first,
         *(
@@ -157,9 +159,9 @@ def threshold_names(levels: Sequence[str]) -> tuple[str, ...]:
 
 def thresholds(points: Vector, levels: int) -> Vector:
     """Returns (S, K - 1) thresholds of points that end with the first one and logarithms of gaps."""
-    own = points[:, points.shape[1] - (levels - 1) :].copy()
-    own[:, 1:] = np.exp(own[:, 1:])
-    return np.asarray(np.cumsum(own, axis=1))
+    steps = points[:, points.shape[1] - (levels - 1) :].copy()
+    steps[:, 1:] = np.exp(steps[:, 1:])
+    return np.asarray(np.cumsum(steps, axis=1))
 
 
 def centres(encoding: Encoding) -> Vector:
@@ -168,12 +170,12 @@ def centres(encoding: Encoding) -> Vector:
     A threshold of standardised columns is below that of the data's by b'(centre / scale), for c - x'b is one number.
     """
     ratios = np.zeros(encoding.size)
-    at = int(encoding.intercept)
+    place = int(encoding.intercept)
     for column in encoding.columns:
         if column.levels is None:
             center, scale = column.constants
-            ratios[at] = center / scale
-        at += 1 if column.levels is None else len(column.levels)
+            ratios[place] = center / scale
+        place += 1 if column.levels is None else len(column.levels)
     return ratios
 
 
@@ -185,6 +187,91 @@ def prior_of_blocks(
     Coefficients ~ N(0, prior_sd^2), intercepts ~ N(the logarithm of the level's pooled share over that of the first,
     intercept_sd^2), or about `centre`.
     """
-    own = np.tile(np.array([name == INTERCEPT for name in names]), len(shares) - 1)
-    at = np.repeat(np.log(shares[1:] / shares[0]) if centre is None else np.full(len(shares) - 1, centre), len(names))
-    return Prior(layout, np.where(own, at, 0.0), np.where(own, intercept_sd, prior_sd))
+    is_intercept = np.tile(np.array([name == INTERCEPT for name in names]), len(shares) - 1)
+    level_intercepts = np.log(shares[1:] / shares[0]) if centre is None else np.full(len(shares) - 1, centre)
+    intercepts = np.repeat(level_intercepts, len(names))
+    return Prior(layout, np.where(is_intercept, intercepts, 0.0), np.where(is_intercept, intercept_sd, prior_sd))
+
+
+# --------------------
+# Computes marginal effects on levels: the change of each level's probability with a covariate, averaged over rows.
+#
+# Ordered levels have P(y <= k) = E F(c_k - eta) over the effects of new groups and clients, so that eta is normal given xi (see
+# `mixed.marginal`); with V its variance the derivative of E F(c_k - eta) in x is - beta E F' + (dV / dx) E F'' / 2. Levels
+# without an order have no effects: d P_k / dx = P_k (beta_k - sum_l P_l beta_l). A client sends sums over its rows.
+#
+# Source: docs/spec/likelihood.md, section 10.
+
+
+def effect_sums(rows: EffectRows | Rows, draws: Vector, effects: Sequence[Slope | Contrast | Moved], n_levels: int) -> Vector:
+    """Returns (S, E K) sums over the rows of each effect on each level's probability, by draws (S, P).
+
+    The levels of an effect stand together.
+    """
+    totals = np.zeros((len(draws), len(effects), n_levels))
+    for part in pieces(len(rows), max(1, MOST // max(len(draws) * n_levels, 1))):
+        X = rows.X[part]
+        for e, effect in enumerate(effects):
+            if isinstance(effect, Slope):
+                change = _slope(rows, part, draws, effect, n_levels)
+            elif isinstance(effect, Moved):
+                high, low = (_chances(rows, part, setting[part], draws, n_levels) for setting in (effect.high, effect.low))
+                change = (high - low) / effect.width[part]
+            else:
+                both = (with_columns(X, effect.columns, values) for values in (effect.high, effect.low))
+                high, low = (_chances(rows, part, setting, draws, n_levels) for setting in both)
+                change = high - low
+            totals[:, e] += change.sum(axis=2)
+    return totals.reshape(len(draws), -1)
+
+
+def _chances(rows: EffectRows | Rows, part: slice, X: Vector, draws: Vector, n_levels: int) -> Vector:
+    """(S, K, n) probabilities of all levels with other columns, over random effects."""
+    if isinstance(rows, Rows):
+        return np.asarray(np.exp(log_chances(draws, X, n_levels)))
+    some = in_place(_taken(rows, part), X)
+    eta, variance = predictor_over_effects(some, draws)
+    below = _cumulative(some, draws, eta, variance, n_levels, 0)
+    none = np.zeros_like(eta)[:, np.newaxis]
+    return np.diff(np.concatenate([none, below, none + 1], axis=1), axis=1)
+
+
+def _slope(rows: EffectRows | Rows, part: slice, draws: Vector, effect: Slope, n_levels: int) -> Vector:
+    """(S, K, n) derivatives in a column."""
+    if isinstance(rows, Rows):
+        chances = np.exp(log_chances(draws, rows.X[part], n_levels))
+        coefficients = draws.reshape(len(draws), n_levels - 1, -1)[:, :, effect.column]
+        beta = np.concatenate([np.zeros((len(draws), 1)), coefficients], axis=1)[:, :, np.newaxis]
+        return np.asarray(effect.units * chances * (beta - (chances * beta).sum(axis=1, keepdims=True)))
+    some = _taken(rows, part)
+    eta, variance = predictor_over_effects(some, draws)
+    beta = draws[:, effect.column, np.newaxis, np.newaxis]
+    below = beta * _cumulative(some, draws, eta, variance, n_levels, 1)
+    change = changes_of_variance(some, draws, effect)
+    if change.any():
+        below = below + change[:, np.newaxis] * _cumulative(some, draws, eta, variance, n_levels, 2)
+    none = np.zeros_like(eta)[:, np.newaxis]
+    return np.asarray(effect.units * np.diff(np.concatenate([none, below, none], axis=1), axis=1))
+
+
+def _taken(rows: EffectRows, part: slice) -> EffectRows:
+    return rows.take(np.arange(part.start, part.stop), np.array([0, part.stop - part.start]))
+
+
+def _cumulative(rows: EffectRows, draws: Vector, eta: Vector, variance: Vector, n_levels: int, order: int) -> Vector:
+    """(S, K - 1, n) E F(c - eta), or its first or second derivative in eta, over eta ~ N(eta, variance)."""
+    cuts = thresholds(draws, n_levels)[:, :, np.newaxis]
+    probit, sd, average = rows.layout.family.endswith("probit"), np.sqrt(variance), np.zeros((*cuts.shape[:2], eta.shape[1]))
+    for t_k, w_k in zip(*over_effects(sd), strict=True):
+        u = cuts - (eta + sd * t_k)[:, np.newaxis]
+        average += w_k * _derivative(u, order, probit=probit)
+    return average
+
+
+def _derivative(u: Vector, order: int, *, probit: bool) -> Vector:
+    """F(c - eta), or its first or second derivative in eta, at u = c - eta."""
+    p: Vector = ndtr(u) if probit else expit(u)
+    if order == 0:
+        return p
+    slope = np.exp(-0.5 * u**2) / np.sqrt(2 * np.pi) if probit else p * (1 - p)
+    return np.asarray(-slope if order == 1 else -u * slope if probit else slope * (1 - 2 * p))

@@ -174,7 +174,8 @@ class Likelihood:
         if isinstance(last, Noisy):
             wide, (first, most), log_chance = np.ones(len(y), bool), last.ends(y, trials), last.log_chance
         elif last is not None and (wide := last > y).any():
-            y, most, eta, trials = y[wide], last[wide], eta[..., wide], None if trials is None else trials[wide]
+            trials = None if trials is None else trials[wide]
+            y, most, eta = y[wide], last[wide], eta[..., wide]
             first, log_chance = y, _surely
         else:
             return None, np.zeros(len(y), bool)
@@ -183,14 +184,14 @@ class Likelihood:
         each, zero = np.minimum(first + k, most), np.zeros_like(y)
         some = None if trials is None else np.maximum(trials, 1)
 
-        def log_odds(at: Vector) -> Vector:
+        def log_odds(eta: Vector) -> Vector:
             """Returns log p(1 | eta) - log p(0 | eta), which is theta up to a constant."""
-            return self.record.value(zero + 1, at, scale, some) - self.record.value(zero, at, scale, some)
+            return self.record.value(zero + 1, eta, scale, some) - self.record.value(zero, eta, scale, some)
 
-        there = self.record.value(each, zero, scale, trials) + np.where(first + k <= most, log_chance(y - each), -np.inf)
+        each_log = self.record.value(each, zero, scale, trials) + np.where(first + k <= most, log_chance(y - each), -np.inf)
         none = self.record.value(zero, eta, scale, trials) - self.record.value(zero, zero, scale, trials)
         chance = each * (log_odds(eta) - log_odds(zero))
-        chance += there
+        chance += each_log
         top = chance.max(axis=0)
         chance -= top
         np.exp(chance, out=chance)
@@ -261,7 +262,8 @@ class Likelihood:
         else:
             known = np.sqrt(np.mean(scale**2)) if self.dispersed else scale
             variance = np.asarray(self.record.spread(mu, known, trials))
-        return mu if trials is None else trials * mu, variance
+        expected = mu if trials is None else trials * mu
+        return expected, variance
 
     def link_variance(self, y: Vector, log_scale: Scale = 0.0) -> float:
         """Returns 1 / E(-l''), the variance of a row's information on the link scale (section 11)."""

@@ -163,7 +163,8 @@ class _Integrand:
 
     def guess(self) -> Vector:
         """Returns where it would be largest if log p(y | .) were a parabola about the predictor that fits the row."""
-        y = (self.y if self.last is None else (self.y + self.last) / 2) + 0.5
+        middle = self.y if self.last is None else (self.y + self.last) / 2
+        y = middle + 0.5
         share = y if self.trials is None else y / (self.trials + 1)
         fits = np.log(share) if self.trials is None else np.log(share / (1 - share))
         information = self.tau * self.given.record.spread(share, 1.0, self.trials)
@@ -204,5 +205,5 @@ class _Integrand:
 
 def _normal() -> tuple[Vector, Vector]:
     """Returns nodes and weights of N(0, 1)."""
-    at, weight = np.polynomial.hermite_e.hermegauss(NORMAL)
-    return at, weight / weight.sum()
+    nodes, weight = np.polynomial.hermite_e.hermegauss(NORMAL)
+    return nodes, weight / weight.sum()

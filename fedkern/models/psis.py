@@ -49,10 +49,10 @@ def left_out(log_likelihood: Array) -> LeftOut:
     Source: Vehtari, Gelman and Gabry (2017), Practical Bayesian model evaluation.
     """
     smooth = [smoothed(-column) for column in log_likelihood.T]
-    log_weights = np.array([one[0] for one in smooth]).reshape(log_likelihood.shape[::-1]).T
+    log_weights = np.array([row[0] for row in smooth]).reshape(log_likelihood.shape[::-1]).T
     elpd = scipy.special.logsumexp(log_weights + log_likelihood, axis=0)
     with_it = scipy.special.logsumexp(log_likelihood, axis=0) - np.log(len(log_likelihood))
-    return LeftOut(elpd, with_it - elpd, np.array([one[1] for one in smooth]), np.exp(log_weights))
+    return LeftOut(elpd, with_it - elpd, np.array([row[1] for row in smooth]), np.exp(log_weights))
 
 
 def smoothed(log_ratios: Array) -> tuple[Array, float]:

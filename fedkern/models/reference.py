@@ -78,19 +78,19 @@ def coding_of(encoding: Encoding, references: Mapping[str, str | None], *, absor
         if column.levels is None:
             continue
         base = references.get(column.name) or column.levels[0]
-        at = names.index(f"{column.name}={base}")
+        place = names.index(f"{column.name}={base}")
         for level in column.levels:
             name = f"{column.name}={level}"
             spoken[name] = f"{column.name}[{level} vs {base}]"
-            matrix[names.index(name), at] -= 1.0
+            matrix[names.index(name), place] -= 1.0
         if encoding.intercept:
-            matrix[names.index(INTERCEPT), at] = 1.0
-        bases.append(at)
+            matrix[names.index(INTERCEPT), place] = 1.0
+        bases.append(place)
     kept = tuple(j for j in range(len(names)) if j not in bases)
     return Coding(kept, matrix[[*kept]], tuple(spoken[names[j]] for j in kept))
 
 
-def references_of(encoding: Encoding, told: Collection[str]) -> dict[str, str] | None:
+def references_of(encoding: Encoding, levels_of: Collection[str]) -> dict[str, str] | None:
     """Returns the reference of each categorical column of a result; None where it has coefficients of all levels.
 
     Parameters
@@ -99,14 +99,14 @@ def references_of(encoding: Encoding, told: Collection[str]) -> dict[str, str] |
     """
     found = dict[str, str]()
     for column in encoding.columns:
-        lacking = [level for level in column.levels or () if f"{column.name}={level}" not in told]
+        lacking = [level for level in column.levels or () if f"{column.name}={level}" not in levels_of]
         if column.levels is not None and len(lacking) != 1:
             return None
         found.update((column.name, level) for level in lacking)
     return found
 
 
-def with_references(encoding: Encoding, told: Mapping[str, Array], m: int) -> list[Array]:
+def with_references(encoding: Encoding, given: Mapping[str, Array], m: int) -> list[Array]:
     """Returns m draws of each coefficient of the encoding; those of reference levels, which a result does not have, are 0."""
     levels = {f"{column.name}={level}" for column in encoding.columns for level in column.levels or ()}
-    return [np.zeros(m) if name in levels and name not in told else told[name] for name in encoding.names]
+    return [np.zeros(m) if name in levels and name not in given else given[name] for name in encoding.names]

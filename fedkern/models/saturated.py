@@ -109,20 +109,20 @@ def _added(rows: Separable, evaluate: Evaluate, points: Vector) -> tuple[Vector,
     if n > 1 and size > AT_ONCE:
         return _halves(rows, evaluate, points)
     found = evaluate(rows, points)
-    good = np.all([np.isfinite(one).reshape(len(points), -1).all(axis=1) for one in found], axis=0)
+    good = np.all([np.isfinite(values).reshape(len(points), -1).all(axis=1) for values in found], axis=0)
     low = -LIMIT / 2 if n > 1 else -(FAR if rows.together else LIMIT) * max(size, 1)
     bad = ~(good & (found[0] >= low))
-    out = (*(np.array(one) for one in found), np.zeros(len(points)))
+    out = (*(np.array(values) for values in found), np.zeros(len(points)))
     if not bad.any():
         return out
     if n > 1:
         others = _halves(rows, evaluate, points[bad])
     else:
         none = int(bad.sum())
-        others = (*(np.zeros((none, *one.shape[1:])) for one in found), np.ones(none))
+        others = (*(np.zeros((none, *values.shape[1:])) for values in found), np.ones(none))
         others[0][:] = low
-    for one, other in zip(out, others, strict=True):
-        one[bad] = other
+    for values, other in zip(out, others, strict=True):
+        values[bad] = other
     return out
 
 
@@ -130,4 +130,4 @@ def _halves(rows: Separable, evaluate: Evaluate, points: Vector) -> tuple[Vector
     """Returns the same, of the first and of the second half of the rows or groups."""
     n = len(rows.units) - 1
     first, second = (_added(rows.of_units(part), evaluate, points) for part in (slice(0, n // 2), slice(n // 2, n)))
-    return tuple(one + other for one, other in zip(first, second, strict=True))
+    return tuple(value + other for value, other in zip(first, second, strict=True))

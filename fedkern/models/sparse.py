@@ -96,11 +96,11 @@ class Coefficients:
             A name that is no column, or a reference that is no level.
         """
         made_of: list[tuple[str, int, str]] = []  # coefficient, column of the encoding, its covariate
-        at = 0
+        place = 0
         for column in encoding.columns:
             if column.levels is None:
-                made_of.append((column.name, at, column.name))
-                at += 1
+                made_of.append((column.name, place, column.name))
+                place += 1
                 continue
             reference = references.get(column.name, column.levels[0])
             if reference not in column.levels:
@@ -108,8 +108,8 @@ class Coefficients:
                 raise JobError(f"data.columns.{column.name}.reference = {reference!r}: {what}")
             for level in column.levels:
                 if level != reference:
-                    made_of.append((f"{column.name}={level}", at, column.name))
-                at += 1
+                    made_of.append((f"{column.name}={level}", place, column.name))
+                place += 1
         numbers = list(range(len(made_of)))
         made: dict[str, Spline] = {}
         for name, knots in (splines or {}).items():
@@ -191,8 +191,8 @@ def _without_gaps(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     """Renumbers the indicators of each row 0, 1, ... without gaps."""
     out = numbers.copy()
     for row in out:
-        there = row >= 0
-        row[there] = np.arange(there.sum())
+        known = row >= 0
+        row[known] = np.arange(known.sum())
     return out
 
 

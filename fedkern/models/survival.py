@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
 from ..kernels import survival as kernels
-from .dense import unpacked
+from .expfam import unpacked
 from .mixed.layout import Layout
 
 Vector = NDArray[np.float64]
@@ -71,15 +71,17 @@ class Rows:
     ) -> Rows:
         """Makes rows of any order; one that weighs nothing is left out."""
         if weights is not None and (weights == 0).any():
-            there = weights != 0
-            entry, strata, weights, offset = (None if one is None else one[there] for one in (entry, strata, weights, offset))
-            X, time, event = X[there], time[there], event[there]
+            weighed = weights != 0
+            entry, strata, weights, offset = (
+                None if values is None else values[weighed] for values in (entry, strata, weights, offset)
+            )
+            X, time, event = X[weighed], time[weighed], event[weighed]
         sets = kernels.arranged(time, event, entry, strata)
         order = sets.order
         strata = np.zeros(len(time), np.int64) if strata is None else strata
         if weights is not None and (weights == 1).all():
             weights = None
-        weights, offset = (None if one is None else np.ascontiguousarray(one[order]) for one in (weights, offset))
+        weights, offset = (None if values is None else np.ascontiguousarray(values[order]) for values in (weights, offset))
         # A constant that all rows share changes nothing; a large one takes digits from the curvature.
         centre = X.mean(axis=0) if len(X) else np.zeros(X.shape[1])
         X = np.ascontiguousarray(X[order] - centre, np.float64)
@@ -134,11 +136,11 @@ class Rows:
 
     def weighed(self, point: Vector) -> Vector:
         """Returns (1, n) how many events are expected of each row, by its hazard at the times at which it is at risk."""
-        sets, own = self.sets, np.ones(len(self)) if self.weights is None else self.weights
+        sets, weights = self.sets, np.ones(len(self)) if self.weights is None else self.weights
         if not len(sets.ends):
             return np.zeros((1, len(self)))
-        each = own * np.exp(self.predictor(point[np.newaxis])[0])
-        hazard = np.concatenate([[0.0], np.cumsum(of_deaths(self, own) / at_risk(self, each))])
+        each = weights * np.exp(self.predictor(point[np.newaxis])[0])
+        hazard = np.concatenate([[0.0], np.cumsum(of_deaths(self, weights) / at_risk(self, each))])
         row = np.arange(len(self))
         first, last = np.searchsorted(sets.ends, row, side="right"), np.searchsorted(sets.first, row, side="right")
         last = last if sets.until is None else np.minimum(last, sets.until)
@@ -214,10 +216,10 @@ def cumulative(rows: Rows, draws: Vector, uniform: Vector, at: Vector) -> Vector
     """
     _, stratum, time, hazard = _hazards(rows, draws, uniform)
     total, (mean, _) = np.zeros((len(draws), len(at))), rows.mean_row
-    for one in np.unique(rows.strata):
-        there, share = stratum == one, float((rows.strata == one).mean())
-        steps = np.hstack([np.zeros((len(draws), 1)), hazard[:, there]])
-        total += share * steps[:, np.searchsorted(time[there], at, side="right")]
+    for number in np.unique(rows.strata):
+        inside, share = stratum == number, float((rows.strata == number).mean())
+        steps = np.hstack([np.zeros((len(draws), 1)), hazard[:, inside]])
+        total += share * steps[:, np.searchsorted(time[inside], at, side="right")]
     with np.errstate(over="ignore"):
         return np.asarray(total * np.exp(-draws @ (rows.centre + mean))[:, np.newaxis])
 
@@ -230,11 +232,11 @@ def restricted_means(rows: Rows, draws: Vector, uniform: Vector, tau: float) -> 
     """
     _, stratum, time, hazard = _hazards(rows, draws, uniform)
     means = {}
-    for one in np.unique(rows.strata).tolist():
-        there = (stratum == one) & (time < tau)
-        lengths = np.diff(np.concatenate([[0.0], time[there], [tau]]))
-        survive = np.hstack([np.ones((len(draws), 1)), np.exp(-hazard[:, there])])
-        means[one] = _summary((survive @ lengths)[:, np.newaxis])[:, 0]
+    for number in np.unique(rows.strata).tolist():
+        before = (stratum == number) & (time < tau)
+        lengths = np.diff(np.concatenate([[0.0], time[before], [tau]]))
+        survive = np.hstack([np.ones((len(draws), 1)), np.exp(-hazard[:, before])])
+        means[number] = _summary((survive @ lengths)[:, np.newaxis])[:, 0]
     return means
 
 
@@ -247,16 +249,16 @@ def _hazards(rows: Rows, draws: Vector, uniform: Vector) -> tuple[Indices, Indic
     for part in _pieces(len(draws), BLOCK // max(len(rows), 1)):
         eta = rows.predictor(draws[part]) - (draws[part] @ mean + offset)[:, np.newaxis]
         e = weight * np.exp(eta)
-        total, own = at_risk(rows, e), of_deaths(rows, e)
-        for at, (d, each) in enumerate(zip(sets.deaths.tolist(), (of_deaths(rows, weight) / sets.deaths).tolist())):
-            rates = total[:, at, np.newaxis] - np.arange(d) / d * own[:, at, np.newaxis]
+        total, weights_here = at_risk(rows, e), of_deaths(rows, e)
+        for place, (d, each) in enumerate(zip(sets.deaths.tolist(), (of_deaths(rows, weight) / sets.deaths).tolist())):
+            rates = total[:, place, np.newaxis] - np.arange(d) / d * weights_here[:, place, np.newaxis]
             means, shape = each * (1 / rates).sum(axis=1), each * d
-            increments[part, at] = means / shape * gammaincinv(shape, uniform[part, at])
+            increments[part, place] = means / shape * gammaincinv(shape, uniform[part, place])
     order = np.lexsort((rows.time[sets.ends - 1], rows.strata[sets.ends - 1]))
     stratum, time = rows.strata[sets.ends - 1][order], rows.time[sets.ends - 1][order]
     hazard = increments[:, order]
-    for one in np.unique(stratum):
-        hazard[:, stratum == one] = np.cumsum(hazard[:, stratum == one], axis=1)
+    for number in np.unique(stratum):
+        hazard[:, stratum == number] = np.cumsum(hazard[:, stratum == number], axis=1)
     return order, stratum, time, hazard
 
 
@@ -287,7 +289,8 @@ def schoenfeld(rows: Rows, beta: Vector) -> tuple[Vector, Vector]:
     # sum_k c_k E_k[x x'] is a sum over rows, of e times the sum of c / total over the sets at which the row is at risk
     begin = np.searchsorted(sets.ends, np.arange(len(rows)), side="right")
     end = np.searchsorted(of_set, of_row, side="right")
-    end = np.maximum(end if sets.until is None else np.minimum(end, sets.until), begin)
+    last = end if sets.until is None else np.minimum(end, sets.until)
+    end = np.maximum(last, begin)
     dies = np.zeros(len(rows), bool)
     dies[np.repeat(sets.ends, sets.deaths) - 1 - (share * sets.deaths[k]).round().astype(np.int64)] = True
 
@@ -327,14 +330,14 @@ def concordance(rows: Rows, beta: Vector) -> tuple[float, float]:
         for i in leaving.get(k, ()):
             if first <= i < to:
                 sorted_risks.pop(bisect_left(sorted_risks, eta[i]))
-        there = [i for i in range(to, end) if until is None or until[i] > k]
-        for i in there:
+        at_risk_now = [i for i in range(to, end) if until is None or until[i] > k]
+        for i in at_risk_now:
             if i < end - d:
                 insort(sorted_risks, eta[i])
         for i in range(end - d, end):
             below, equal = bisect_left(sorted_risks, eta[i]), bisect_right(sorted_risks, eta[i])
             pairs, right = pairs + len(sorted_risks), right + below + 0.5 * (equal - below)
-        for i in there:
+        for i in at_risk_now:
             if i >= end - d:
                 insort(sorted_risks, eta[i])
         to = end
@@ -347,4 +350,4 @@ def _summary(values: Vector) -> Vector:
 
 def _pieces(n: int, most: int) -> Iterator[slice]:
     size = max(1, most)
-    return (slice(at, min(at + size, n)) for at in range(0, n, size))
+    return (slice(begin, min(begin + size, n)) for begin in range(0, n, size))

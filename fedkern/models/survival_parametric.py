@@ -19,6 +19,7 @@ Source: docs/spec/likelihood.md, section 9.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -26,10 +27,10 @@ from numpy.typing import NDArray
 
 from ..kernels import mixed as kernels
 from ..kernels.families import HALF_LOG_TAU
-from .dense import unpacked
+from .expfam import unpacked
 from .mixed import Prior, Rows
-from .mixed.layout import Layout
-from .mixed.shapes import SHAPE, Elsewhere, LogHalfNormal, Shape
+from .mixed.layout import SHAPE, Elsewhere, Layout, LogHalfNormal, Shape
+from .mixed.quadrature import even
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -63,8 +64,8 @@ class Baseline:
     @classmethod
     def of(cls, layout: Layout, points: Vector, cuts: Vector) -> Baseline:
         """At points whose last numbers are those of the layout's family, with or without T_c."""
-        own = points[:, points.shape[1] - len(layout.shapes) :]
-        return cls(layout.family, own[:, [k for k, shape in enumerate(layout.shapes) if not shape.of_prior]], cuts)
+        shape_numbers = points[:, points.shape[1] - len(layout.shapes) :]
+        return cls(layout.family, shape_numbers[:, [k for k, shape in enumerate(layout.shapes) if not shape.of_prior]], cuts)
 
     def between(self, since: Vector, time: Vector) -> Vector:
         """(S, n) the cumulative hazard from times to others, 0 <= since <= time, of which nothing cancels where both are near."""
@@ -117,7 +118,7 @@ class Timed(Rows):
     entry: Vector | None = None
 
     def take(self, index: Indices, starts: Indices) -> Self:
-        offset, entry = (None if one is None else one[index] for one in (self.offset, self.entry))
+        offset, entry = (None if values is None else values[index] for values in (self.offset, self.entry))
         X, y, upper = self.X[index], self.y[index], self.upper[index]
         return replace(self, X=X, y=y, upper=upper, starts=starts, offset=offset, entry=entry)
 
@@ -126,12 +127,12 @@ class Timed(Rows):
         return kernels.values(*arrays, family=family, nodes=self._group_nodes(nodes), n_threads=self.n_threads)
 
     def inner_curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
-        sent, at = self._points(points), self._own_at
+        sent, places = self._points(points), self._own_at
         value, gradient, lower = kernels.curvature(
             sent, *self._arrays, family=self.layout.family, nodes=self._group_nodes(nodes), n_threads=self.n_threads
         )
         curved = unpacked(lower, sent.shape[1])
-        return value, gradient[:, at], curved[:, at[:, np.newaxis], at]
+        return value, gradient[:, places], curved[:, places[:, np.newaxis], places]
 
     @property
     def _arrays(self) -> tuple[Any, ...]:
@@ -151,8 +152,8 @@ class Timed(Rows):
     @property
     def _own_at(self) -> Indices:
         """The coordinates of the kernels' points that are numbers here."""
-        every = np.arange(self._first + len(self.layout.shapes) + (self.layout.family == "piecewise"))
-        return np.delete(every, self._first) if self.layout.family == "piecewise" else every
+        numbers = np.arange(self._first + len(self.layout.shapes) + (self.layout.family == "piecewise"))
+        return np.delete(numbers, self._first) if self.layout.family == "piecewise" else numbers
 
     # Rows one by one, for what a client says of its own groups and rows --------------------
 
@@ -224,9 +225,9 @@ class Lifetimes:
         together: bool = False,
     ) -> Lifetimes:
         """Rows that are sorted by group; `unit`: the model's unit of time, in the data's; `together`: see above."""
-        own = layout.of_rows
+        shape_numbers = layout.of_rows
         cuts = np.zeros(0) if cuts is None else np.asarray(cuts, np.float64) / unit
-        rows = Timed(own, X, time / unit, starts, None, offset, n_threads, upper / unit, cuts)
+        rows = Timed(shape_numbers, X, time / unit, starts, None, offset, n_threads, upper / unit, cuts)
         before = None
         if entry is None or not (late := np.flatnonzero(entry > 0)).size:
             pass
@@ -310,7 +311,9 @@ class Lifetimes:
     def alone(self) -> Lifetimes:
         """The same rows without an effect of the client: what it differs by is then in its coefficients."""
         layout = replace(self.layout, client=())
-        rows, before = (None if one is None else replace(one, layout=layout.of_rows) for one in (self.rows, self.before))
+        rows, before = (
+            None if rows_of is None else replace(rows_of, layout=layout.of_rows) for rows_of in (self.rows, self.before)
+        )
         assert rows is not None
         return replace(self, layout=layout, rows=rows, before=before)
 
@@ -353,18 +356,18 @@ class Walk:
         """The log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P)."""
         _, gradient, curved = self.base.curvature(xi)
         gradient, curved = gradient.copy(), curved.copy()
-        own, m = self._own, self._own.stop - self._own.start
+        shapes, m = self._own, self._own.stop - self._own.start
         D = np.eye(m) - np.eye(m, k=-1)
         precision = D.T @ D * np.exp(-2 * xi[-1])
-        b = xi[own]
-        gradient[own] -= precision @ b
-        curved[own, own] += precision
+        b = xi[shapes]
+        gradient[shapes] -= precision @ b
+        curved[shapes, shapes] += precision
         square = float(b @ precision @ b)
         gradient[-1] += square - m
         curved[-1, -1] += 2 * square
         across = -2 * precision @ b
-        curved[own, -1] += across
-        curved[-1, own] += across
+        curved[shapes, -1] += across
+        curved[-1, shapes] += across
         return float(self.values(xi[np.newaxis])[0]), gradient, curved
 
     @property
@@ -386,3 +389,49 @@ class Held:
         curved[-1, :] = curved[:, -1] = 0.0
         curved[-1, -1] = 1.0
         return value, gradient, curved
+
+
+# --------------------
+# Computes curves of survival models whose baseline hazard all share: the probability to survive, and restricted means.
+#
+# A row with predictor eta and effects of a new group and a new client, which are one normal number of the variance v, is without
+# event at t with the probability S(t) = E exp(-H(t) exp(eta + sqrt(v) z)), z ~ N(0, 1). Its restricted mean is the integral of S
+# from 0 to tau: the mean of the time until the event or tau, whichever comes first.
+#
+# Source: docs/spec/likelihood.md, section 9.
+
+
+STEPS = 24  # of an integral over time, a piece
+
+
+def survival(base: Baseline, eta: Vector, variance: Vector, time: Vector) -> Vector:
+    """Returns (S, T, n) probabilities to be without event at times (T,), or at one time a row (S, 1, n) where `time` is (1, n).
+
+    Parameters
+    ----------
+    eta, variance : (S, n) predictors of rows, and variances of their effects
+    """
+    paired = time.ndim == 2
+    times = time[0] if paired else time
+    H = base.at(times)[1]
+    H = H[:, np.newaxis] if paired else H[:, :, np.newaxis]
+    if not variance.any():
+        return np.exp(-H * np.exp(eta)[:, np.newaxis])
+    total, sd = np.zeros((len(eta), H.shape[1], eta.shape[1])), np.sqrt(variance)
+    for node, share in zip(*even(2 * float(sd.max())), strict=True):  # exp(-exp(x)) bends within half a unit
+        with np.errstate(over="ignore"):
+            total += share * np.exp(-H * np.exp(eta + node * sd)[:, np.newaxis])
+    return total
+
+
+def restricted_mean(base: Baseline, eta: Vector, variance: Vector, tau: float) -> Vector:
+    """Returns (S, n) the integral of `survival` from 0 to tau."""
+    t, w = np.polynomial.legendre.leggauss(STEPS)
+    ends = np.array([0.0, *(cut for cut in base.cuts if cut < tau), tau])
+    total = np.zeros(eta.shape)
+    for low, high in pairwise(ends.tolist()):
+        u, share = (t + 1) / 2, w / 2
+        # From 0 by squares: a hazard t^(k - 1) is no polynomial there.
+        places, weight = (high * u**2, 2 * u * high * share) if low == 0 else (low + (high - low) * u, (high - low) * share)
+        total += np.einsum("t,stn->sn", weight, survival(base, eta, variance, places))
+    return total

@@ -70,7 +70,8 @@ class Block:
         parameters = np.zeros(self.n_parameters)
         parameters[: self.size] = mean
         scale = parameters[self.size :]
-        scale[self._diagonal if self.full else slice(None)] = np.log(sd)
+        where = self._diagonal if self.full else slice(None)
+        scale[where] = np.log(sd)
         return parameters
 
     def at(self, mean: Vector, spread: Vector) -> Vector:
@@ -101,13 +102,15 @@ class Block:
     def _sizes(self, parameters: Vector) -> Vector:
         """Returns (d,) the diagonal of L, or the standard deviations."""
         flat = parameters[self.size :]
-        sizes: Vector = np.exp(np.maximum(flat[self._diagonal] if self.full else flat, LEAST))
+        scale_entries = flat[self._diagonal] if self.full else flat
+        sizes: Vector = np.exp(np.maximum(scale_entries, LEAST))
         return sizes
 
     def limited(self, parameters: Vector) -> Vector:
         """Returns the nearest parameters that are within bounds: of means, and of L."""
         out = np.clip(parameters, -FURTHEST, FURTHEST)
-        sizes = self.size + (self._diagonal if self.full else np.arange(self.size))
+        where = self._diagonal if self.full else np.arange(self.size)
+        sizes = self.size + where
         out[sizes] = np.minimum(out[sizes], WIDEST)
         return out
 
@@ -144,7 +147,8 @@ class Block:
         out[:d] = total
         rows, columns = self._triangle
         flat = self.unit * (total * np.diag(scale))[rows] * eps[columns]
-        flat[self._diagonal] = total * (scale @ eps) + (0 if path else 1)
+        entropy = 0 if path else 1
+        flat[self._diagonal] = total * (scale @ eps) + entropy
         out[d:] = flat
         return out
 

@@ -68,10 +68,10 @@ def leverages(X: Vector, precision: Vector) -> Vector:
     precision : (p, p)
     """
     squares = X**2
-    own = np.maximum(squares.sum(axis=0) + np.diag(precision), TINY)
+    lengths = np.maximum(squares.sum(axis=0) + np.diag(precision), TINY)
     if len(X) <= FULL * X.shape[1]:
-        return np.asarray((squares / own).max(axis=1))
-    scale = np.sqrt(own)  # so that units decide nothing
+        return np.asarray((squares / lengths).max(axis=1))
+    scale = np.sqrt(lengths)  # so that units decide nothing
     X = X / scale
     sizes, turned = np.linalg.eigh(X.T @ X + precision / np.outer(scale, scale))
     kept = sizes > ENOUGH_DIGITS * sizes[-1]

@@ -147,8 +147,8 @@ def resampled(weights: Array, n: int, offset: float) -> NDArray[np.int64]:
     if not 0 <= offset < 1:
         raise ValueError(f"resampled: offset must be in [0, 1), got {offset}")
     ends = np.cumsum(weights)
-    at = np.searchsorted(ends / ends[-1], (np.arange(n) + offset) / n, side="right")
-    return np.minimum(at, len(weights) - 1).astype(np.int64)
+    chosen = np.searchsorted(ends / ends[-1], (np.arange(n) + offset) / n, side="right")
+    return np.minimum(chosen, len(weights) - 1).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -179,9 +179,9 @@ def without(posterior: Weighted, values: Array) -> tuple[Without, ...]:
     """
     posteriors = []
     for column in values.T:
-        one = posterior.scaled(-column)
+        divided = posterior.scaled(-column)
         with np.errstate(divide="ignore", invalid="ignore"):
-            posteriors.append(Without(one, (one.mean - posterior.mean) / posterior.sd))
+            posteriors.append(Without(divided, (divided.mean - posterior.mean) / posterior.sd))
     return tuple(posteriors)
 
 
@@ -225,7 +225,8 @@ def _one_way(x: Array, p: Array, q: Array) -> float:
     middle = 0.5 * (P + Q)
     with np.errstate(divide="ignore", invalid="ignore"):  # 0 log 0 = 0
         divergences = [
-            np.nan_to_num(one * np.log2(one / middle)) + (other - one) / (2 * np.log(2)) for one, other in ((P, Q), (Q, P))
+            np.nan_to_num(values * np.log2(values / middle)) + (other - values) / (2 * np.log(2))
+            for values, other in ((P, Q), (Q, P))
         ]
     whole = float(bins @ (P + Q))
-    return float(np.sqrt(sum(max(float(bins @ one), 0.0) for one in divergences) / whole)) if whole > 0 else 0.0
+    return float(np.sqrt(sum(max(float(bins @ values), 0.0) for values in divergences) / whole)) if whole > 0 else 0.0

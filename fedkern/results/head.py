@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..kernels.families import FAMILIES, HAZARDS, NOMINAL
-from ..models.mixed.prior import INTERCEPT_SD, PRIOR_SD
+from ..models.mixed.layout import INTERCEPT_SD, PRIOR_SD
 from . import shown
 from .plain import Record, real
 from .verdict import HEADS

@@ -1,6 +1,6 @@
 """Makes cases for kernels and compares backends with the reference: for fedkern's tests and for those of other libraries.
 
-A kernel's cases stand in the module of the same name as its own: a function that takes a `Source` and returns a `Case`.
+A kernel's cases stand in the module of its family: a function that takes a `Source` and returns a `Case`.
 
     from fedkern import testing
     testing.assert_conforms("privacy.clip_sum", "numba", testing.case("privacy.clip_sum", seed=1))
@@ -152,13 +152,10 @@ def maker(kernel: str) -> Callable[[Source], Case]:
     'clip_sum'
     """
     family, _, name = kernel.partition(".")
-    module = KERNELS[kernel].module if kernel in KERNELS else f"fedkern.kernels.{family}"
-    module = module.replace("fedkern.kernels.", "fedkern.testing.", 1)
     try:
-        make: Callable[[Source], Case] = getattr(import_module(module), name)
+        make: Callable[[Source], Case] = getattr(import_module(f"fedkern.testing.{family}"), name)
     except (ModuleNotFoundError, AttributeError):
-        place = module.removeprefix("fedkern.testing.").replace(".", "/")
-        raise LookupError(f"{kernel}: no test cases; write {name}(source) in fedkern/testing/{place}.py") from None
+        raise LookupError(f"{kernel}: no test cases; write {name}(source) in fedkern/testing/{family}.py") from None
     return make
 
 

@@ -13,7 +13,7 @@ from fedkern.algorithms.importance import client as of_client
 from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance.settings import LOST, REFUSED, AskCurvature, AskNormal, Curvature
 from fedkern.errors import NumericalError, OwnFault
-from fedkern.models.dense import packed
+from fedkern.models.expfam import packed
 from fedkern.models.mixed import Layout, Prior, Rows
 from fedkern.models.weighing import Least
 from support import chosen

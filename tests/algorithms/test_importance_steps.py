@@ -11,7 +11,7 @@ from scipy import stats
 from fedkern.algorithms.importance import proposals
 from fedkern.algorithms.importance.newton import Climb, Metric, spelled
 from fedkern.algorithms.importance.proposals import Coordinates, Derivatives, Proposal
-from fedkern.models.dense import packed, unpacked
+from fedkern.models.expfam import packed, unpacked
 from support.likelihoods import Function, Normal
 
 # Steps --------------------

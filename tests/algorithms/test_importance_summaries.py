@@ -27,7 +27,7 @@ from fedkern.algorithms.importance.settings import (
 )
 from fedkern.algorithms.importance.summaries import average, told
 from fedkern.errors import NumericalError
-from fedkern.models.dense import packed
+from fedkern.models.expfam import packed
 from fedkern.models.mixed import Layout, Prior, Rows
 from fedkern.models.saturated import Saturated
 from fedkern.transports.codec import Codec

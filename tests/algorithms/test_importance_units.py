@@ -14,7 +14,7 @@ import fedkern
 from fedkern.algorithms.core.messages import Message
 from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance.settings import OF_WORDS, of_derivatives, of_draws, power, told
-from fedkern.models.dense import unpacked
+from fedkern.models.expfam import unpacked
 from fedkern.models.mixed import Layout, Prior, Rows
 from support import chosen
 from support.rounded_jobs import drawn, played

@@ -13,7 +13,7 @@ import pytest
 from fedkern import kernels, testing
 from fedkern.kernels import homes
 from fedkern.kernels._record import KERNELS
-from fedkern.testing.shrinkage import local as of_local
+from fedkern.testing import shrinkage as of_local
 from support import hosted
 
 NAMES = sorted(name for name, kernel in KERNELS.items() if "cuda" in kernel.backends)

@@ -11,7 +11,7 @@ import pytest
 
 from fedkern.kernels import augmented, mlp, optim, rng
 from fedkern.kernels._record import KERNELS
-from fedkern.kernels._reference.augmented import gradients as reference
+from fedkern.kernels._reference import augmented as reference
 
 BACKENDS = KERNELS["augmented.mean_field_draw"].backends
 DIFFERENCES = 5e-6  # of four-point central differences

@@ -234,9 +234,8 @@ def stub_signature(name):
 
 
 def python_signature(name, backend):
-    kernel = KERNELS[name]
-    module = import_module(kernel.module.replace("fedkern.kernels", f"fedkern.kernels._{backend}"))
-    function = getattr(module, name.partition(".")[2])
+    family, _, own = name.partition(".")
+    function = getattr(import_module(f"fedkern.kernels._{backend}.{family}"), own)
     return list(inspect.signature(getattr(function, "py_func", function)).parameters)
 
 

@@ -24,15 +24,13 @@ import pytest
 
 from fedkern import kernels, testing
 from fedkern.errors import DeviceError
-from fedkern.kernels._cuda import device, mixed, sem
-from fedkern.kernels._cuda.mlp import networks, vae
-from fedkern.kernels._cuda.spatial import gp
+from fedkern.kernels._cuda import device, mixed, mlp, sem, spatial
 from fedkern.kernels._layers import VARIANTS
 from fedkern.kernels._record import KERNELS
 from fedkern.kernels.mlp import Architecture
 from fedkern.testing import mixed as of_mixed
+from fedkern.testing import mlp as of_vae
 from fedkern.testing import sem as of_sem
-from fedkern.testing.mlp import vae as of_vae
 from support import emulated, faults_of_cuda
 
 NAMES = sorted(name for name, kernel in KERNELS.items() if "cuda" in kernel.backends)
@@ -225,7 +223,7 @@ def test_every_instance_runs(by_order: dict[int, emulated.Emulator]) -> None:
 def test_rows_beyond_the_workspace_come_piece_by_piece(
     by_order: dict[int, emulated.Emulator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(networks, "MOST", 1)
+    monkeypatch.setattr(mlp, "MOST", 1)
     with emulated.instead_of_a_card(by_order[0]):
         for name in ("mlp.forward", "mlp.backward"):
             for seed in range(6):
@@ -260,7 +258,7 @@ def test_a_table_of_a_wrong_shape_is_refused(
     """Of arrays on a device nothing else was looked at."""
     arrays = (np.zeros(shape), np.zeros((2, 1)), np.zeros(3), np.zeros(3, np.int64), np.zeros(5, np.int64), np.zeros(3, np.int64))
     with emulated.instead_of_a_card(by_order[0]), pytest.raises(ValueError, match=said):
-        vae.Draws(arrays, kind, 2, 1, 0, 0, np.float64, 0, np.zeros(1, np.int64))
+        mlp.Draws(arrays, kind, 2, 1, 0, 0, np.float64, 0, np.zeros(1, np.int64))
 
 
 def test_products_are_what_blas_is_asked_for(by_order: dict[int, emulated.Emulator]) -> None:
@@ -519,8 +517,8 @@ def test_the_emulator_refuses_what_a_card_would_take(
     [
         ("sem.sweeps", sem, "MOST_CHAINS"),
         ("sem.log_density", sem, "MOST_CHAINS"),
-        ("spatial.gp_factor", gp, "WORKSPACE"),
-        ("spatial.gp_sample", gp, "WORKSPACE"),
+        ("spatial.gp_factor", spatial, "WORKSPACE"),
+        ("spatial.gp_sample", spatial, "WORKSPACE"),
         ("mixed.values", mixed, "WORKSPACE"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from fedkern import testing
 from fedkern.kernels import mlp
 from fedkern.kernels._record import KERNELS
-from fedkern.testing.mlp.networks import gradient_magnitudes, near_a_kink, parameters_of, values
+from fedkern.testing.mlp import gradient_magnitudes, near_a_kink, parameters_of, values
 
 BACKENDS = KERNELS["mlp.forward"].backends
 ACTIVATIONS = sorted(mlp.ACTIVATIONS)

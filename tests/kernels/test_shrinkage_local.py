@@ -6,7 +6,7 @@ from scipy import stats
 
 from fedkern.errors import NumericalError
 from fedkern.kernels import rng, shrinkage
-from fedkern.kernels._reference.shrinkage.scales import global_variance
+from fedkern.kernels._reference.shrinkage import global_variance
 
 # Numba compiles local sweeps for half a minute.
 BACKENDS = ("cpp", pytest.param("numba", marks=pytest.mark.nightly), "reference")

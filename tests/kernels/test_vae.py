@@ -11,8 +11,8 @@ import pytest
 
 from fedkern.kernels import mlp, optim, rng, spatial
 from fedkern.kernels._record import KERNELS
-from fedkern.kernels._reference.mlp import vae as reference
-from fedkern.testing.mlp.vae import near_a_kink
+from fedkern.kernels._reference import mlp as reference
+from fedkern.testing.mlp import vae_near_a_kink as near_a_kink
 from oracles import vae_jax
 
 BACKENDS = KERNELS["mlp.vae_gradient"].backends
@@ -129,7 +129,7 @@ def test_impossible_architectures_are_refused(change, error, message):
 def clamps(a, parameters, theta, t, noise):
     """Whether a log variance is outside its range."""
     net = reference.networks_of(parameters, np.zeros_like(parameters), a)
-    objective = reference.multiplicative if a.variant == "multiplicative" else reference.networks
+    objective = reference.multiplicative if a.variant == "multiplicative" else reference.by_networks
     objective(net, theta, t, noise, a, 1.0, 1.0)
     if a.variant == "multiplicative":
         raw = np.hstack([net[name][1].h[-1] for name in net if name.startswith(("global_encoder", "posterior"))])

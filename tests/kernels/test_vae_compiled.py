@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedkern.kernels import mlp, spatial
-from fedkern.testing.mlp.vae import near_a_kink
+from fedkern.testing.mlp import vae_near_a_kink as near_a_kink
 
 VARIANTS = ("printed", "amended", "multiplicative")
 TOLERANCE = {"f8": 1e-12, "f4": 3e-6}

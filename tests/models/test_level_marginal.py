@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit, ndtr
 from scipy.stats import norm
 
-from fedkern.models import level_marginal, levels
+from fedkern.models import levels
 from fedkern.models.mixed import Layout, Rows
 from fedkern.models.mixed.marginal import Contrast, Moved, Slope
 
@@ -24,7 +24,7 @@ def test_changes_are_differences_of_probabilities_over_effects(family: str) -> N
     rows = Rows(layout, X, np.zeros(n), np.array([0, n]), None, offset)
     draws = 0.4 * rng.normal(size=(3, layout.size))
     effects = [Slope(0, 2.0), Slope(1), Contrast((1,), (0.0,), (1.0,)), Moved(X - 0.1, X + 0.1, np.full(n, 0.2))]
-    found = level_marginal.sums(rows, draws, effects, k).reshape(3, 4, k)
+    found = levels.effect_sums(rows, draws, effects, k).reshape(3, 4, k)
     F = ndtr if link == "probit" else expit
     u = np.linspace(-9, 9, 301)
     weight = norm.pdf(u) * (u[1] - u[0])
@@ -54,7 +54,7 @@ def test_changes_of_levels_without_an_order_are_those_of_the_softmax() -> None:
     X = np.column_stack([np.ones(n), rng.normal(size=(n, 2))])
     rows = levels.Rows(Layout(levels.block_names("xyz", ("intercept", *NAMES)), "multinomial"), X, np.zeros(n), k)
     draws = rng.normal(size=(4, 6))
-    found = level_marginal.sums(rows, draws, [Slope(1, 3.0), Contrast((2,), (0.0,), (1.0,))], k).reshape(4, 2, k)
+    found = levels.effect_sums(rows, draws, [Slope(1, 3.0), Contrast((2,), (0.0,), (1.0,))], k).reshape(4, 2, k)
 
     def chances(X: np.ndarray) -> np.ndarray:
         e = np.exp(np.concatenate([np.zeros((4, 1, n)), draws.reshape(4, 2, 3) @ X.T], axis=1))

@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.special import expit, logsumexp
 
 from fedkern.kernels import rng
-from fedkern.models.mixed import Layout, Rows, effects, left_out, marginal, predictive
+from fedkern.models.mixed import Layout, Rows, effects, marginal, predictive
 from support.mixed_rows import log_density, point, rows
 
 KEY = rng.key(1, "posterior")
@@ -121,7 +121,7 @@ def test_a_row_left_out_is_the_quotient_of_two_likelihoods(family, group, tau):
     draws = np.stack([point(mine.layout, seed) for seed in (1, 2, 3)])
     draws[:, mine.layout.diagonal] = np.log(tau or 1.0)
     nodes = 24 if len(group) > 1 else 40
-    found = np.hstack(list(left_out.row_densities(mine, effects.complete_draws(mine, draws, nodes, KEY)[0], nodes)))
+    found = np.hstack(list(effects.row_densities(mine, effects.complete_draws(mine, draws, nodes, KEY)[0], nodes)))
     assert found.shape == (3, 8)
     sizes = np.repeat([0, 1, 2], [4, 1, 3])
     for i in range(8):

@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from fedkern.kernels import rng
-from fedkern.models.mixed import Layout, Rows, effects, left_out
+from fedkern.models.mixed import Layout, Rows, effects
 from fedkern.models.mixed.conditional import Located, Spread, locate
 from support.mixed_rows import log_density, point, rows
 
@@ -59,7 +59,7 @@ def test_integrals_and_rows_left_out_are_those_of_grids(mine, xi):
     whole = integral(joint)
     near = 0.01 if mine.layout.p == 1 else 1e-5  # of peaks that are apart
     assert Spread.of(mine, xi[np.newaxis]).integrals(0)[0] == pytest.approx(whole, abs=near)
-    found = np.concatenate(list(left_out.row_densities(mine, np.stack([xi, xi]), 15)), axis=1)[1]
+    found = np.concatenate(list(effects.row_densities(mine, np.stack([xi, xi]), 15)), axis=1)[1]
     group = np.repeat(np.arange(mine.n_groups), np.diff(mine.starts))
     rest = np.array([integral(joint[g] - of_rows[:, i]) for i, g in enumerate(group)])
     np.testing.assert_allclose(found, whole[group] - rest, atol=max(near, 1e-3))

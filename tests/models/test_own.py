@@ -12,9 +12,8 @@ from scipy import integrate, stats
 
 from fedkern.errors import JobError, OwnFault
 from fedkern.models.own import differences
-from fedkern.models.own.given import Given
 from fedkern.models.own.priors import Block, Priors
-from fedkern.models.own.supplied import Own
+from fedkern.models.own.supplied import Given, Own
 
 Array = np.ndarray
 

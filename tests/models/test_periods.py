@@ -10,9 +10,8 @@ from fedkern.models.likelihood import Likelihood
 from fedkern.models.overdispersed import Overdispersed
 from fedkern.models.spatial import factors
 from fedkern.models.spatial.condition import Condition, Hyperprior
-from fedkern.models.spatial.periods import step_sd, walk
 from fedkern.models.spatial.prior import AreaPrior
-from fedkern.models.spatial.site import Layout, Rows, SigmaPrior, Site
+from fedkern.models.spatial.site import Layout, Rows, SigmaPrior, Site, step_sd, walk
 from fedkern.models.spatial.within_site import WithinSite
 from fedkern.models.variational import Block
 from oracles.differences import four_point

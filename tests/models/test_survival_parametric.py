@@ -11,7 +11,7 @@ from scipy.integrate import quad
 from scipy.special import logsumexp
 from scipy.stats import norm, weibull_min
 
-from fedkern.models import survival_curves
+from fedkern.models import survival_parametric
 from fedkern.models.mixed import Layout, conditional, effects
 from fedkern.models.survival_parametric import Baseline, Lifetimes, shapes_of
 
@@ -266,9 +266,9 @@ def test_curves_and_restricted_means() -> None:
     t = np.array([0.2, 1.0, 3.0])
     for s in range(2):
         law = weibull_min(k[s, 0], scale=np.exp(-eta[s, 0] / k[s, 0]))
-        np.testing.assert_allclose(survival_curves.survival(base, eta, none, t)[s, :, 0], law.sf(t), rtol=1e-12)
+        np.testing.assert_allclose(survival_parametric.survival(base, eta, none, t)[s, :, 0], law.sf(t), rtol=1e-12)
         mean = quad(law.sf, 0, 2.0, epsrel=1e-11)[0]
-        assert survival_curves.restricted_mean(base, eta, none, 2.0)[s, 0] == pytest.approx(mean, rel=1e-5)
+        assert survival_parametric.restricted_mean(base, eta, none, 2.0)[s, 0] == pytest.approx(mean, rel=1e-5)
     base = Baseline("piecewise", np.array([[0.4, -1.0, 0.2]]), np.array(CUTS))
     eta, variance = np.array([[0.1]]), np.array([[0.7]])
 
@@ -276,9 +276,9 @@ def test_curves_and_restricted_means() -> None:
         H = cumulative("piecewise", base.own[0], time)
         return quad(lambda z: np.exp(-H * np.exp(0.1 + 0.7**0.5 * z)) * norm.pdf(z), -9, 9, epsabs=1e-12)[0]
 
-    assert survival_curves.survival(base, eta, variance, np.array([1.7]))[0, 0, 0] == pytest.approx(at(1.7), abs=1e-9)
+    assert survival_parametric.survival(base, eta, variance, np.array([1.7]))[0, 0, 0] == pytest.approx(at(1.7), abs=1e-9)
     mean = quad(at, 0, 2.0, points=CUTS[:2], epsabs=1e-8)[0]
-    assert survival_curves.restricted_mean(base, eta, variance, 2.0)[0, 0] == pytest.approx(mean, abs=1e-7)
+    assert survival_parametric.restricted_mean(base, eta, variance, 2.0)[0, 0] == pytest.approx(mean, abs=1e-7)
 
 
 @pytest.mark.parametrize("sd", [0.4, 2.0, 5.0])
@@ -288,7 +288,7 @@ def test_survival_over_effects_is_the_integral(sd: float) -> None:
     w = np.exp(-(z**2) / 2) / np.exp(-(z**2) / 2).sum()
     eta, time = np.array([[-1.0, 0.0, 2.0]]), np.array([0.2, 1.0, 4.0])
     base = Baseline("exponential", np.zeros((1, 0)))
-    found = survival_curves.survival(base, eta, np.full((1, 3), sd**2), time)[0]
+    found = survival_parametric.survival(base, eta, np.full((1, 3), sd**2), time)[0]
     hazards = base.at(time)[1][0]
     for t, H in enumerate(hazards):
         for i, at in enumerate(eta[0]):

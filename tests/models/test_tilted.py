@@ -9,10 +9,10 @@ from scipy.stats import gamma, norm, qmc
 
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.spatial import factors
+from fedkern.models.spatial.checks import Tilted
 from fedkern.models.spatial.condition import Condition, Hyperprior
 from fedkern.models.spatial.prior import AreaPrior
 from fedkern.models.spatial.site import Layout, Rows
-from fedkern.models.spatial.tilted import Tilted
 from fedkern.models.spatial.within_site import WithinSite
 from support.maps import grid
 

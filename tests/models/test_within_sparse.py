@@ -13,7 +13,7 @@ from fedkern.models.spatial import factors, within_site
 from fedkern.models.spatial.condition import Condition, Hyperprior
 from fedkern.models.spatial.prior import AreaPrior
 from fedkern.models.spatial.site import Layout, Rows
-from fedkern.models.spatial.sparse import Precision
+from fedkern.models.spatial.within import Precision
 from fedkern.models.spatial.within_site import WithinSite
 from support.maps import grid
 

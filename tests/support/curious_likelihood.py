@@ -28,8 +28,7 @@ from fedkern.algorithms.importance.settings import (
     power,
 )
 from fedkern.kernels import rng
-from fedkern.models.dense import packed
-from fedkern.models.expfam import unpack
+from fedkern.models.expfam import packed, unpack
 from fedkern.models.glm import Rows
 from fedkern.models.mixed import Layout, Prior
 from fedkern.models.mixed import Rows as MixedRows

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance.settings import OF_VALUES, AskNormal, of_derivatives, of_draws, power, told
 from fedkern.algorithms.importance.summaries import average
-from fedkern.models.dense import packed
+from fedkern.models.expfam import packed
 from fedkern.models.mixed import Prior, Rows
 
 from .curious import OF_ROUNDING, AtPoints, InUnits, Seen, Sites, Sums, Values, z_of

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import OwnFault
-from ...models.dense import packed, unpacked
+from ...models.expfam import packed, unpacked
 from ...models.saturated import Saturated
 from ...models.weighing import Least, Weighed, few
 from ..core.kept import GIVEN

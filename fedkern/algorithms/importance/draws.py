@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...errors import NumericalError
 from ...kernels import rng
-from ...models.dense import unpacked
+from ...models.expfam import unpacked
 from ...models.weighted import Weighted
 from ..core.box import REACH, WIDEST
 from ..core.kept import GIVEN, PersistentMap, PersistentSet

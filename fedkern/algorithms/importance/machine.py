@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import NumericalError
-from ...models.dense import packed, unpacked
+from ...models.expfam import packed, unpacked
 from ..core.kept import PersistentMap, PersistentSet, load, save
 from ..core.messages import Event, Message, Protocol, RemoteFault, ServerEffects, evolve
 from ..core.rounds import needs_all, summed, to_each

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from ...models.dense import factor, packed, unpacked
+from ...models.expfam import factor, packed, unpacked
 from ..core.messages import RemoteFault, evolve
 from ..core.nets import sobol
 from .newton import Metric

@@ -19,7 +19,7 @@ from ...kernels import glm, homes, rng
 from ...kernels.bound import Bound
 from ...kernels.families import FAMILIES
 from ...kernels.homes import on_host
-from ...models import dense
+from ...models import expfam
 from ...models.expfam import Gaussian, unpack
 from ...models.glm import Rows
 from ...privacy.accountant import LEAST_CLIP, Mechanism
@@ -408,7 +408,7 @@ def _full_steps(
         L[rows_, columns] = lower
         if not (np.isfinite(mu).all() and np.isfinite(L).all()):
             raise NumericalError(f"local step {step} left the finite numbers: {diverges(s)}")
-    P = dense.solve(L, np.eye(d))
+    P = expfam.solve(L, np.eye(d))
     new = Gaussian(P @ mu, P)
     if _watched(local):
         _check_ascent(local, q, new, cavity)
@@ -475,7 +475,7 @@ def exact(
     for _ in range(max_iterations):
         gradient = cavity.h - (cavity.P * mu if diagonal else cavity.P @ mu) + _transposed(rows.X, r)
         H = _curvature(rows.X, -k) + (np.diag(cavity.P) if diagonal else cavity.P)
-        step = dense.solve(dense.factor(H), gradient)
+        step = expfam.solve(expfam.factor(H), gradient)
         gap = np.log(np.diag(H) / P) if diagonal else H - P
         decrement = float(np.sqrt(abs(gradient @ step)))
         away = float(np.abs(gap).max() if diagonal else np.abs(gap).max() / np.abs(P).max())
@@ -531,7 +531,7 @@ CHUNK = 1 << 14  # rows at a time, so that a memory map is never copied whole
 
 def _expectations(rows: Rows, s: Settings, mu: Vector, P: Vector, n_threads: int) -> tuple[float, Vector, Vector]:
     """Returns sum_i E l_i, and E l'_i and E l''_i of every row."""
-    return _expectations_at(rows, s, mu, -0.5 * np.log(P) if P.ndim == 1 else dense.scale_of(P), n_threads)
+    return _expectations_at(rows, s, mu, -0.5 * np.log(P) if P.ndim == 1 else expfam.scale_of(P), n_threads)
 
 
 def _expectations_at(rows: Rows, s: Settings, mu: Vector, spread: Vector, n_threads: int) -> tuple[float, Vector, Vector]:
@@ -559,7 +559,7 @@ def _cross(mu: Vector, P: Vector, cavity: Gaussian) -> float:
     if P.ndim == 1:
         return float((0.5 * cavity.P * (1 / P + mu * mu) - cavity.h * mu + 0.5 * np.log(P)).sum())
     factor = np.asarray(np.linalg.cholesky(P), np.float64)
-    trace = float(dense.solve(factor, cavity.P).trace())
+    trace = float(expfam.solve(factor, cavity.P).trace())
     return 0.5 * trace + 0.5 * float(mu @ cavity.P @ mu) - float(cavity.h @ mu) + float(np.log(np.diag(factor)).sum())
 
 

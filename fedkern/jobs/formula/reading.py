@@ -17,7 +17,7 @@ from typing import Any
 
 from ...data.formula import of_both, since
 from ...errors import JobError
-from ...models.formula import factors, habits
+from ...models.formula import factors
 from ...models.formula.expansion import Formula
 
 LONGEST, DEEPEST = 4000, 20  # letters of a formula; brackets in each other
@@ -74,8 +74,8 @@ def read(text: str) -> Said:
     if len(sides) != 2 or not all(side.strip() for _, side in sides):
         raise _no(text, "wanted RESPONSE ~ TERMS, such as died ~ age + sex")
     (_, left), (_, right) = sides
-    right = habits.translated(right, "".join(_outside(right)))
-    if (call_of_r := habits.pointed_call("".join(_outside(right)))) is not None:
+    right = factors.translated(right, "".join(_outside(right)))
+    if (call_of_r := factors.pointed_call("".join(_outside(right)))) is not None:
         raise _no(right, f"there is no function {call_of_r[0]!r} here: {call_of_r[1]}")
     data, random, terms = _left(left), dict[str, Any](), list[tuple[str, str]]()
     # Bars and calls such as offset(..) set keys of the job; all other parts are terms.

@@ -155,9 +155,9 @@ class Card:
         self._good: set[int] = set()
 
     def take(self, local: int, ranks: int) -> None:
-        own = local % self._count
-        sharing = sum(rank % self._count == own for rank in range(ranks))
-        device = self.xp.cuda.Device(own)
+        slot = local % self._count
+        sharing = sum(rank % self._count == slot for rank in range(ranks))
+        device = self.xp.cuda.Device(slot)
         self._check(device)
         device.use()
         self.xp.get_default_memory_pool().set_limit(fraction=SHARE / sharing)
@@ -217,8 +217,8 @@ class Card:
 
     def ready_gemm(self, product: Gemm) -> Callable[[], object]:
         cublas, x = self.xp.cuda.cublas, product
-        one, beta = (_factor(value, x.dtype).ctypes.data for value in (1.0, x.beta))
-        head = (self.xp.cuda.device.get_cublas_handle(), int(x.turned_a), int(x.turned_b), x.m, x.n, x.k, one)
+        alpha, beta = (_factor(value, x.dtype).ctypes.data for value in (1.0, x.beta))
+        head = (self.xp.cuda.device.get_cublas_handle(), int(x.turned_a), int(x.turned_b), x.m, x.n, x.k, alpha)
         letter = "d" if x.dtype == np.float64 else "s"
         if x.times == 1:
             return partial(getattr(cublas, f"{letter}gemm"), *head, x.a, x.lda, x.b, x.ldb, beta, x.c, x.ldc)
@@ -289,8 +289,8 @@ def said_of_memory(lower: str) -> Iterator[None]:
         pool = current().xp.get_default_memory_pool()
         limit = pool.get_limit() or total
         left = max(0, min(free + pool.free_bytes(), limit - pool.used_bytes()))
-        asked = getattr(error, "_size", None)  # CuPy has it nowhere else but in its text
-        wanted = str(error) if asked is None else f"asked for {asked / 1e9:,.3g} GB"
+        size = getattr(error, "_size", None)  # CuPy has it nowhere else but in its text
+        wanted = str(error) if size is None else f"asked for {size / 1e9:,.3g} GB"
         raise DeviceMemoryError(
             f"the card has too little memory: {wanted}, free are {left / 1e9:,.3g} GB of the {limit / 1e9:,.3g} GB that this "
             f"process may take; lower {lower}"
@@ -394,7 +394,8 @@ def pointer(array: Array) -> np.uintp:
     """Returns where an array begins; 0 for None."""
     if array is None:
         return np.uintp(0)
-    return np.uintp(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
+    address = array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+    return np.uintp(address)
 
 
 def plain(value: object) -> Any:
@@ -479,7 +480,8 @@ def _leading(x: Array) -> tuple[bool, int]:
     rows, columns = x.shape[-2:]
     down, right = strides(x)[-2:]
     if right == 1 or columns == 1:
-        return False, down if rows > 1 else columns
+        step = down if rows > 1 else columns
+        return False, step
     assert down == 1 or rows == 1
     return True, right
 

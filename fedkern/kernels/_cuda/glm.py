@@ -76,12 +76,12 @@ def _data(
         if len(rows) and int(rows.view(np.uint64).max()) >= len(X):  # one below 0 is huge
             raise IndexError("rows: an index is no row of X")
         rows = current().xp.ascontiguousarray(rows)
-    n, d = len(X) if rows is None else len(rows), X.shape[1]
+    n = len(X) if rows is None else len(rows)
+    d = X.shape[1]
     columns = (_column(y, 0.0), _column(offset, 0.0), _column(weights, 1.0))
     single = named(X.dtype) == "float32"
-    regression = structure(
-        _REGRESSION, pointer(X), single, *X.shape, *strides(X), *columns, 0 if rows is None else pointer(rows), n
-    )
+    picked = 0 if rows is None else pointer(rows)
+    regression = structure(_REGRESSION, pointer(X), single, *X.shape, *strides(X), *columns, picked, n)
     likelihood = structure(_LIKELIHOOD, _known(family), scale)
     return Data(regression, likelihood, n, d, C_TYPES[named(X.dtype)], (X, y, offset, weights, rows))
 
@@ -120,7 +120,8 @@ def _logliks(data: Data, theta: Array) -> Array:
     """Returns (S, d + 1): gradient and value at each of S parameters."""
     xp, (draws, d), shape = current().xp, theta.shape, _shape(LOGLIK_SHAPES, data.d)
     if shape:
-        c, (r, s) = shape[0], SEVERAL_LOGLIKS[shape[0]] if draws > 1 else (shape[1], 1)
+        shape_of_blocks = SEVERAL_LOGLIKS[shape[0]] if draws > 1 else (shape[1], 1)
+        c, (r, s) = shape[0], shape_of_blocks
         shares = blocks(data.n, WARPS * r, MOST_SHARES)
         partial = xp.empty((shares, draws, d + 1))
         for first in range(0, draws, s):
@@ -150,11 +151,13 @@ def loglik_grad(
 def _examples(data: Data, by: str, clip: tuple[float, ...] | None, value: bool, shared: Launched, grid: bool = False) -> Array:
     """Returns (2 d + 2,): the sums of example_rows. `shared` are two arrays of vectors, the draws of the activations, and a
     count."""
-    xp, d, out = current().xp, data.d, "Index" if grid else "double"
+    out = "Index" if grid else "double"
+    xp, d = current().xp, data.d
     shape = _shape(EXAMPLE_SHAPES[by], d)
     common = (structure(_CLIPPING, *(clip or NO_CLIP)), np.int32(clip is not None), np.int32(value))
     vectors = structure(_SHARED, *map(pointer, shared[:3]), shared[3])
-    size, dtype = 2 * d + 2, np.int64 if grid else np.float64
+    dtype = np.int64 if grid else np.float64
+    size = 2 * d + 2
     if shape:
         shares = blocks(data.n, WARPS * shape[1], MOST_SHARES)
         partial = xp.empty((shares, size), dtype)
@@ -162,7 +165,8 @@ def _examples(data: Data, by: str, clip: tuple[float, ...] | None, value: bool, 
         _launch(kernel, (shares,), data.regression, data.likelihood, *common, vectors, partial)
     else:
         shares = blocks(data.n, 64, 128)
-        partial, slopes = xp.empty((shares, size), dtype), xp.empty((data.n, shared[3]) if by == "several" else 0)
+        scratch = (data.n, shared[3]) if by == "several" else 0
+        partial, slopes = xp.empty((shares, size), dtype), xp.empty(scratch)
         alpha, beta, values = (xp.empty(data.n) for _ in range(3))
         by_row = (alpha, beta, values, slopes)
         first_pass = (data.regression, data.likelihood, *common, vectors, *by_row)
@@ -192,7 +196,8 @@ def clipped_grad_sum(
         theta, _, deviation = _weights(mu, log_sigma, draws, 1 / draws, *named)
         shared: Launched = (theta, deviation, None, draws)
     else:
-        by, shared = "expectation", _unfolded(mu, log_sigma, 0 if estimator == ANALYTIC else draws, *named)
+        n_draws = 0 if estimator == ANALYTIC else draws
+        by, shared = "expectation", _unfolded(mu, log_sigma, n_draws, *named)
     sums = _examples(data, by, (clip, grid, 0.0), False, shared, grid > 0)
     skipped = current().xp.empty((), np.int64)
     sd = noise * clip if noise > 0 else 0.0
@@ -388,6 +393,7 @@ def elbo_grad_full(
         _launch("solve_transposed", (draws,), xp.ascontiguousarray(L), e, d, solved)
         u = u + solved / draws
     grad_mu[...] = u.sum(axis=0)
-    grad_log_sigma[...] = xp.tril(xp.matmul(u.T, e)) + (0 if estimator == STL else xp.diag(1 / diagonal))
-    own = (h * theta - 0.5 * theta * P_theta + 0.5 * e * e).sum() / draws
-    return sums[:, -1].sum() / draws + own + constant
+    of_draws = 0 if estimator == STL else xp.diag(1 / diagonal)
+    grad_log_sigma[...] = xp.tril(xp.matmul(u.T, e)) + of_draws
+    density = (h * theta - 0.5 * theta * P_theta + 0.5 * e * e).sum() / draws
+    return sums[:, -1].sum() / draws + density + constant

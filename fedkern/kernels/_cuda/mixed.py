@@ -50,19 +50,21 @@ def values(
     device, n, d, S = current(), len(X), Z.shape[1], len(points)
     if S == 0:
         return
-    name, nodes = FAMILIES[family], 1 if FAMILIES[family] == "gaussian" else nodes
+    nodes = 1 if FAMILIES[family] == "gaussian" else nodes
+    name = FAMILIES[family]
     rows, rule = _rows(X, Z, y, trials, offset, starts, family, nodes), _rule(nodes)
     grid = blocks(n, 8 * THREADS, 256)
     constant = device.xp.empty(grid)
     device.launch("mixed", f"constants<MixedFamily::{name}>", (grid,), THREADS, (rows, constant))
     most = max(1, WORKSPACE // (8 * max(n, 1)))
-    pieces = blocks(len(starts) - 1 if d else n, 1, min(MOST_PIECES, -(-SPREAD // S)))
+    tasks = len(starts) - 1 if d else n
+    pieces = blocks(tasks, 1, min(MOST_PIECES, -(-SPREAD // S)))
     base, partial = device.xp.empty(n * min(S, most)), device.xp.empty(pieces * min(S, most))
     for first in range(0, S, most):
         some = points[first : first + most]
-        at, s = matrix(some), len(some)
-        device.launch("mixed", "predictors", (blocks(n * s, THREADS),), THREADS, (at, rows, base))
+        points_of_some, s = matrix(some), len(some)
+        device.launch("mixed", "predictors", (blocks(n * s, THREADS),), THREADS, (points_of_some, rows, base))
         kernel = f"group_integrals<MixedFamily::{name}, {d}>"
-        device.launch("mixed", kernel, (-(-s // THREADS), pieces), THREADS, (at, rows, rule, base, partial))
-        arguments = (at, rows, partial, pieces, constant, grid, vector(value[first : first + most]))
+        device.launch("mixed", kernel, (-(-s // THREADS), pieces), THREADS, (points_of_some, rows, rule, base, partial))
+        arguments = (points_of_some, rows, partial, pieces, constant, grid, vector(value[first : first + most]))
         device.launch("mixed", "totals", (blocks(s, THREADS),), THREADS, arguments)

@@ -14,7 +14,7 @@ from .. import families
 from .. import rng as public_rng
 from ._jit import EXACT, prepares
 from .rng import stream_key
-from .shrinkage.moves import cholesky
+from .shrinkage.rows import cholesky
 
 LIMIT = 2**32
 WITH_SCALE = tuple(f.name for f in families.RECORDS if f.dispersion is not None and f.code is not None)

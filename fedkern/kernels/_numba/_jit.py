@@ -17,6 +17,8 @@ Nothing is cached on the disk. Numba would look at the file of the outermost fun
 it calls, or of the streams' numbers in `_core`, would leave old code in use.
 """
 
+from inspect import signature, unwrap
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -56,3 +58,22 @@ def loop_of(signature):
 def vector(*fastmath, **flags):
     """Compiles a short loop that becomes vectors: "contract" fuses a * b + c, "reassoc" reorders sums."""
     return njit(cache=False, fastmath=set(fastmath), **flags)
+
+
+def with_meanings(function, known):
+    """Returns a Python function in which names have other meanings."""
+    plain = unwrap(function)
+    return FunctionType(plain.__code__, known, plain.__name__, plain.__defaults__)
+
+
+def compiled(text, **known):
+    """Returns the names of a module that other backends run as Python, its functions compiled: `known` has what differs here.
+
+    The functions of kernels (their last argument is `n_threads`) are such as `prepares` makes.
+    """
+    names = {**vars(text), **known}
+    for name, function in vars(text).items():
+        if isinstance(function, FunctionType) and function.__module__ == text.__name__ and name not in known:
+            is_kernel = list(signature(function).parameters)[-1:] == ["n_threads"]
+            names[name] = (prepares if is_kernel else loop_ieee)(with_meanings(function, names))
+    return names

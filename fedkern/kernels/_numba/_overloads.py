@@ -201,8 +201,8 @@ def _register(public: Public, known: dict[str, Any]) -> None:
 def _parameters(function: Callable[..., Any]) -> str:
     """Returns the public arguments as ordinary ones. Numba binds no keyword-only argument of an overload; those without a default
     come before the others, as they do in the public functions."""
-    own = list(signature(function).parameters.values())
-    needed, others = [p for p in own if p.default is Parameter.empty], [p for p in own if p.default is not Parameter.empty]
+    given = list(signature(function).parameters.values())
+    needed, others = [p for p in given if p.default is Parameter.empty], [p for p in given if p.default is not Parameter.empty]
     return ", ".join([p.name for p in needed] + [f"{p.name}=default_{p.name}" for p in others])
 
 
@@ -293,8 +293,9 @@ def _typed_compute(
         arguments = [*(names[a.name] for a in kernel.inputs), *variables.values(), *places, "1"]
     lines += [*checks, *allocated, f"returned = backend({', '.join(arguments)})"]
     lines.append(f"return ({'returned, ' if returns else ''}{''.join(f'{place}, ' for place in places)})")
-    module = import_module(kernel.module.replace(HERE, f"{HERE}_numba.", 1))
-    scope = {"backend": getattr(module, kernel.name.partition(".")[2]), "empty": np.empty, "inf": np.inf, "int64": np.int64}
+    family, function = kernel.name.split(".")
+    backend = getattr(import_module(f"{HERE}._numba.{family}"), function)
+    scope = {"backend": backend, "empty": np.empty, "inf": np.inf, "int64": np.int64}
     scope |= {"uint64": np.uint64, **{f"t_{t}": t for a in kernel.outputs for t in map(np.dtype, a.dtypes)}}
     return _compiled(kernel.name.replace(".", "_"), parameters, lines, scope)
 

@@ -177,13 +177,13 @@ def example_vector(x, y, offset, weight, mu, variance, factor, full, e, family, 
                 u[j] += slope * e[t, j]
         value, k = 0.0 * r, 0.0
     # From derivatives in the activation to those in the parameters.
-    at = d
+    place = d
     for i in range(d):
         v[i] = weight * r * x[i]
         if full:
             for j in range(i + 1):
-                v[at] = weight * k * x[i] * u[j]
-                at += 1
+                v[place] = weight * k * x[i] * u[j]
+                place += 1
         else:
             v[d + i] = weight * x[i] * u[i] if estimator == WEIGHT_MC else weight * k * (variance[i] * x[i] * x[i])
     return weight * value, max(abs(weight * r), abs(weight * k))
@@ -196,8 +196,10 @@ def example_rows(
     """Adds clipped vectors to total or, with a grid, to whole; returns the sum of E log p and the number of rows skipped."""
     d, skipped, values = X.shape[1], 0, 0.0
     x, u, v = np.empty(d), np.empty(d), np.empty(total.size)
-    bound = clip * (1.0 - (2e-5 if X.itemsize == 4 and not grid > 0.0 else 1e-9))
-    for k in range(X.shape[0] if all_rows else rows.size):
+    margin = 2e-5 if X.itemsize == 4 and not grid > 0.0 else 1e-9
+    bound = clip * (1.0 - margin)
+    n_rows = X.shape[0] if all_rows else rows.size
+    for k in range(n_rows):
         i = k if all_rows else rows[k]
         # Compiled code does not check an index: another row would be read, or memory beyond.
         if i < 0 or i >= X.shape[0]:
@@ -238,7 +240,8 @@ def lean(rows, *arguments):
 
     def call(X, *rest):
         if X.dtype not in ready:
-            x = types.Array(float32 if X.dtype == np.float32 else float64, 2, "A", readonly=True)
+            x_type = float32 if X.dtype == np.float32 else float64
+            x = types.Array(x_type, 2, "A", readonly=True)
             dispatcher.disable_compile(False)
             dispatcher.compile((x, *arguments))
             dispatcher.disable_compile()
@@ -407,7 +410,8 @@ def elbo_grad(
     if estimator == STL:
         u += e / sigma
     grad_mu[:] = u.sum(axis=0) / draws
-    grad_log_sigma[:] = (u * e).sum(axis=0) / draws * sigma + (1.0 if estimator == TOTAL else 0.0)
+    of_entropy = 1.0 if estimator == TOTAL else 0.0
+    grad_log_sigma[:] = (u * e).sum(axis=0) / draws * sigma + of_entropy
     return (values + (h * theta - P * theta**2 / 2 + e**2 / 2).sum(axis=1)).mean() + entropy + constant
 
 
@@ -425,11 +429,11 @@ def elbo_grad_full(
         )
         grad_mu[:] = total[:d] + h - P @ m
         grad_log_sigma[:] = on_diagonal - np.tril(P @ L)
-        at = d
+        place = d
         for i in range(d):
             for j in range(i + 1):
-                grad_log_sigma[i, j] += total[at]
-                at += 1
+                grad_log_sigma[i, j] += total[place]
+                place += 1
         return value + h @ m - (m @ P @ m + (P @ L * L).sum()) / 2 + entropy + d / 2 + normaliser
     e = weight_draws(d, draws, key, client, step)
     theta = m + e @ L.T

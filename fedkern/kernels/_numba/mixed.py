@@ -30,7 +30,8 @@ def row(eta, y, trials, family, square):
     if family == BINOMIAL:
         decay = np.exp(-abs(eta))
         inverse = 1.0 / (1.0 + decay)
-        p = (decay if eta < 0.0 else 1.0) * inverse
+        numerator = decay if eta < 0.0 else 1.0
+        p = numerator * inverse
         softplus = max(eta, 0.0) + np.log1p(decay) if eta == eta else np.nan
         return y * eta - trials * softplus, y - trials * p, trials * decay * inverse * inverse
     if family == GAUSSIAN:
@@ -65,7 +66,8 @@ def antiderivative(x, a):
     if z < 0.1:
         integral = 0.0
         for j in range(16, -1, -1):
-            integral = (-1.0 if j % 2 else 1.0) / ((j + 1.0) * (j + 2.0)) + integral * z
+            sign = -1.0 if j % 2 else 1.0
+            integral = sign / ((j + 1.0) * (j + 2.0)) + integral * z
         integral *= z * x
     else:
         integral = ((1.0 + z) * f - z) / a
@@ -132,15 +134,15 @@ def constant_of(y, trials, family):
 @scalar_ieee
 def place(xi, p, d, family, T):
     """Fills T of a point; returns phi^2 or the precision, and the number that it is made of (1 and 0 of other families)."""
-    at = p
+    number = p
     for a in range(d):
         for b in range(a + 1):
-            T[a, b] = np.exp(xi[at]) if a == b else xi[at]
-            at += 1
+            T[a, b] = np.exp(xi[number]) if a == b else xi[number]
+            number += 1
     if family == GAUSSIAN:
-        return np.exp(-2.0 * xi[at]), xi[at]
+        return np.exp(-2.0 * xi[number]), xi[number]
     if family == NEGATIVE_BINOMIAL:
-        return xi[at] * xi[at], xi[at]
+        return xi[number] * xi[number], xi[number]
     return 1.0, 0.0
 
 
@@ -160,8 +162,8 @@ def level(rows, begin, end, base, family, square, T, d, u, g, H):
         eta = base[i]
         for a in range(d):
             eta += Z[i, a] * v[a]
-        one, slope, curve = row(eta, y[i], trials[i], family, square)
-        value += one
+        part, slope, curve = row(eta, y[i], trials[i], family, square)
+        value += part
         most = MOST_CURVE * (1.0 + y[i])
         if counted and curve > most:
             slope *= most / curve
@@ -255,10 +257,10 @@ def mode(rows, begin, end, base, family, square, T, d, u, C):
         for a in range(d):
             tried[a] = u[a] + step[a]
             most = max(most, abs(step[a]))
-        there = level(rows, begin, end, base, family, square, T, d, tried, next_g, next_H)
+        beyond = level(rows, begin, end, base, family, square, T, d, tried, next_g, next_H)
         # A step that lowers l, but for rounding, is halved: far from the mode Newton overshoots.
-        if there >= here - SLACK * (1.0 + abs(here)) and abs(there) < np.inf:
-            here = there
+        if beyond >= here - SLACK * (1.0 + abs(here)) and abs(beyond) < np.inf:
+            here = beyond
             u[:], g[:], H[:] = tried, next_g, next_H
             if most < NEAR:
                 factorise(H, d, C)
@@ -283,7 +285,7 @@ def invert(C, d, inverse):
 
 
 @scalar_ieee
-def terms_of(rows, begin, end, base, family, square, T, d, t, weight, u, inverse, at, terms):
+def terms_of(rows, begin, end, base, family, square, T, d, t, weight, u, inverse, effects, terms):
     """Returns the logarithm of the sum of a group's terms at all nodes. The logarithms of the terms are filled in, and the
     effects are put into `at` (K, d)."""
     Z, y, trials = rows
@@ -292,20 +294,20 @@ def terms_of(rows, begin, end, base, family, square, T, d, t, weight, u, inverse
     for k in range(len(t)):
         term = weight[k]
         for a in range(d):
-            at[k, a] = u[a]
+            effects[k, a] = u[a]
             for b in range(a, d):
-                at[k, a] += inverse[b, a] * t[k, b]
-            term -= 0.5 * at[k, a] * at[k, a]
+                effects[k, a] += inverse[b, a] * t[k, b]
+            term -= 0.5 * effects[k, a] * effects[k, a]
         for a in range(d):
             v[a] = 0.0
             for b in range(a + 1):
-                v[a] += T[a, b] * at[k, b]
+                v[a] += T[a, b] * effects[k, b]
         for i in range(begin, end):
             eta = base[i]
             for a in range(d):
                 eta += Z[i, a] * v[a]
-            one, _, _ = row(eta, y[i], trials[i], family, square)
-            term += one
+            value, _, _ = row(eta, y[i], trials[i], family, square)
+            term += value
         terms[k] = term
         most = max(most, term) if term == term else np.nan
     # The largest term is taken out before the exponentials: they would overflow, or all vanish.
@@ -329,7 +331,7 @@ def predictors(X, offset, xi, base):
 def values_of(points, X, Z, y, trials, offset, starts, counts, family, t, weight, value):
     p, d, K = X.shape[1], Z.shape[1], len(t)
     rows, constant = (Z, y, trials), constant_of(y, trials, family)
-    base, at, terms = np.empty(len(y)), np.empty((K, EFFECTS)), np.empty(K)
+    base, effects, terms = np.empty(len(y)), np.empty((K, EFFECTS)), np.empty(K)
     T, C, inverse, u = np.zeros((EFFECTS, EFFECTS)), np.zeros((EFFECTS, EFFECTS)), np.zeros((EFFECTS, EFFECTS)), np.zeros(EFFECTS)
     for s in range(len(points)):
         value[s] = np.nan
@@ -348,7 +350,7 @@ def values_of(points, X, Z, y, trials, offset, starts, counts, family, t, weight
                 continue  # the integral of an empty group is 1
             total += 0.0 * mode(rows, begin, end, base, family, square, T, d, u, C)  # NaN: not found
             invert(C, d, inverse)
-            total += terms_of(rows, begin, end, base, family, square, T, d, t, weight, u, inverse, at, terms)
+            total += terms_of(rows, begin, end, base, family, square, T, d, t, weight, u, inverse, effects, terms)
             for a in range(d):
                 total -= np.log(C[a, a])
         value[s] = total if abs(total) < np.inf else np.nan
@@ -359,11 +361,12 @@ def derivative(Z_row, X_row, T, p, d, u, q):
     """Computes d eta / d xi of a row at fixed u."""
     for j in range(p):
         q[j] = X_row[j]
-    at = p
+    number = p
     for a in range(d):
         for b in range(a + 1):
-            q[at] = Z_row[a] * u[b] * (T[a, a] if a == b else 1.0)
-            at += 1
+            factor = T[a, a] if a == b else 1.0
+            q[number] = Z_row[a] * u[b] * factor
+            number += 1
 
 
 @loop_ieee
@@ -372,7 +375,7 @@ def curvature_of(points, X, Z, y, trials, offset, starts, counts, family, t, wei
     d log p(y, u | xi) / d xi."""
     p, d, K, P = X.shape[1], Z.shape[1], len(t), points.shape[1]
     rows, constant, dispersed = (Z, y, trials), constant_of(y, trials, family), family in (GAUSSIAN, NEGATIVE_BINOMIAL)
-    base, at, terms, D, mean = np.empty(len(y)), np.empty((K, EFFECTS)), np.empty(K), np.empty((K, P)), np.empty(P)
+    base, effects, terms, D, mean = np.empty(len(y)), np.empty((K, EFFECTS)), np.empty(K), np.empty((K, P)), np.empty(P)
     T, C, inverse, u = np.zeros((EFFECTS, EFFECTS)), np.zeros((EFFECTS, EFFECTS)), np.zeros((EFFECTS, EFFECTS)), np.zeros(EFFECTS)
     q, slope, information = np.zeros(P), np.empty(P), np.empty((P, P))
     for s in range(len(points)):
@@ -387,16 +390,16 @@ def curvature_of(points, X, Z, y, trials, offset, starts, counts, family, t, wei
             total -= len(y) * last
         if family == NEGATIVE_BINOMIAL:
             total += rising(counts, square)
-            one, two = rising_slopes(counts, square)
-            slope[P - 1] += 2.0 * last * one
-            information[P - 1, P - 1] -= 2.0 * one + 4.0 * square * two
+            first_r, second_r = rising_slopes(counts, square)
+            slope[P - 1] += 2.0 * last * first_r
+            information[P - 1, P - 1] -= 2.0 * first_r + 4.0 * square * second_r
         for g in range(len(starts) - 1):
             begin, end = starts[g], starts[g + 1]
             if begin == end:
                 continue
             total += 0.0 * mode(rows, begin, end, base, family, square, T, d, u, C)  # NaN: not found
             invert(C, d, inverse)
-            log_sum = terms_of(rows, begin, end, base, family, square, T, d, t, weight, u, inverse, at, terms)
+            log_sum = terms_of(rows, begin, end, base, family, square, T, d, t, weight, u, inverse, effects, terms)
             total += log_sum
             for a in range(d):
                 total -= np.log(C[a, a])
@@ -405,19 +408,19 @@ def curvature_of(points, X, Z, y, trials, offset, starts, counts, family, t, wei
                 share = np.exp(terms[k] - log_sum)
                 terms[k] = share
                 for i in range(begin, end):
-                    derivative(Z[i], X[i], T, p, d, at[k], q)
+                    derivative(Z[i], X[i], T, p, d, effects[k], q)
                     eta = base[i]
                     for a in range(d):
                         for b in range(a + 1):
-                            eta += Z[i, a] * T[a, b] * at[k, b]
+                            eta += Z[i, a] * T[a, b] * effects[k, b]
                     _, first, curve = row(eta, y[i], trials[i], family, square)
                     for j in range(P - dispersed):
                         D[k, j] += first * q[j]
                         for h in range(j + 1):
                             information[j, h] += share * curve * q[j] * q[h]
                     if dispersed:
-                        own, cross, second = dispersion(eta, y[i], last, family, square)
-                        D[k, P - 1] += own
+                        of_shape, cross, second = dispersion(eta, y[i], last, family, square)
+                        D[k, P - 1] += of_shape
                         for j in range(P - 1):
                             information[P - 1, j] -= share * cross * q[j]
                         information[P - 1, P - 1] -= share * second
@@ -445,21 +448,23 @@ def curvature_of(points, X, Z, y, trials, offset, starts, counts, family, t, wei
 def rule(nodes, d):
     """Returns nodes (K, d) of the standard normal, and log w + t't / 2 with weights that add up to 1."""
     t, w = hermegauss(nodes)
-    at = np.array(list(product(range(nodes), repeat=d)), dtype=int).reshape(nodes**d, d)
-    return t[at], (np.log(w / w.sum()) + 0.5 * t * t)[at].sum(axis=1)
+    places = np.array(list(product(range(nodes), repeat=d)), dtype=int).reshape(nodes**d, d)
+    return t[places], (np.log(w / w.sum()) + 0.5 * t * t)[places].sum(axis=1)
 
 
 def prepared(points, X, Z, y, trials, offset, starts, nodes):
     """Returns contiguous copies: one compilation for every layout. Without effects all rows are one group."""
     n, d = Z.shape
-    trials, offset = np.ones(n) if trials is None else trials, np.zeros(n) if offset is None else offset
+    trials = np.ones(n) if trials is None else trials
+    offset = np.zeros(n) if offset is None else offset
     starts = starts if d else np.array([0, n])
     arrays = [np.array(a, dtype=np.float64, order="C") for a in (points, X, Z, y, trials, offset)]
     return *arrays, np.array(starts, dtype=np.int64), np.sort(arrays[3]), *rule(nodes, d)
 
 
 def values(points, X, Z, y, trials, offset, starts, upper, cuts, entry, family, nodes, value, n_threads):
-    *arrays, t, weight = prepared(points, X, Z, y, trials, offset, starts, 1 if family == GAUSSIAN else nodes)
+    n_nodes = 1 if family == GAUSSIAN else nodes
+    *arrays, t, weight = prepared(points, X, Z, y, trials, offset, starts, n_nodes)
     of_points = np.empty(len(points))
     values_of(*arrays, family, t, weight, of_points)
     value[:] = of_points
@@ -468,7 +473,8 @@ def values(points, X, Z, y, trials, offset, starts, upper, cuts, entry, family, 
 def curvature(
     points, X, Z, y, trials, offset, starts, upper, cuts, entry, family, nodes, value, gradient, minus_hessian, n_threads
 ):  # fmt: skip
-    *arrays, t, weight = prepared(points, X, Z, y, trials, offset, starts, 3 if family == GAUSSIAN else nodes)
+    n_nodes = 3 if family == GAUSSIAN else nodes
+    *arrays, t, weight = prepared(points, X, Z, y, trials, offset, starts, n_nodes)
     results = [np.empty(out.shape) for out in (value, gradient, minus_hessian)]
     curvature_of(*arrays, family, t, weight, *results)
     for out, result in zip((value, gradient, minus_hessian), results):

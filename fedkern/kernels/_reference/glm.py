@@ -85,7 +85,8 @@ def elbo_grad(
         theta = mu + sigma * e
         elbo += loglik_grad(X, y, theta, offset, weights, family, scale, gradient, 1)
         elbo += h @ theta - P @ theta**2 / 2 + constant + (e**2 / 2 + log_sigma + 0.5 * np.log(2 * np.pi)).sum()
-        u = gradient + h - P * theta + (e / sigma if estimator == STL else 0)
+        path_term = e / sigma if estimator == STL else 0
+        u = gradient + h - P * theta + path_term
         grad_mu += u / draws
         grad_log_sigma += u * e * sigma / draws
     if estimator == TOTAL:
@@ -116,7 +117,8 @@ def elbo_grad_full(
         theta = mu + L @ e
         elbo += loglik_grad(X, y, theta, offset, weights, family, scale, gradient, 1)
         elbo += h @ theta - theta @ P @ theta / 2 + constant + e @ e / 2 + log_det + d * 0.5 * np.log(2 * np.pi)
-        u = gradient + h - P @ theta + (np.linalg.solve(L.T, e) if estimator == STL else 0)
+        path_term = np.linalg.solve(L.T, e) if estimator == STL else 0
+        u = gradient + h - P @ theta + path_term
         grad_mu += u / draws
         grad_log_sigma += np.tril(np.outer(u, e)) / draws
     if estimator == TOTAL:
@@ -196,11 +198,12 @@ def clipped_grad_sum(
             X, y, mu, log_sigma, rows, offset, weights, family, scale, estimator, draws, key, client, step
         )
         squared = (v * v).sum(axis=1)
-        own = X if rows is None else X[rows]
-        kept = np.isfinite(squared) & np.isfinite((own.astype(np.float64) ** 2).sum(axis=1))  # too large a row is skipped
+        chosen = X if rows is None else X[rows]
+        kept = np.isfinite(squared) & np.isfinite((chosen.astype(np.float64) ** 2).sum(axis=1))  # too large a row is skipped
         kept &= coefficients <= LARGEST_COEFFICIENT
     v, norm = v[kept], np.sqrt(squared[kept])
-    bound = clip * (1 - (2e-5 if X.dtype == np.float32 and not grid > 0 else 1e-9))  # docs/spec/pvi.md, section 4
+    margin = 2e-5 if X.dtype == np.float32 and not grid > 0 else 1e-9
+    bound = clip * (1 - margin)  # docs/spec/pvi.md, section 4
     v *= np.divide(bound, norm, out=np.ones_like(norm), where=norm > bound)[:, None]
     if grid > 0:
         total[:] = np.trunc(v / grid).astype(np.int64).sum(axis=0)

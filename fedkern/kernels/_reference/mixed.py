@@ -12,17 +12,19 @@ from .._rows import HALF_LOG_TAU
 from .mixed_families import (
     Beta,
     Binomial,
+    Exponential,
     Gamma,
     Gaussian,
     NegativeBinomial,
+    Ordinal,
+    OrdinalProbit,
+    Piecewise,
     Poisson,
     Student,
+    Weibull,
     ZeroInflatedNegativeBinomial,
     ZeroInflatedPoisson,
 )
-from .mixed_levels import Ordinal, OrdinalProbit
-from .mixed_rule import Integrands, nodes_of
-from .mixed_times import Exponential, Piecewise, Weibull
 
 FAMILIES = (
     Binomial, Poisson, Gaussian, NegativeBinomial, Student, Gamma, Beta, ZeroInflatedPoisson, ZeroInflatedNegativeBinomial,
@@ -39,11 +41,12 @@ class Rows:
         self.X, self.Z = np.array(X), np.array(Z)
         (self.n, self.p), self.d = X.shape, Z.shape[1]
         trials = np.ones(self.n) if trials is None else np.array(trials)
-        upper, cuts, entry = (None if one is None else np.array(one) for one in (upper, cuts, entry))
+        upper, cuts, entry = (None if values is None else np.array(values) for values in (upper, cuts, entry))
         self.family = FAMILIES[family](np.array(y), trials, upper, cuts, entry)
         self.offset = np.zeros(self.n) if offset is None else np.array(offset)
         sizes = np.diff(starts) if self.d else np.array([self.n])
-        self.starts = (starts[:-1] if self.d else np.zeros(1, np.int64))[sizes > 0]  # the integral of an empty group is 1
+        begins = starts[:-1] if self.d else np.zeros(1, np.int64)
+        self.starts = begins[sizes > 0]  # the integral of an empty group is 1
         self.group = np.repeat(np.arange(len(self.starts)), sizes[sizes > 0])
 
     @property
@@ -74,8 +77,8 @@ def rule(nodes, d):
     """Returns nodes (K, d) of the standard normal in d dimensions, and the logarithms of weights that add up to 1."""
     t, w = hermegauss(nodes)
     log_w = np.log(w / w.sum())
-    at = np.array(list(product(range(nodes), repeat=d)), dtype=int).reshape(nodes**d, d)
-    return t[at], log_w[at].sum(axis=1)
+    places = np.array(list(product(range(nodes), repeat=d)), dtype=int).reshape(nodes**d, d)
+    return t[places], log_w[places].sum(axis=1)
 
 
 def factor_of(xi, p, d):
@@ -193,9 +196,9 @@ def of_panels(rows, fixed, T, w, nodes):
     tops = rows.family.row(rows.family.mode(w), *parts)[0]
     s, g, u, logs, bad = nodes_of(Integrands(rows, fixed, T[:, 0], parts), tops, nodes)
     count = np.bincount(s * G + g, minlength=S * G)
-    at = np.arange(len(s)) - np.repeat(np.cumsum(count) - count, count)
+    number = np.arange(len(s)) - np.repeat(np.cumsum(count) - count, count)
     terms, places = np.full((S, G, count.max(initial=1)), -np.inf), np.zeros((S, G, count.max(initial=1), 1))
-    terms[s, g, at], places[s, g, at, 0] = logs - HALF_LOG_TAU, u
+    terms[s, g, number], places[s, g, number, 0] = logs - HALF_LOG_TAU, u
     terms[bad] = np.nan
     return terms, places
 
@@ -218,7 +221,8 @@ def values(points, X, Z, y, trials, offset, starts, upper, cuts, entry, family, 
             return
         for part in pieces(points, rows.n):
             xi = np.array(points[part])
-            terms, _ = integrals(rows, xi, 1 if rows.quadratic else nodes)
+            n_nodes = 1 if rows.quadratic else nodes
+            terms, _ = integrals(rows, xi, n_nodes)
             value[part] = finite(log_sum(terms).sum(axis=1) + rows.family.constant(xi[:, rows.shapes_at :]), xi)
 
 
@@ -237,7 +241,8 @@ def curvature(
             xi, P = np.array(points[i : i + 1]), points.shape[1]
             results = np.array([np.nan])
             if good and np.isfinite(xi).all():
-                results = of_point(rows, xi, 3 if rows.quadratic else nodes)
+                n_nodes = 3 if rows.quadratic else nodes
+                results = of_point(rows, xi, n_nodes)
             if not np.isfinite(results).all():
                 results = np.full(1 + P + P * (P + 1) // 2, np.nan)
             value[i], gradient[i], minus_hessian[i] = results[0], results[1 : 1 + P], results[1 + P :]
@@ -246,8 +251,8 @@ def curvature(
 def of_point(rows, xi, nodes):
     """Computes gradient and minus Hessian by Louis (1982): grad = E d, minus the Hessian = E[-d'] - cov(d), of each group and
     added up; d = d log p(y, u | xi) / dxi."""
-    p, d, P, G, own = rows.p, rows.d, xi.shape[1], len(rows.starts), slice(rows.shapes_at, None)
-    w = xi[:, own]
+    p, d, P, G, shapes = rows.p, rows.d, xi.shape[1], len(rows.starts), slice(rows.shapes_at, None)
+    w = xi[:, shapes]
     fixed, T, parts = xi[:, :p] @ rows.X.T + rows.offset, factor_of(xi, p, d), rows.family.parts(w)
     terms, places = integrals(rows, xi, nodes)
     total = log_sum(terms)
@@ -264,18 +269,19 @@ def of_point(rows, xi, nodes):
         J = np.zeros((G, P, p + d))  # of the fixed and the group's part of eta
         J[:, range(p), range(p)] = 1
         for j, (a, b) in enumerate(lower(d)):
-            J[:, p + j, p + a] = u_k[0, :, b] * (T[0, a, a] if a == b else 1.0)
+            diagonal = T[0, a, a] if a == b else 1.0
+            J[:, p + j, p + a] = u_k[0, :, b] * diagonal
         D = np.einsum("gij,gj->gi", J, first)
         M = np.einsum("gia,gab,gjb->gij", J, inner, J)
         for j, (a, b) in enumerate(lower(d)):
             if a == b:
                 M[:, p + j, p + j] -= D[:, p + j]
         one, cross, two = rows.family.own(eta[0], w[0])
-        D[:, own] = rows.sums(one.T[None])[0]
+        D[:, shapes] = rows.sums(one.T[None])[0]
         mixed = -np.einsum("gij,gjw->giw", J, rows.sums(np.einsum("wn,nj->njw", cross, F)[None])[0])
-        M[:, :, own] += mixed
-        M[:, own] += mixed.swapaxes(1, 2)
-        M[:, own, own] -= rows.sums(np.moveaxis(two, 2, 0)[None])[0]
+        M[:, :, shapes] += mixed
+        M[:, shapes] += mixed.swapaxes(1, 2)
+        M[:, shapes, shapes] -= rows.sums(np.moveaxis(two, 2, 0)[None])[0]
         first_of.append(D)
         mean += weight[:, k, None] * D
         second += weight[:, k, None, None] * M
@@ -283,6 +289,120 @@ def of_point(rows, xi, nodes):
     information = second.sum(axis=0) - sum(np.einsum("g,gi,gj->ij", weight[:, k], D, D) for k, D in enumerate(off))
     slope = mean.sum(axis=0)
     one, two = rows.family.constant_slopes(w[0])  # of what does not depend on u
-    slope[own] += one
-    information[own, own] -= two
+    slope[shapes] += one
+    information[shapes, shapes] -= two
     return np.concatenate([total.sum(axis=1) + rows.family.constant(w), slope, information[np.tril_indices(P)]])
+
+
+# The rule for integrands that may have several modes, of one effect a group --------------------
+#
+# l(u) = sum_i l_i(eta_i(u)) - u^2 / 2, where each l_i rises to one mode and falls beyond it. So on a panel l is at most `bound`:
+# of each row its mode's value if that is inside, else the larger of the ends', less the least u^2 / 2. Beyond |u| = `reach` l is
+# 50 below l(0). Panels of Gauss and Legendre are halved until l is smooth on each (`rough`) and a row's mode stands out nowhere
+# unseen at the ends or in the middle; those whose bound is 50 below the largest value seen are left out: less than e^-50 of the
+# integrand's top is there.
+
+FIRST = 8  # panels
+DEPTH, MOST = 50, 4096  # halvings; panels of one integral: with more it is NaN
+BELOW = 50.0
+BENT, TILTED, MISFIT, HIDDEN = 3.0, 8.0, 0.03, 0.3
+
+
+class Integrands:
+    """Lays out the rows of all groups at all points one after the other, for any list of (point, group, u)."""
+
+    def __init__(self, rows, fixed, T, parts):
+        S, n = fixed.shape
+        self.sizes = np.diff(np.append(rows.starts, n))
+        self.rows, self.fixed, self.by = rows, fixed, T * rows.Z[:, 0]
+        self.parts = [np.broadcast_to(part, (S, n)) for part in parts]
+
+    def layout(self, s, g):
+        """Returns for each row of each integrand which it is, the point, the row; and where each begins."""
+        sizes = self.sizes[g]
+        first = np.cumsum(sizes) - sizes
+        integrand = np.repeat(np.arange(len(g)), sizes)
+        return integrand, s[integrand], self.rows.starts[g][integrand] + np.arange(len(integrand)) - first[integrand], first
+
+    def at(self, layout, u):
+        """Returns values and slopes in u of the rows."""
+        integrand, s, i, _ = layout
+        by = self.by[s, i]
+        value, slope, _ = self.rows.family.row(self.fixed[s, i] + by * u[integrand], *(part[s, i] for part in self.parts))
+        return value, slope * by
+
+
+def panels(integrands, tops):
+    """Returns points, groups, lower and upper ends of all panels, and whether each integral (S, G) has too many or is not finite.
+
+    `tops` (S, n) are the rows' largest values.
+    """
+    S, G = len(tops), len(integrands.sizes)
+    s, g = (index.ravel() for index in np.indices((S, G)))
+    layout = integrands.layout(s, g)
+    # No likelihood can be above that at 0 by more than `gain`: beyond `reach` the integrand is at most e^-50 of its value at 0.
+    gain = np.add.reduceat(tops[layout[1], layout[2]] - integrands.at(layout, np.zeros(S * G))[0], layout[3])
+    bad = ~np.isfinite(gain)
+    reach = np.sqrt(2 * (np.maximum(np.where(bad, 0, gain), 0) + BELOW))
+    edges = np.linspace(-1, 1, FIRST + 1)
+    s, g, reach = (np.repeat(numbers, FIRST) for numbers in (s, g, reach))
+    low, high = reach * np.tile(edges[:-1], S * G), reach * np.tile(edges[1:], S * G)
+    best, count = np.full(S * G, -np.inf), np.zeros(S * G, int)
+    done = []
+    for depth in range(DEPTH + 1):
+        keep = ~bad[s * G + g]
+        s, g, low, high = s[keep], g[keep], low[keep], high[keep]
+        if not len(s):
+            break
+        owner, middle = s * G + g, 0.5 * (low + high)
+        layout = integrands.layout(s, g)
+        first, top = layout[3], tops[layout[1], layout[2]]
+        (a, slope_a), (m, _), (b, slope_b) = (integrands.at(layout, u) for u in (low, middle, high))
+        seen = np.maximum(np.maximum(a, m), b)
+        # A row rises at the left end and falls at the right one: its top, which was not seen, is inside.
+        inside = (slope_a > 0) & (slope_b < 0)
+        hidden = np.maximum.reduceat(np.where(inside, top - seen, 0.0), first)
+        bound = np.add.reduceat(np.where(inside, np.maximum(top, seen), seen), first)
+        bound -= np.where(low * high < 0, 0, 0.5 * np.minimum(low**2, high**2))
+        at_low, at_middle, at_high = (np.add.reduceat(x, first) - 0.5 * u**2 for x, u in ((a, low), (m, middle), (b, high)))
+        tilt = np.add.reduceat(slope_a, first) - low - np.add.reduceat(slope_b, first) + high
+        np.maximum.at(best, owner, np.maximum(np.maximum(at_low, at_middle), at_high))
+        bend = at_middle - 0.5 * (at_low + at_high)
+        # Panels on which the logarithm is not nearly a parabola are halved, but for the last depth.
+        rough = (np.abs(2 * bend) > BENT) | (np.abs(at_high - at_low) > TILTED) | (hidden > HIDDEN)
+        rough |= np.abs(bend - 0.125 * (high - low) * tilt) > MISFIT
+        bad[owner[~np.isfinite(bound + bend)]] = True
+        # A panel whose bound is far below the best value adds nothing.
+        left = bound > best[owner] - BELOW
+        ready = left & (~rough | (depth == DEPTH))
+        done.append([numbers[ready] for numbers in (s, g, low, high)])
+        np.add.at(count, owner[ready], 1)
+        again = left & ~ready
+        np.add.at(count, owner[again], 2)
+        bad |= count > MOST
+        count -= np.bincount(owner[again], minlength=S * G) * 2
+        s, g = np.repeat(s[again], 2), np.repeat(g[again], 2)
+        low, high = (
+            np.column_stack([low[again], middle[again]]).ravel(),
+            np.column_stack([middle[again], high[again]]).ravel(),
+        )
+    none = np.zeros(0, int), np.zeros(0, int), np.zeros(0), np.zeros(0)
+    return *(np.concatenate(numbers) for numbers in zip(none, *done)), bad.reshape(S, G)
+
+
+def nodes_of(integrands, tops, nodes):
+    """Returns points, groups, places u and logarithms of the terms that add up to the integrals of exp(l); and which are bad (S,
+    G).
+
+    Nodes are sorted by integral.
+    """
+    s, g, low, high, bad = panels(integrands, tops)
+    t, w = np.polynomial.legendre.leggauss(nodes)
+    order = np.lexsort((low, g, s))
+    s, g, low, high = s[order], g[order], low[order], high[order]
+    u = (0.5 * (low + high)[:, None] + 0.5 * (high - low)[:, None] * t).ravel()
+    weight = (np.log(0.5 * (high - low))[:, None] + np.log(w)).ravel()
+    s, g = np.repeat(s, nodes), np.repeat(g, nodes)
+    layout = integrands.layout(s, g)
+    value = np.add.reduceat(integrands.at(layout, u)[0], layout[3]) if len(s) else np.zeros(0)
+    return s, g, u, weight + value - 0.5 * u**2, bad

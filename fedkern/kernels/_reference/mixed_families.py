@@ -7,11 +7,12 @@ A family splits it into a part that depends on eta (`row`), and one that does no
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, log_ndtr
 
 from .. import _rows as of
 from .. import families
 from .._rows import HALF_LOG_TAU, MOST_ETA, rest, rest_curve, rest_slope
+from ..families import LEVELS
 
 MOST_TERMS = 1e8  # of a negative binomial's count, whose curvature is a sum of so many
 LEAST_SQUARE = 1e-100  # phi^2 = 1 / r of a negative binomial that is Poisson
@@ -125,8 +126,8 @@ class NegativeBinomial(OfRecord):
         return (1 / np.maximum(w[:, :1] ** 2, LEAST_SQUARE),)
 
     def constant_slopes(self, w):
-        one, two = rising_slopes(self.y, w[0] ** 2)
-        return np.array([2 * w[0] * one]), np.array([[2 * one + 4 * w[0] ** 2 * two]])
+        slope_sum, curve_sum = rising_slopes(self.y, w[0] ** 2)
+        return np.array([2 * w[0] * slope_sum]), np.array([[2 * slope_sum + 4 * w[0] ** 2 * curve_sum]])
 
     def own(self, eta, w):
         first, cross, second = of.negative_by_phi(self.y, np.minimum(eta, MOST_ETA), w[0])
@@ -257,12 +258,12 @@ class ZeroInflatedPoisson(OfRecord):
         first, second = np.zeros(m), np.zeros((m, m))
         first[-1], second[-1, -1] = -self.n * expit(w[-1]), -self.n * expit(w[-1]) * expit(-w[-1])
         if self.count is NegativeBinomial:
-            one, two = rising_slopes(self.y, w[0] ** 2)
-            first[0], second[0, 0] = 2 * w[0] * one, 2 * one + 4 * w[0] ** 2 * two
+            slope_sum, curve_sum = rising_slopes(self.y, w[0] ** 2)
+            first[0], second[0, 0] = 2 * w[0] * slope_sum, 2 * slope_sum + 4 * w[0] ** 2 * curve_sum
         return first, second
 
     def own(self, eta, w):
-        value, slope, _ = self.count.row(eta, self.y, None, *(one[0] for one in self.scale(w[None])[:-1]))
+        value, slope, _ = self.count.row(eta, self.y, None, *(numbers[0] for numbers in self.scale(w[None])[:-1]))
         share = np.where(self.y > 0, 1.0, expit(value - w[-1]))
         both = share * (1 - share)
         first, cross, second = [1 - share], [-share * ((1 - share) * slope)], np.zeros((len(w), len(w), self.n))
@@ -302,3 +303,309 @@ def log_1m_exp(x):
     first = np.where(g < 1e-300, 1.0, g * np.exp(-g) / -np.expm1(-np.maximum(g, 1e-300)))
     whole = np.where(g < 1e-300, 1.0, g / -np.expm1(-np.maximum(g, 1e-300)))
     return value, first, first * (1 - whole)
+
+
+# Defines rows of mixed models whose responses are levels in an order --------------------
+
+
+class Ordinal(Family):
+    """P(y <= k) = F(c_k - eta); w = c_1, log(c_2 - c_1), ..: as many as levels, less one. Here `low` and `high` are the row's two
+    thresholds, and an infinite one is at the end.
+
+    log(F(high) - F(low)) = log F(high) + log F(-low) + log(1 - e^(low - high)) of the logistic F, the last of which has no eta.
+    """
+
+    def good(self, m):
+        return LEVELS.has(self.y) & (self.y <= m)
+
+    def parts(self, w):
+        c = thresholds(w)
+        level = np.clip(np.nan_to_num(self.y), 0, w.shape[1]).astype(int)
+        return c[:, level], c[:, level + 1]
+
+    @staticmethod
+    def row(eta, low, high):
+        a, b = low - eta, high - eta
+        value = -np.logaddexp(0, -b) - np.logaddexp(0, a)
+        return value, expit(a) - expit(-b), expit(a) * expit(-a) + expit(b) * expit(-b)
+
+    def gaps(self, w):
+        """Returns how many rows stand between the thresholds that follow each other."""
+        return np.bincount(np.nan_to_num(self.y).astype(int), minlength=w.shape[-1] + 1)[1 : w.shape[-1]]
+
+    def constant(self, w):
+        return (self.gaps(w) * log_1m_exp(w[:, 1:])[0]).sum(axis=1)
+
+    def constant_slopes(self, w):
+        first, second = np.zeros(len(w)), np.zeros((len(w), len(w)))
+        _, slope_sum, curve_sum = log_1m_exp(w[1:])
+        first[1:] = self.gaps(w) * slope_sum
+        second[range(1, len(w)), range(1, len(w))] = self.gaps(w) * curve_sum
+        return first, second
+
+    @staticmethod
+    def of_high(a, b):
+        """Returns derivatives in the upper threshold alone, a = low - eta, b = high - eta: first, mixed with eta, second."""
+        v = expit(b) * expit(-b)
+        return expit(-b), v, -v
+
+    def own(self, eta, w):
+        """Returns derivatives in w. Thresholds that move together move against eta; a row's gap moves the upper one alone."""
+        m, level = len(w), np.nan_to_num(self.y).astype(int)
+        parts = [numbers[0] for numbers in self.parts(w[None])]
+        _, slope, curve = self.row(eta, *parts)
+        high, e_high, s_high = self.of_high(parts[0] - eta, parts[1] - eta, *parts[2:])
+        steps = np.append(1.0, np.exp(w[1:]))[:, None]
+        together = steps * (np.arange(m)[:, None] <= np.maximum(level - 1, 0))
+        alone = steps * ((np.arange(m)[:, None] == level) & (level > 0))
+        first, cross = alone * high - together * slope, together * curve + alone * e_high
+        both = np.einsum("n,in,jn->ijn", e_high, together, alone)
+        second = np.einsum("n,in,jn->ijn", s_high, alone, alone) - np.einsum("n,in,jn->ijn", curve, together, together)
+        second -= both + both.swapaxes(0, 1)
+        second[range(1, m), range(1, m)] += first[1:]
+        return first, cross, second
+
+
+def thresholds(w):
+    """Returns the thresholds (S, m + 2) from -inf to inf."""
+    steps = np.concatenate([w[:, :1], np.exp(w[:, 1:])], axis=1)
+    ends = np.full((len(w), 1), np.inf)
+    return np.concatenate([-ends, np.cumsum(steps, axis=1), ends], axis=1)
+
+
+class OrdinalProbit(Ordinal):
+    """The interval's normal probability, from the tail in which it lies; narrow ones by Gauss and Legendre."""
+
+    def parts(self, w):
+        level, ends = np.clip(np.nan_to_num(self.y), 0, w.shape[1]).astype(int), np.full((len(w), 1), np.inf)
+        gap = np.concatenate([ends, np.exp(w[:, 1:]), ends], axis=1)[:, level]
+        return *super().parts(w), gap
+
+    @staticmethod
+    def row(eta, low, high, gap):
+        value, mean, variance = normal_interval(low - eta, high - eta, gap)
+        return value, mean, 1 - variance
+
+    def constant(self, w):
+        return np.zeros(len(w))
+
+    def constant_slopes(self, w):
+        return Family.constant_slopes(self, w)
+
+    @staticmethod
+    def of_high(a, b, gap):
+        value, mean, _ = normal_interval(a, b, gap)
+        end = np.where(np.isfinite(b), b, 0.0)
+        ratio = np.where(np.isfinite(b), np.exp(-0.5 * end**2 - HALF_LOG_TAU - value), 0.0)
+        return ratio, ratio * (end - mean), -ratio * (ratio + end)
+
+
+LEGENDRE = np.polynomial.legendre.leggauss(12)
+ONE_TAIL = 30.0
+
+
+def tail(x):
+    """Returns log Phi(-x), the mean of -t and the variance of t beyond x (t > x) of a standard normal."""
+    far = np.maximum(x, ONE_TAIL)
+    fraction = far
+    for j in range(24, 1, -1):
+        fraction = far + j / fraction
+    beyond = 1 / fraction  # phi(x) / Phi(-x) - x, by its continued fraction
+    near = np.minimum(x, ONE_TAIL)
+    rate = np.exp(-0.5 * near**2 - HALF_LOG_TAU - log_ndtr(-near))
+    mean = np.where(x < ONE_TAIL, rate, far + beyond)
+    variance = np.where(x < ONE_TAIL, 1 - rate * (rate - near), 1 - (far + beyond) * beyond)
+    return log_ndtr(-x), mean, variance
+
+
+def normal_interval(a, b, gap):
+    """Returns log(Phi(b) - Phi(a)), b = a + gap, with the mean and the variance of a standard normal in (a, b)."""
+    turn = a + b > 0
+    a, b = np.where(turn, -b, a), np.where(turn, -a, b)  # so that b is not far to the right
+    below, high_mean, high_variance = tail(-b)
+    middle, half = 0.5 * (a + b), 0.5 * gap
+    narrow = half * (1 + np.abs(middle)) < 1
+    m, h = np.where(narrow, middle, 0.0), np.where(narrow, half, 1.0)
+    t, w = LEGENDRE
+    x = h[..., None] * t
+    density = w * np.exp(-m[..., None] * x - 0.5 * x**2)
+    total = density.sum(axis=-1)
+    shift = (density * x).sum(axis=-1) / total
+    spread = (density * (x - shift[..., None]) ** 2).sum(axis=-1) / total
+    # Two tails: what lies below a is taken away.
+    away, low_mean, low_variance = tail(-a)
+    finite = np.isfinite(a)
+    less = np.where(finite, np.exp(np.where(finite, away - below, -1.0)), 0.0)
+    keep = 1 - less
+    low_mean, low_variance = np.where(finite, low_mean, 0.0), np.where(finite, low_variance, 0.0)
+    mean = (-high_mean + less * low_mean) / keep
+    second = (high_variance + (high_mean + mean) ** 2 - less * (low_variance + (low_mean + mean) ** 2)) / keep
+    value = np.where(narrow, np.log(h * total) - 0.5 * m**2 - HALF_LOG_TAU, below + np.log1p(-less))
+    mean, variance = np.where(narrow, m + shift, mean), np.where(narrow, spread, second)
+    return value, np.where(turn, -mean, mean), np.clip(variance, 0, 1)
+
+
+# Rows of mixed models that are times: events, censored on the right, or in an interval --------------------
+
+
+class Weibull(Family):
+    """w = log k; the cumulative hazard is t^k e^eta. From entry to y, and from y to upper, at eta = 0, it is a row's `clock`."""
+
+    counted = True
+
+    def __init__(self, *rows):
+        super().__init__(*rows)
+        self.upper = self.y if self.upper is None else self.upper
+        with np.errstate(invalid="ignore"):
+            self.event, self.within = self.y == self.upper, (self.y < self.upper) & np.isfinite(self.upper)
+        self.until = np.where(self.within, self.upper, np.nan)
+        self.entry = np.zeros(self.n) if self.entry is None else self.entry
+        self.begun, self.late = self.y > self.entry, self.entry > 0
+        with np.errstate(all="ignore"):
+            grown = (self.y - self.entry) / self.entry  # where it is small, a difference of logarithms cancels
+            since = np.where(grown < 1, np.log1p(grown), np.log(self.y) - np.log(self.entry))
+        self.since = np.where(self.begun & self.late, since, np.inf)  # log(y / entry)
+
+    def good(self, m):
+        seen = (self.entry >= 0) & (self.y >= self.entry)
+        return np.isfinite(self.y) & seen & (self.upper >= self.y) & ~(self.event & ~self.begun)
+
+    def clock(self, w):
+        """log A and log D (S, n): the cumulative hazards from entry to y, y^k (1 - (entry / y)^k), and from y to upper."""
+        k = self.k(w)
+        with np.errstate(divide="ignore"):
+            log_y, log_upper = np.log(self.y), np.log(self.until)
+        early = np.where(self.y > 0, k * log_y, -np.inf)
+        ratio = k * (log_upper - np.where(self.y > 0, log_y, log_upper))
+        more = np.where(self.y > 0, early + np.log(np.expm1(np.minimum(ratio, 700.0))), k * log_upper)
+        seen = np.where(self.begun, early + self.log_share(k), -np.inf)
+        return seen, np.where(ratio > 700, k * log_upper, more)
+
+    def log_share(self, k):
+        """log(1 - (entry / y)^k)."""
+        return np.log(-np.expm1(-k * self.since))
+
+    def clock_slopes(self, w):
+        """A_j / A, A_jk / A, and those of D, of one point: (m, n), (m, m, n)."""
+        k = np.exp(w[0])
+        with np.errstate(divide="ignore"):
+            log_y, log_upper = np.where(self.y > 0, np.log(self.y), 0.0), np.log(self.until)
+        rest = np.where(self.begun & self.late, 1 / np.expm1(np.minimum(k * self.since, 700.0)), 0.0)  # entry^k / A
+        gone = np.where(self.late & self.begun, self.since, 0.0)
+        of_a = np.where(self.begun, k * (log_y + rest * gone), 0.0)
+        of_aa = np.where(gone > 0, of_a + k**2 * (log_y**2 + rest * gone * (2 * log_y - gone)), of_a + of_a**2)
+        share = np.where(self.y > 0, 1 / np.expm1(np.minimum(k * (log_upper - log_y), 700.0)), 0.0)  # A / D
+        of_d = k * (log_upper + share * (log_upper - log_y))
+        of_dd = of_d + k**2 * (log_upper**2 + share * (log_upper**2 - log_y**2))
+        return of_a[None], of_aa[None, None], of_d[None], of_dd[None, None]
+
+    def k(self, w):
+        return np.exp(w[:, :1])
+
+    def parts(self, w):
+        early, within = self.clock(w)
+        return self.event, self.within, early, within
+
+    @staticmethod
+    def row(eta, event, within, early, gap):
+        x = np.minimum(eta + early, MOST_ETA)
+        mean = np.exp(x)
+        value, slope, curve = np.where(event, x, 0.0) - mean, event - mean, mean
+        x = np.where(within, eta + np.where(within, gap, 0.0), 0.0)
+        extra, first, second = log_1m_exp(x)
+        return value + within * extra, slope + within * first, curve - within * second
+
+    def log_hazard(self, w):
+        """Returns log hazards of events less the logarithm of A (S, n): derivatives are those of `hazard_slopes`."""
+        at_event = w[:, :1] - np.log(np.where(self.event, self.y, 1.0)) - self.log_share(self.k(w))
+        return np.where(self.event, at_event, 0.0)
+
+    def constant(self, w):
+        return self.log_hazard(w).sum(axis=1)
+
+    def hazard_slopes(self, w):
+        """Returns derivatives of the events' log hazards: (m, n) and (m, m, n)."""
+        of = np.where(self.event, np.exp(w[0]) * np.log(np.where(self.event, self.y, 1.0)), 0.0)
+        return (of + self.event)[None], of[None, None]
+
+    def own(self, eta, w):
+        early, gap = (numbers[0] for numbers in self.clock(w[None]))
+        of_a, of_aa, of_d, of_dd = self.clock_slopes(w)
+        first, second = self.hazard_slopes(w)
+        mean = np.exp(np.minimum(eta + early, MOST_ETA))
+        x = np.where(self.within, eta + np.where(self.within, gap, 0.0), 0.0)
+        _, t, tt = log_1m_exp(x)
+        t, tt = np.where(self.within, t, 0.0), np.where(self.within, tt, 0.0)
+        of_d, of_dd = np.where(self.within, of_d, 0.0), np.where(self.within, of_dd, 0.0)
+        outer = of_d[:, None] * of_d[None]
+        return first - mean * of_a + t * of_d, tt * of_d - mean * of_a, second - mean * of_aa + tt * outer + t * (of_dd - outer)
+
+    def start(self, w):
+        early, gap = self.clock(w)
+        count = self.event + self.within + 0.5
+        known = self.begun | self.within
+        last = np.where(self.within, np.logaddexp(early, np.where(self.within, gap, 0.0)), early)
+        return np.where(known, count, 0.0) + np.zeros((len(w), 1)), np.log(count) - np.where(known, last, 0.0), np.ones(self.n)
+
+
+class Exponential(Weibull):
+    """k = 1."""
+
+    def k(self, w):
+        return np.ones((len(w), 1))
+
+    def clock_slopes(self, w):
+        none = np.zeros((0, self.n))
+        return none, np.zeros((0, 0, self.n)), none, np.zeros((0, 0, self.n))
+
+    def log_hazard(self, w):
+        at_event = -np.log(np.where(self.event, self.y, 1.0)) - self.log_share(self.k(w))
+        return np.where(self.event, at_event, 0.0)
+
+    def hazard_slopes(self, w):
+        return np.zeros((0, self.n)), np.zeros((0, 0, self.n))
+
+
+class Piecewise(Weibull):
+    """w = log hazards of the pieces; an event at a cut belongs to the piece that ends there."""
+
+    def __init__(self, *rows):
+        super().__init__(*rows)
+        edges, y = np.concatenate([[0.0], self.cuts, [np.inf]]), np.where(np.isfinite(self.y), self.y, 0.0)
+        self.spent = self.time_in(edges, self.entry, y)
+        self.later = self.time_in(edges, y, np.where(self.within, self.upper, y))
+        self.piece = np.searchsorted(self.cuts, self.y, side="left")
+
+    @staticmethod
+    def time_in(edges, since, until):
+        """(m, n) the time between the two in each piece."""
+        return np.maximum(0.0, np.minimum(until, edges[1:, None]) - np.maximum(since, edges[:-1, None]))
+
+    def clock(self, w):
+        with np.errstate(divide="ignore"):
+            return log_sums(w, np.log(self.spent)), log_sums(w, np.log(self.later))
+
+    def clock_slopes(self, w):
+        results = []
+        with np.errstate(divide="ignore"):
+            for time in (self.spent, self.later):
+                total = log_sums(w[None], np.log(time))[0]
+                share = np.exp(w[:, None] + np.log(time) - np.where(np.isfinite(total), total, 0.0))
+                results += [share, np.einsum("ij,in->ijn", np.eye(len(w)), share)]
+        return results
+
+    def log_hazard(self, w):
+        early, _ = self.clock(w)
+        return np.where(self.event, w[:, self.piece] - np.where(self.event, early, 0.0), 0.0)
+
+    def hazard_slopes(self, w):
+        m = len(w)
+        return (np.arange(m)[:, None] == self.piece) * self.event.astype(float), np.zeros((m, m, self.n))
+
+
+def log_sums(w, log_time):
+    """log sum_j e^(w_j) time_j: w (S, m), log_time (m, n)."""
+    terms = w[:, :, None] + log_time
+    most = terms.max(axis=1, initial=-np.inf)
+    least = np.where(np.isfinite(most), most, 0.0)
+    return least + np.log(np.exp(terms - least[:, None]).sum(axis=1))

@@ -13,16 +13,17 @@ def of_point(beta, X, y, levels):
     top = eta.max(axis=1)
     e = np.exp(eta - top[:, None])
     total = e.sum(axis=1)
-    there = y.astype(int)
-    value = (eta[np.arange(n), there] - top - np.log(total)).sum() + 0 * eta.sum() + 0 * beta.sum()
+    chosen = y.astype(int)
+    value = (eta[np.arange(n), chosen] - top - np.log(total)).sum() + 0 * eta.sum() + 0 * beta.sum()
     chance = e / total[:, None]
     others = np.stack([np.delete(chance, j, axis=1).sum(axis=1) for j in range(levels)], axis=1)  # 1 - chance, no difference
-    residual = np.where(there[:, None] == np.arange(levels), others, -chance)[:, 1:]
+    residual = np.where(chosen[:, None] == np.arange(levels), others, -chance)[:, 1:]
     gradient = (residual.T @ X).ravel()
     curved = np.zeros((levels - 1, p, levels - 1, p))
     for j in range(levels - 1):
         for m in range(levels - 1):
-            weight = chance[:, j + 1] * (others[:, j + 1] if j == m else -chance[:, m + 1])
+            level_chance = others[:, j + 1] if j == m else -chance[:, m + 1]
+            weight = chance[:, j + 1] * level_chance
             curved[j, :, m] = (X.T * weight) @ X
     results = np.concatenate([[value], gradient, curved.reshape(k, k)[np.tril_indices(k)]])
     return results if np.isfinite(results).all() else np.full(len(results), np.nan)

@@ -4,6 +4,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 MASK = np.uint64(0xFFFFFFFF)
+TURNS = np.array([1, 1j, -1, -1j])
 MOST_SHAPE = 1e300  # of a gamma number: beyond it the test of a proposal would run over
 
 
@@ -24,8 +25,8 @@ def mix(z):
     return z ^ (z >> 31)
 
 
-def key(seed, stream, chain):
-    return mix((mix((seed + 0x9E3779B97F4A7C15 * (stream + 1)) % 2**64) + chain) % 2**64)
+def stream_key(seed, stream, chain):
+    return mix((mix((int(seed) + 0x9E3779B97F4A7C15 * (stream + 1)) % 2**64) + int(chain)) % 2**64)
 
 
 def uniforms(item, draw, client, step, key):
@@ -41,11 +42,25 @@ def normals(u, v):
     radius = np.sqrt(-2 * np.log(u))
     quarter = np.rint(4 * v)  # whole quarter turns apart, so that the angle has a small relative error
     angle = 2 * np.pi * (v - quarter / 4)
-    turn = np.array([1, 1j, -1, -1j])[quarter.astype(int) % 4] * (np.cos(angle) + 1j * np.sin(angle))
+    turn = TURNS[quarter.astype(int) % 4] * (np.cos(angle) + 1j * np.sin(angle))
     return radius * turn.real, radius * turn.imag
 
 
-def accepts(log_ratio, u):
+def uniform_pair(item, draw, client, step, key):
+    """Returns the two uniforms of one block: Python's numbers are faster than arrays of one number."""
+    a, b, c, d, k0, k1 = int(item), int(draw), int(client), int(step), int(key) & 0xFFFFFFFF, int(key) >> 32
+    for _ in range(10):
+        p0, p1 = a * 0xD2511F53, c * 0xCD9E8D57
+        a, b, c, d = (p1 >> 32) ^ b ^ k0, p1 & 0xFFFFFFFF, (p0 >> 32) ^ d ^ k1, p0 & 0xFFFFFFFF
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return tuple(((low | high << 32) >> 12) * 2.0**-52 + 2.0**-53 for low, high in ((a, b), (c, d)))
+
+
+def normal_pair(item, draw, client, step, key):
+    return normals(*map(np.float64, uniform_pair(item, draw, client, step, key)))
+
+
+def metropolis_accept(log_ratio, u):
     """Applies the Metropolis rule; NaN is refused."""
     return np.log(u) < log_ratio
 
@@ -88,7 +103,7 @@ def gamma(shape, key, client, step, first_item, out, n_threads):
         t = x / (3 * np.sqrt(d))
         inside = t > -1
         log1p = np.log1p(np.where(inside, t, 0))
-        good = inside & accepts(3 * d * (log1p - t * (1 - t * (0.5 - t / 3))), u)
+        good = inside & metropolis_accept(3 * d * (log1p - t * (1 - t * (0.5 - t / 3))), u)
         with np.errstate(under="ignore"):
             value = d * (1 + t) ** 3 * np.where(a < 1, np.exp(np.log(boost) / np.minimum(a, 1)), 1)
         out[todo[good]] = value[good]

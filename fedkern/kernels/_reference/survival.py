@@ -12,7 +12,8 @@ def at_risk(k, n, first, ends, until):
 def of_point(beta, X, weights, offset, first, ends, deaths, until):
     """Value, gradient and minus Hessian at one point; NaN where something is not finite."""
     n, p = X.shape
-    eta = X @ beta + (0.0 if offset is None else offset)
+    shift = 0.0 if offset is None else offset
+    eta = X @ beta + shift
     w = np.ones(n) if weights is None else weights
     value, gradient, curved = 0 * beta.sum(), np.zeros(p), np.zeros((p, p))
     for k, d in enumerate(deaths):
@@ -36,14 +37,15 @@ def of_point(beta, X, weights, offset, first, ends, deaths, until):
 
 
 def cox_values(points, X, weights, offset, first, ends, deaths, until, value, n_threads):
-    rows = [None if one is None else np.array(one) for one in (X, weights, offset, first, ends, deaths, until)]
+    rows = [None if values is None else np.array(values) for values in (X, weights, offset, first, ends, deaths, until)]
     with np.errstate(all="ignore"):
         value[...] = [of_value(beta, *rows) for beta in np.array(points)]
 
 
 def of_value(beta, X, weights, offset, first, ends, deaths, until):
     n = len(X)
-    eta = X @ beta + (0.0 if offset is None else offset)
+    shift = 0.0 if offset is None else offset
+    eta = X @ beta + shift
     w = np.ones(n) if weights is None else weights
     value = 0 * beta.sum()
     for k, d in enumerate(deaths):
@@ -58,7 +60,7 @@ def of_value(beta, X, weights, offset, first, ends, deaths, until):
 
 
 def cox_curvature(points, X, weights, offset, first, ends, deaths, until, value, gradient, minus_hessian, n_threads):
-    rows = [None if one is None else np.array(one) for one in (X, weights, offset, first, ends, deaths, until)]
+    rows = [None if values is None else np.array(values) for values in (X, weights, offset, first, ends, deaths, until)]
     p = X.shape[1]
     with np.errstate(all="ignore"):
         for i, beta in enumerate(np.array(points)):

@@ -177,7 +177,8 @@ def is_matrix(array: object) -> bool:
 
 def of_coefficients(p: int, *, full: bool) -> int:
     """Returns the number of parameters of q(theta)."""
-    return p + (p * (p + 1) // 2 if full else p)
+    n_of_scale = p * (p + 1) // 2 if full else p
+    return p + n_of_scale
 
 
 def columns(extra: Any) -> int:

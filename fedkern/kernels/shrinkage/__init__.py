@@ -10,6 +10,5 @@ kernel changes none of its inputs; an input that is the same for all chains may 
 from __future__ import annotations
 
 from .local import *
-from .moves import *
 from .rows import *
 from .server import *

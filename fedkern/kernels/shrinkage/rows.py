@@ -251,8 +251,8 @@ def imputed_sweeps(
     require(kernel.name, n * (p // 2 + 1) < 2**32, "X", "must have fewer than 2^32 values", X.shape)
     # Who gives patterns has had psi and the completed matrix checked by the first call.
     if patterns is None:
-        there = ~np.isnan(X)
-        known = bool((completed[:, there] == X[there]).all())
+        seen = ~np.isnan(X)
+        known = bool((completed[:, seen] == X[seen]).all())
         require(kernel.name, known, "completed", "must be X where X is known", "other values")
         patterns = missing_patterns(X, psi)
     numbers = kernel.numbers(
@@ -309,11 +309,12 @@ def missing_patterns(X: Floats, psi: Floats, mean: Floats | None = None) -> Patt
     of_row = np.full(len(missing), -1)
     of_row[incomplete] = number.ravel()
     K, L = np.zeros((2, len(kinds), p, p))
-    shift, at = np.zeros((len(kinds), p)), np.zeros(p) if mean is None else mean
+    centre = np.zeros(p) if mean is None else mean
+    shift = np.zeros((len(kinds), p))
     for i, u in enumerate(kinds):
         o = ~u
         # Conditional normal distribution of the missing columns u given the observed ones o.
         K[i][np.ix_(u, o)] = np.linalg.solve(psi[np.ix_(o, o)], psi[np.ix_(o, u)]).T
         L[i][np.ix_(u, u)] = np.linalg.cholesky(psi[np.ix_(u, u)] - K[i][np.ix_(u, o)] @ psi[np.ix_(o, u)])
-        shift[i, u] = at[u] - K[i][np.ix_(u, o)] @ at[o]
+        shift[i, u] = centre[u] - K[i][np.ix_(u, o)] @ centre[o]
     return Patterns(of_row, K, L, shift)

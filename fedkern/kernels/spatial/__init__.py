@@ -15,7 +15,6 @@ form     precision Q                   eigenvalues of
 
 from __future__ import annotations
 
-from .bordered import *
 from .car import *
 from .eigen import *
 from .gp import *

@@ -14,11 +14,10 @@ from .._checks import AT_LEAST_0, AT_LEAST_1, SEED, WORD, choice, choice_of, req
 from .._docs import documented
 from .._record import F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar, on_host
 from ..homes import Home
-from ._checks import INT64, Floats, Indices, check_normals, check_triangle
 from .car import car_factor
 from .eigen import car_eigen, icar_scale
 from .gp import gp_factor
-from .graph import car_analyse, components
+from .graph import INT64, Floats, Indices, car_analyse, check_normals, check_triangle, components
 
 __all__ = ["DrawTable", "stratified", "table_sample"]
 
@@ -110,7 +109,8 @@ def table_sample(
     AT_LEAST_0.check(name, "batch", batch)
     TABLE_SAMPLE.check_kinds(kind=kind)
     rank, batch = operator.index(rank), operator.index(batch)
-    numbers = TABLE_SAMPLE.numbers(kind=kind, rank=rank if kind == "dense" else 0, group=group, seed=seed, chain=chain, step=step)
+    columns = rank if kind == "dense" else 0
+    numbers = TABLE_SAMPLE.numbers(kind=kind, rank=columns, group=group, seed=seed, chain=chain, step=step)
     inputs = {"values": values, "scale": scale, "indptr": indptr, "indices": indices, "order": order}
     arrays = TABLE_SAMPLE.prepare(inputs, out, {"batch": batch})
     n = len(arrays[1])
@@ -206,10 +206,10 @@ class DrawTable:
         if home.kind == "cpu":
             return self
         # A copy by fields: `__post_init__` would check numbers, and wait for the device.
-        there = copy(self)
+        moved = copy(self)
         for name in ("values", "phi", "scale", "indptr", "indices", "order"):
-            object.__setattr__(there, name, home.put(getattr(self, name)))
-        return there
+            object.__setattr__(moved, name, home.put(getattr(self, name)))
+        return moved
 
     def sample(
         self, seed: int, step: int, batch: int, *, chain: int = 0, n_threads: int = 1, backend: str | None = None
@@ -247,7 +247,8 @@ class DrawTable:
         scale : (n,) float64 array, optional
             Ones.
         """
-        return cls(draws, _columns(phi), np.ones(draws.shape[1]) if scale is None else scale, "stored")
+        scales = np.ones(draws.shape[1]) if scale is None else scale
+        return cls(draws, _columns(phi), scales, "stored")
 
     @classmethod
     def gp(
@@ -285,7 +286,8 @@ class DrawTable:
         columns = int(used.sum())
         factors, _ = gp_factor(x, lengthscale, kind=kind, rank=columns, tolerance=tolerance, n_threads=n_threads)
         values = factors.reshape(len(lengthscale), -1)
-        return cls(values, _columns(lengthscale), np.ones(len(x)) if scale is None else scale, "dense", columns, group)
+        scales = np.ones(len(x)) if scale is None else scale
+        return cls(values, _columns(lengthscale), scales, "dense", columns, group)
 
     @classmethod
     def car(
@@ -341,7 +343,8 @@ class DrawTable:
         kept = eigen.values > 0
         factor = weights[:, None] * eigen.vectors[:, kept] / np.sqrt(eigen.values[kept])
         n, rank = factor.shape
-        return cls(factor.reshape(1, -1), np.zeros((1, 1)), np.ones(n) if scale is None else scale, "dense", rank, group)
+        scales = np.ones(n) if scale is None else scale
+        return cls(factor.reshape(1, -1), np.zeros((1, 1)), scales, "dense", rank, group)
 
 
 def stratified(entries: int, *, seed: int, chain: int = 0, step: int = 0) -> Floats:

@@ -21,7 +21,8 @@ from ...finding import Finding
 from ...jobs.run import Run
 from ...kernels.families import FAMILIES
 from ...models import levels
-from ...models.mixed import Rows, left_out, mode, predictive
+from ...models.mixed import Rows, effects, predictive
+from ...models.mixed.rows import alone
 from ...results import guard, loo
 from ...results.plain import Record
 from . import marginal, sites, varying
@@ -118,12 +119,12 @@ def _left_out(own: Own) -> LooSums:
     rows, n = own.rows, len(own.held)
     if isinstance(rows, levels.Rows):
         return loo.sums(n, lambda part: rows.density(own.inner, part))
-    return loo.sums_of(n, left_out.row_densities(rows, own.inner, own.nodes))
+    return loo.sums_of(n, effects.row_densities(rows, own.inner, own.nodes))
 
 
 def _alone(rows: Rows | levels.Rows) -> Rows | levels.Rows:
     """A client's likelihood without an effect of its own."""
-    return rows if isinstance(rows, levels.Rows) else mode.alone(rows)
+    return rows if isinstance(rows, levels.Rows) else alone(rows)
 
 
 def _content(whole: predictive.Sums, model: Model, *, chances: bool) -> Record:

@@ -17,7 +17,7 @@ from ...data.design import encode
 from ...data.table import Table
 from ...errors import JobError
 from ...jobs import new_rows
-from ...models import survival_curves
+from ...models import survival_parametric
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed.conditional import pieces
 from ...models.survival_parametric import Baseline
@@ -127,9 +127,9 @@ def _curves(asked: Times, drawn: Predictive, base: Baseline, X: Array, offset: A
         eta, variance = drawn.linear(X[part], None if offset is None else offset[..., part])
         linear[:, part] = eta.mean(axis=0), np.sqrt(eta.var(axis=0) + variance.mean(axis=0))
         if asked.at:
-            summary[:, : len(asked.at), part] = _summary(survival_curves.survival(base, eta, variance, np.array(asked.at)))
+            summary[:, : len(asked.at), part] = _summary(survival_parametric.survival(base, eta, variance, np.array(asked.at)))
         if asked.tau is not None:
-            summary[:, -1, part] = _summary(survival_curves.restricted_mean(base, eta, variance, asked.tau))
+            summary[:, -1, part] = _summary(survival_parametric.restricted_mean(base, eta, variance, asked.tau))
     return summary, linear
 
 

@@ -32,8 +32,7 @@ from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
 from ...kernels.families import FAMILIES, LEVELED
 from ...models.formula.expansion import Formula
-from ...models.mixed.prior import INTERCEPT_SD, PRIOR_SD
-from ...models.mixed.shapes import SHAPES
+from ...models.mixed.layout import INTERCEPT_SD, PRIOR_SD, SHAPES
 from . import level_keys, own_keys
 from .level_keys import Levels
 from .own_keys import PriorSection

@@ -20,7 +20,7 @@ from ...models import levels
 from ...models.encoding import INTERCEPT
 from ...models.levels import GAP_SD
 from ...models.mixed import Layout, Prior
-from ...models.mixed.shapes import Shape
+from ...models.mixed.layout import Shape
 from ...models.reference import Coding, coding_of
 from .model import TOLD, Model
 from .rows import Held

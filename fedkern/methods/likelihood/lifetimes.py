@@ -21,7 +21,7 @@ from ...algorithms.importance import machine as importance
 from ...finding import Finding
 from ...jobs.run import Run
 from ...kernels import rng
-from ...models import survival, survival_curves
+from ...models import survival, survival_parametric
 from ...models.mixed import Layout
 from ...models.mixed.conditional import MOST, effect_variance, predictor, with_effects
 from ...models.mixed.effects import draw_effects
@@ -125,7 +125,7 @@ class _Whole:
 
     Attributes
     ----------
-    base, eta, variance : at draws: see `survival_curves`
+    base, eta, variance : at draws: see `survival_parametric`
     before : (n,) probabilities to be without event until the entry
     """
 
@@ -142,7 +142,7 @@ class _Whole:
 
     def mean(self, time: Array) -> Array:
         """(n,) probabilities to be without event at a time of each row, averaged over draws."""
-        foreseen = survival_curves.survival(self.base, self.eta, self.variance, time[np.newaxis])[:, 0]
+        foreseen = survival_parametric.survival(self.base, self.eta, self.variance, time[np.newaxis])[:, 0]
         return np.asarray(np.maximum(foreseen.mean(axis=0), np.finfo(float).tiny))
 
     def seen(self, time: Array) -> Array:

@@ -19,7 +19,7 @@ from ...algorithms.core.rounding import digits
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges.sums import DIGITS_OF_LEVELS, MarginalSums
 from ...jobs.run import Run
-from ...models import level_marginal
+from ...models import levels
 from ...models.mixed import Rows
 from ...models.mixed.marginal import Contrast, Moved, Slope, sums
 from ...results import guard
@@ -72,7 +72,7 @@ def sum_effects(model: Model, own: Own) -> MarginalSums:
 def _sums(model: Model, own: Own, effects: Sequence[Slope | Contrast | Moved]) -> Array:
     """(S, E, numbers) sums over rows of the response's mean, or of the probability of each of its levels."""
     if model.levels:
-        totals = level_marginal.sums(own.rows, own.told, effects, len(model.levels))
+        totals = levels.effect_sums(own.rows, own.told, effects, len(model.levels))
     else:
         assert isinstance(own.rows, Rows)
         totals = sums(own.rows, own.told, effects)

@@ -36,10 +36,8 @@ from ...models import survival_parametric
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.formula_effects import coefficients_of_effects
 from ...models.mixed import Layout, Prior, Rows
-from ...models.mixed.layout import LEVELS
-from ...models.mixed.mode import Density
-from ...models.mixed.prior import INTERCEPT_SD, LESS_WIDE, PRIOR_SD, WIDER
-from ...models.mixed.shapes import Shape
+from ...models.mixed.layout import INTERCEPT_SD, LESS_WIDE, LEVELS, PRIOR_SD, WIDER, Shape
+from ...models.mixed.rows import Density
 from ...models.reference import MOVED, Coding, coding_of
 from ...models.saturated import Saturated
 from ...models.spatial.units import Units, sums

@@ -20,9 +20,8 @@ from ...disclosure.rules import Rules
 from ...jobs.keys import settings_of
 from ...jobs.model import JobModel
 from ...kernels import rng
-from ...models.own.given import Given
 from ...models.own.priors import Priors
-from ...models.own.supplied import Own
+from ...models.own.supplied import Given, Own
 from . import own_keys
 from .keys import Config, OutputSection
 from .model import JITTER, LOOKED, STEP, TOLD

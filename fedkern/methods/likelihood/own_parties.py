@@ -15,8 +15,7 @@ from ...algorithms.exchanges.answers import OwnModel, own_model_question
 from ...errors import JobError, OwnFault, mark_party, owned
 from ...jobs.run import At
 from ...jobs.stage import Stage
-from ...models.own.given import Given
-from ...models.own.supplied import Own
+from ...models.own.supplied import Given, Own
 from . import own_factory
 from .keys import Config
 from .own_factory import Factory

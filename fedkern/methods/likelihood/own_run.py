@@ -15,7 +15,7 @@ from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...errors import owned
 from ...jobs.run import Run
-from ...models.mixed import mode
+from ...models.mixed.rows import find_mode
 from ...models.own.priors import Priors
 from ...models.own.supplied import Own
 from .keys import Config
@@ -103,7 +103,7 @@ def _alone(model: OwnModel, own: Own, client: Machine) -> SiteMode:
     assert isinstance(priors, Priors)
     assert isinstance(client, importance.Client)
     assert client.told is not None
-    at_mode = mode.find_mode(own, priors, client.told.mean(axis=0), 1)
+    at_mode = find_mode(own, priors, client.told.mean(axis=0), 1)
     if at_mode is None:
         return SiteMode(0, np.full((2, P), np.nan), np.full((2, P), np.nan))
     xi, covariance = at_mode

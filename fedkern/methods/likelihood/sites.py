@@ -16,7 +16,8 @@ from ...algorithms.exchanges.answers import SiteMode
 from ...finding import Finding
 from ...jobs.run import Run
 from ...models import levels, survival
-from ...models.mixed import Rows, mode
+from ...models.mixed import Rows
+from ...models.mixed.rows import find_mode
 from ...models.survival_parametric import Lifetimes
 from ...results import guard
 from ...results.gaussian import label
@@ -68,7 +69,7 @@ def find_own_mode(model: Model, own: Alone) -> SiteMode:
     all_names, prior = list(model.layout.names), model.prior_of_a_client(rows.layout)
     # The layout lacks the client's effect: the search begins at the means of the unknowns that are left.
     start = own.told.mean(axis=0)[[all_names.index(name) for name in rows.layout.names]]
-    at_mode = mode.find_mode(rows, prior, start, own.nodes)
+    at_mode = find_mode(rows, prior, start, own.nodes)
     if at_mode is None:
         none = np.full((2, model.n_of_a_site), np.nan)
         return SiteMode(0, none, none)

@@ -23,11 +23,10 @@ from ...data.table import Table
 from ...disclosure.counting import LEAST_AT_RISK
 from ...finding import Finding
 from ...jobs.stage import Stage
-from ...models import survival, survival_curves, survival_parametric
+from ...models import survival, survival_parametric
 from ...models.mixed import Layout, Prior
-from ...models.mixed.layout import LEVELS
-from ...models.mixed.mode import Density
-from ...models.mixed.shapes import Shape
+from ...models.mixed.layout import LEVELS, Shape
+from ...models.mixed.rows import Density
 from ...models.spatial import units
 from ...models.survival_parametric import Baseline, Lifetimes, Walk
 from ...results.weighted import summarised
@@ -309,10 +308,10 @@ class LifetimeModel(TimeModel):
         content: dict[str, Any] = self.of_patient
         equal = np.full(len(points), 1 / len(points))
         if at:
-            values = survival_curves.survival(base, eta, variance, np.array(at) / unit)[:, :, 0]
+            values = survival_parametric.survival(base, eta, variance, np.array(at) / unit)[:, :, 0]
             content["survival"] = [{"time": t, **summarised(one, equal)} for t, one in zip(at, values.T)]
         if tau is not None:
-            mean = unit * survival_curves.restricted_mean(base, eta, variance, tau / unit)[:, 0]
+            mean = unit * survival_parametric.restricted_mean(base, eta, variance, tau / unit)[:, 0]
             content["restricted_mean"] = {"until": tau, **summarised(mean, equal)}
         return content
 

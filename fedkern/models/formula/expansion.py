@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ...errors import JobError
 from ...labels import label
 from ...plain import Record
-from . import splines
+from . import factors
 from .factors import NATURAL, Array, Ends, Factor, Node, ends, evaluated, quoted, read, refused
 
 MOST_COLUMNS = 1000
@@ -106,7 +106,9 @@ class Formula:
     @property
     def numeric(self) -> frozenset[str]:
         """Columns that can hold numbers alone."""
-        return frozenset(n for one in self.factors.values() if not one.plain and one.call != "C" for n in one.variables)
+        return frozenset(
+            n for factor in self.factors.values() if not factor.plain and factor.call != "C" for n in factor.variables
+        )
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -116,7 +118,7 @@ class Formula:
     @property
     def labelled(self) -> frozenset[str]:
         """Columns that hold labels, whatever they look like."""
-        return frozenset(name for one in self.factors.values() if one.call == "C" for name in one.variables)
+        return frozenset(name for factor in self.factors.values() if factor.call == "C" for name in factor.variables)
 
     @cached_property
     def arguments(self) -> dict[str, Node]:
@@ -126,16 +128,16 @@ class Formula:
     @property
     def curved(self) -> bool:
         """Whether it has splines, whose columns depend on agreed constants in more than their unit."""
-        return any(one.call in ("bs", *NATURAL) and one.arguments for one in self.factors.values())
+        return any(factor.call in ("bs", *NATURAL) and factor.arguments for factor in self.factors.values())
 
     @property
     def derived(self) -> frozenset[str]:
         """Names of its columns that are products, or made of several columns or by a basis: they are no measurement."""
-        return frozenset(one.name for one in self.made if len(one.of) > 1 or self._is_derived(one.of[0][0]))
+        return frozenset(column.name for column in self.made if len(column.of) > 1 or self._is_derived(column.of[0][0]))
 
     def _is_derived(self, factor: str) -> bool:
-        one = self.factors[factor]
-        return bool(one.call) or len(one.variables) > 1
+        read = self.factors[factor]
+        return bool(read.call) or len(read.variables) > 1
 
     @property
     def text(self) -> str:
@@ -153,9 +155,9 @@ class Formula:
         formula = replace(self, known=dict(known))
         for factor in formula.factors.values():
             if formula.is_labels(factor) and (base := formula._base(factor)) not in formula._levels(factor):
-                said = factor.text if "base" in factor.option else f"data.columns.{factor.variables[0]}.reference"
+                remedy = factor.text if "base" in factor.option else f"data.columns.{factor.variables[0]}.reference"
                 raise JobError(
-                    f"model.formula: {said}: {base!r} is none of the {len(formula._levels(factor))} labels of the column"
+                    f"model.formula: {remedy}: {base!r} is none of the {len(formula._levels(factor))} labels of the column"
                 )
         if len(formula.made) > MOST_COLUMNS:
             raise JobError(f"model.formula: makes {len(formula.made):,} columns; at most {MOST_COLUMNS:,} are fitted: take fewer")
@@ -175,8 +177,10 @@ class Formula:
 
     def compared(self, name: str) -> frozenset[str]:
         """Returns the labels of a column that others are compared with, as far as they are named."""
-        own = [one.option["base"] for one in self.factors.values() if one.variables == (name,) and "base" in one.option]
-        named = {label(str(base)) for base in own}
+        bases = [
+            factor.option["base"] for factor in self.factors.values() if factor.variables == (name,) and "base" in factor.option
+        ]
+        named = {label(str(base)) for base in bases}
         return frozenset(named | ({self.bases[name]} if name in self.bases else set()))
 
     def constants(self, text: str) -> tuple[float, float]:
@@ -189,14 +193,14 @@ class Formula:
     def coding(self, text: str, reduced: bool) -> tuple[tuple[str, ...], Array]:
         """Returns the names of the columns of a factor of labels, and (labels, columns) each label's values in them."""
         factor = self.factors[text]
-        levels, one = self._levels(factor), np.eye(len(self._levels(factor)))
+        levels, matrix = self._levels(factor), np.eye(len(self._levels(factor)))
         if not reduced:
-            return tuple(f"{factor.label}[{level}]" for level in levels), one
+            return tuple(f"{factor.label}[{level}]" for level in levels), matrix
         if factor.option.get("contrasts") == "sum":
-            one[-1] = -1.0
-            return tuple(f"{factor.label}[S.{level}]" for level in levels[:-1]), one[:, :-1]
+            matrix[-1] = -1.0
+            return tuple(f"{factor.label}[S.{level}]" for level in levels[:-1]), matrix[:, :-1]
         kept = [j for j, level in enumerate(levels) if level != self._base(factor)]
-        return tuple(f"{factor.label}[T.{levels[j]}]" for j in kept), one[:, kept]
+        return tuple(f"{factor.label}[T.{levels[j]}]" for j in kept), matrix[:, kept]
 
     def _names(self, text: str, reduced: bool) -> tuple[str, ...]:
         factor, option = self.factors[text], self.factors[text].option
@@ -220,7 +224,7 @@ class Formula:
         both = -math.inf, math.inf
         if not {"lower_bound", "upper_bound"} <= option.keys():
             center, scale = self.constants(text)
-            both = given or (center - splines.FAR * scale, center + splines.FAR * scale)
+            both = given or (center - factors.FAR * scale, center + factors.FAR * scale)
         both = factor.number("lower_bound", both[0]), factor.number("upper_bound", both[1])
         knots = option.get("knots")
         if not isinstance(knots, tuple):
@@ -229,9 +233,9 @@ class Formula:
             if many == 0:
                 knots = ()
             elif {"lower_bound", "upper_bound"} <= option.keys():
-                knots = splines.quantiles(many, 0.0, 1.0, both)
+                knots = factors.quantiles(many, 0.0, 1.0, both)
             else:
-                knots = splines.quantiles(many, *self.constants(text), given)
+                knots = factors.quantiles(many, *self.constants(text), given)
         if any(not a < b for a, b in itertools.pairwise([both[0], *knots, both[1]])):
             raise refused(factor.text, f"its knots are not all between {both[0]:.6g} and {both[1]:.6g}: give knots and bounds")
         return knots, both
@@ -243,10 +247,10 @@ class Formula:
         columns: list[Made] = []
         for term in self.terms:
             scoped = [term_ for term_ in self._span(term) if frozenset(term_) not in spanned]
-            spanned |= {frozenset(one) for one in scoped}
-            for one in _simplified(scoped):
-                columns += self._columns(one)
-        names = [one.name for one in columns]
+            spanned |= {frozenset(part) for part in scoped}
+            for part in _simplified(scoped):
+                columns += self._columns(part)
+        names = [part.name for part in columns]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise JobError(
                 f"model.formula: two of its columns would be called {twice!r}; rename a column, or a label, in all files"
@@ -261,11 +265,11 @@ class Formula:
         """
         spanned = {frozenset(part) for term in self.terms for part in self._span(term)}
         spanned |= {frozenset()} if self.intercept else set()
-        for term, text in ((own, text) for own in self.terms for text in own):
+        for term, text in ((term_texts, text) for term_texts in self.terms for text in term_texts):
             if self._has_constant(self.factors[text]):
                 continue
             if any(frozenset(part) - {(text, False)} not in spanned for part in self._span(term)):
-                others = " * ".join(one for one in term if one != text)
+                others = " * ".join(other for other in term if other != text)
                 raise refused(
                     ":".join(term),
                     f"the constant of {text} is not in the model, and R has another one: add {others or 'the intercept'}, "
@@ -291,7 +295,7 @@ class Formula:
                 parts.append(((text, True),) if self._is_contrasted(text, term) else ((text, True), None))
             else:
                 parts.append(((text, True), None) if factor.option.get("include_intercept") else ((text, False),))
-        return [tuple(one for one in product if one is not None) for product in itertools.product(*parts)]
+        return [tuple(part for part in product if part is not None) for product in itertools.product(*parts)]
 
     def _is_contrasted(self, text: str, term: Sequence[str]) -> bool:
         """Returns whether R codes a factor of labels by contrasts in a term.
@@ -300,24 +304,27 @@ class Formula:
         intercept, the first factor of labels has a column for each label.
         """
         others = {*term} - {text}
-        first = next((one for one in self.terms if any(self.is_labels(self.factors[own]) for own in one)), ())
+        first = next((names for names in self.terms if any(self.is_labels(self.factors[name]) for name in names)), ())
         if not self.intercept and term == first:
             return False
         before = self.terms[: self.terms.index(tuple(term))]
-        return not others or any(others <= {*one} for one in before)
+        return not others or any(others <= {*names} for names in before)
 
     def _columns(self, scoped: Sequence[_Scoped]) -> Iterable[Made]:
         """Yields the products of the factors' columns, the first factor's varying fastest."""
-        every = [[(text, reduced, j, name) for j, name in enumerate(self._scoped(text, reduced))] for text, reduced in scoped]
+        choices = [[(text, reduced, j, name) for j, name in enumerate(self._scoped(text, reduced))] for text, reduced in scoped]
         labels = all(self.is_labels(self.factors[text]) for text, _ in scoped)
         spread = 1.0
         for text, reduced in scoped if labels else ():
             coding = self.coding(text, reduced)[1]
             spread *= float((coding**2).sum(axis=0).mean() / len(coding)) if coding.size else 1.0
-        for product in itertools.product(*reversed(every)):
-            own = product[::-1]
+        for product in itertools.product(*reversed(choices)):
+            ordered = product[::-1]
             yield Made(
-                ":".join(name for *_, name in own), tuple((text, reduced, j) for text, reduced, j, _ in own), labels, spread
+                ":".join(name for *_, name in ordered),
+                tuple((text, reduced, j) for text, reduced, j, _ in ordered),
+                labels,
+                spread,
             )
 
     def _scoped(self, text: str, reduced: bool) -> tuple[str, ...]:
@@ -343,18 +350,18 @@ class Formula:
         """Returns (n, columns) the columns of `made`; rows with a fault are marked, and their values have no meaning."""
         out, kept = np.empty((n, len(self.made))), dict[tuple[str, bool], Array]()
         with np.errstate(all="ignore"):
-            for j, one in enumerate(self.made):
+            for j, made in enumerate(self.made):
                 column = np.ones(n)
-                for text, reduced, at in one.of:
+                for text, reduced, place in made.of:
                     if (text, reduced) not in kept:
                         kept[text, reduced] = self._values(text, reduced, rows, n)
-                    column = column * kept[text, reduced][:, at]
+                    column = column * kept[text, reduced][:, place]
                 out[:, j] = column
                 large = ~(np.abs(column) <= LARGEST) & ~np.isnan(column)
                 if large.any():
-                    first = self.factors[one.of[0][0]].variables[0]
+                    first = self.factors[made.of[0][0]].variables[0]
                     rows.fault(
-                        large, first, f"is too large for {one.name}", "correct the cell, or give the column in another unit"
+                        large, first, f"is too large for {made.name}", "correct the cell, or give the column in another unit"
                     )
         return out
 
@@ -377,22 +384,22 @@ class Formula:
             degree = int(factor.number("degree", 1.0))
             if option["raw"]:
                 return np.column_stack([x**k for k in range(1, degree + 1)])
-            return splines.polynomial(x, degree, *self.constants(factor.node.text))
+            return factors.polynomial(x, degree, *self.constants(factor.node.text))
         knots, both = self._knots(factor)
         if factor.call in NATURAL:
-            return splines.natural(x, knots, both, anchored=factor.call == "ns")
+            return factors.natural(x, knots, both, anchored=factor.call == "ns")
         whole = bool(option.get("include_intercept"))
-        basis = splines.b_spline(x, knots, both, _degree(factor), whole=whole)
+        basis = factors.b_spline(x, knots, both, _degree(factor), whole=whole)
         return basis[:, 1:] if whole and reduced else basis
 
     def argument(self, node: Node, rows: Reading, n: int) -> Array:
         """Returns (n,) values of an expression; rows whose cells have numbers and which have no value are marked."""
-        columns = {one.text: rows.numbers(one.text) for one in node.walk() if one.what == "name"}
+        columns = {part.text: rows.numbers(part.text) for part in node.walk() if part.what == "name"}
         with np.errstate(all="ignore"):
             x = np.array(np.broadcast_to(evaluated(node, columns.__getitem__, self.constants), (n,)), np.float64)
-        there, finite = np.all([np.isfinite(column) for column in columns.values()], axis=0), np.isfinite(x)
+        known, finite = np.all([np.isfinite(column) for column in columns.values()], axis=0), np.isfinite(x)
         x[~finite] = np.nan
-        if (none := there & ~finite).any():
+        if (none := known & ~finite).any():
             remedy = "correct the cell, or the formula (a logarithm is of numbers above 0)"
             rows.fault(none, next(iter(columns)), f"has no finite {node.text}", remedy)
         return x
@@ -432,18 +439,18 @@ class Formula:
     def ends(self, made: Made) -> Ends | None:
         """Returns the bounds of a column where the file's columns lie between centre +- scale; None where it has none."""
         low, high = 1.0, 1.0
-        for text, reduced, at in made.of:
-            own = self._ends(text, reduced, at)
-            if own is None:
+        for text, reduced, place in made.of:
+            bounds = self._ends(text, reduced, place)
+            if bounds is None:
                 return None
-            corners = [a * b for a in (low, high) for b in own]
+            corners = [a * b for a in (low, high) for b in bounds]
             low, high = min(corners), max(corners)
         return low, high
 
-    def _ends(self, text: str, reduced: bool, at: int) -> Ends | None:
+    def _ends(self, text: str, reduced: bool, place: int) -> Ends | None:
         factor = self.factors[text]
         if self.is_labels(factor):
-            column = self.coding(text, reduced)[1][:, at]
+            column = self.coding(text, reduced)[1][:, place]
             return float(column.min()), float(column.max())
         both = ends(factor.node, self.ends_of, self.constants)
         if not factor.call or both is None:
@@ -451,7 +458,7 @@ class Formula:
         x = np.linspace(*both, 201)
         if factor.call != "poly" and self.extrapolation(factor) != "extend":
             x = np.clip(x, *self._knots(factor)[1])
-        values = self._basis(factor, x, reduced)[:, at]
+        values = self._basis(factor, x, reduced)[:, place]
         return float(values.min()), float(values.max())
 
     def ends_of(self, name: str) -> Ends:
@@ -463,12 +470,14 @@ class Formula:
         """Returns plain lists, texts and numbers, for JSON."""
         known = {
             name: {
-                key: list(value) if isinstance(value, tuple) else value for key, value in vars(one).items() if value is not None
+                key: list(value) if isinstance(value, tuple) else value
+                for key, value in vars(factor).items()
+                if value is not None
             }
-            for name, one in self.known.items()
+            for name, factor in self.known.items()
         }
         plain = {"terms": [list(term) for term in self.terms], "intercept": self.intercept, "version": self.version}
-        if any(one.call == "ns" for one in self.factors.values()):
+        if any(factor.call == "ns" for factor in self.factors.values()):
             plain["anchored"] = True
         return plain | {"bases": dict(self.bases), "bounds": {n: list(b) for n, b in self.bounds.items()}, "known": known}
 
@@ -476,12 +485,12 @@ class Formula:
     def from_dict(cls, plain: Record) -> Formula:
         """Makes the formula of `to_dict` again; ValueError where something is missing, or is no formula."""
         try:
-            known = {str(name): _known(one) for name, one in plain["known"].items()}
+            known = {str(name): _known(factor) for name, factor in plain["known"].items()}
             bounds = {str(name): (float(low), float(high)) for name, (low, high) in plain["bounds"].items()}
             bases = {str(name): str(level) for name, level in plain["bases"].items()}
             terms = tuple(tuple(map(str, term)) for term in plain["terms"])
             formula = cls(terms, plain["intercept"] is True, str(plain["version"]), bases, bounds, known)
-            if any(one.call == "ns" for one in formula.factors.values()) and plain.get("anchored") is not True:
+            if any(factor.call == "ns" for factor in formula.factors.values()) and plain.get("anchored") is not True:
                 raise TypeError("columns of ns(..) were others when this result was made; run its job again")
             formula.made  # noqa: B018  # reads all factors
             return formula
@@ -517,16 +526,16 @@ def _simplified(scoped: Iterable[tuple[_Scoped, ...]]) -> list[tuple[_Scoped, ..
     A term, and the term times a reduced factor, are the term times the whole factor.
     """
     terms: list[tuple[_Scoped, ...]] = []
-    for own in sorted(scoped, key=len):
+    for term in sorted(scoped, key=len):
         for existing in terms:
-            more = set(own) - set(existing)
-            if len(own) - 1 != len(existing) or len(more) != 1 or not next(iter(more))[1]:
+            more = set(term) - set(existing)
+            if len(term) - 1 != len(existing) or len(more) != 1 or not next(iter(more))[1]:
                 continue
             new = next(iter(more))
-            whole = tuple((text, False) if (text, reduced) == new else (text, reduced) for text, reduced in own)
-            terms = _simplified([*(one for one in terms if one != existing), whole])
+            whole = tuple((text, False) if (text, reduced) == new else (text, reduced) for text, reduced in term)
+            terms = _simplified([*(other for other in terms if other != existing), whole])
             break
         else:
-            if own not in terms:
-                terms.append(own)
+            if term not in terms:
+                terms.append(term)
     return terms

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError
-from . import habits
 
 Array = NDArray[np.float64]
 Constants = Callable[[str], tuple[float, float]]  # a column, or an expression -> its agreed centre and scale
@@ -71,8 +70,8 @@ class Node:
     def walk(self) -> Iterator[Node]:
         """Yields the node, and all below it."""
         yield self
-        for one in self.of:
-            yield from one.walk()
+        for part in self.of:
+            yield from part.walk()
 
     @property
     def powers(self) -> Counter[str]:
@@ -178,9 +177,9 @@ def read(text: str, plain: bool = False) -> Factor:
     names: dict[str, str] = {}
 
     def named(match: re.Match[str]) -> str:
-        own = f"fedkern_quoted_{len(names)}"
-        names[own] = match[2] or match[3]
-        return own
+        stand_in = f"fedkern_quoted_{len(names)}"
+        names[stand_in] = match[2] or match[3]
+        return stand_in
 
     source = WORDS.sub(lambda match: match[1] or named(match), text)
     try:
@@ -215,7 +214,7 @@ class _Reader:
         function = tree.func.id if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) else ""
         if not isinstance(tree, ast.Call) or function not in OPTIONS:
             node = self.node(tree)
-            if node.what == "number" or not any(one.what == "name" for one in node.walk()):
+            if node.what == "number" or not any(part.what == "name" for part in node.walk()):
                 raise refused(self.text, "has no column in it")
             return Factor(self.text, node.text if node.what == "name" else self.text, "", node)
         return Factor(self.text, self.text, function, *self._call(function, tree))
@@ -226,11 +225,11 @@ class _Reader:
         args = list(tree.args)
         if not args or len(args) > 1 + len(names):
             raise self._no(f"{function} is of a column: {function}(NAME, ..)")
-        for name, value in [*zip(names, args[1:]), *((one.arg or "**", one.value) for one in tree.keywords)]:
+        for name, value in [*zip(names, args[1:]), *((keyed.arg or "**", keyed.value) for keyed in tree.keywords)]:
             if name == "reference":
                 name = "base"
             if function == "C" and name in ("levels", "labels", "ref"):
-                raise self._no(habits.TEXTS.format(self._written(args[0])))
+                raise self._no(TEXTS.format(self._written(args[0])))
             if name not in names or name in given:
                 raise self._no(f"{function} has no option {name!r} here (or twice); there are {', '.join(names)}")
             given[name] = value
@@ -239,7 +238,7 @@ class _Reader:
             if node.what != "name":
                 raise self._no("C is of a column of labels: C(NAME)")
             return node, self._contrasts(given)
-        if not any(one.what == "name" for one in node.walk()):
+        if not any(part.what == "name" for part in node.walk()):
             raise self._no("has no column in it")
         options = {name: self._option(name, value) for name, value in given.items()}
         check = self._poly if function == "poly" else self._spline
@@ -249,9 +248,9 @@ class _Reader:
         out: dict[str, Option] = {"contrasts": "treatment"}
         how = given.get("contrasts")
         if isinstance(how, ast.Call):
-            if len(how.args) + len(how.keywords) > 1 or any(one.arg not in ("base", "reference") for one in how.keywords):
+            if len(how.args) + len(how.keywords) > 1 or any(keyed.arg not in ("base", "reference") for keyed in how.keywords):
                 raise self._no('contrasts are contr.treatment, contr.treatment("LEVEL") or contr.sum')
-            for value in (*how.args, *(one.value for one in how.keywords)):
+            for value in (*how.args, *(keyed.value for keyed in how.keywords)):
                 given = {**given, "base": value}
             how = how.func
         if how is not None:
@@ -273,7 +272,7 @@ class _Reader:
         if isinstance(value, ast.List | ast.Tuple):
             if len(value.elts) > MOST_KNOTS:
                 raise self._no(f"{name} has {len(value.elts)} numbers; at most {MOST_KNOTS} are taken")
-            return tuple(self._number(name, one) for one in value.elts)
+            return tuple(self._number(name, element) for element in value.elts)
         if isinstance(value, ast.Name) and value.id in TRUTHS:
             return TRUTHS[value.id]
         if isinstance(value, ast.Constant) and (value.value is None or isinstance(value.value, bool | str)):
@@ -354,8 +353,8 @@ class _Reader:
                 raise self._no(f"{name}(..) makes columns of its own, and cannot stand inside of another call")
             if name not in KNOWN:
                 first = self._written(tree.args[0]) if tree.args else ""
-                told = f"there is no function {name!r} here: {habits.remedy(name, first)}"
-                raise self._no(f"{told}; there are {', '.join(KNOWN)}")
+                message = f"there is no function {name!r} here: {remedy(name, first)}"
+                raise self._no(f"{message}; there are {', '.join(KNOWN)}")
             if len(tree.args) != 1 or tree.keywords:
                 bases = "; of other bases there are log2(..) and log10(..)" if name == "log" else ""
                 raise self._no(f"{name} is of one expression{bases}")
@@ -363,15 +362,13 @@ class _Reader:
         if isinstance(tree, ast.Attribute):
             raise self._no("a point is no part of a name inside of a call: quote the column's name (`a.b`); of functions log")
         what = "is nothing that a formula may have: columns, numbers, + - * / **, and the functions "
-        made = (
-            f" (of a comparison, or a condition, {habits.MAKE})" if isinstance(tree, ast.Compare | ast.IfExp | ast.BoolOp) else ""
-        )
+        made = f" (of a comparison, or a condition, {MAKE})" if isinstance(tree, ast.Compare | ast.IfExp | ast.BoolOp) else ""
         raise self._no(what + ", ".join(KNOWN) + made)
 
     def _written(self, tree: ast.AST) -> str:
         text = ast.unparse(tree)
-        for own, name in self.names.items():
-            text = re.sub(rf"\b{own}\b", lambda _, name=name: quoted(name), text)  # type: ignore[misc]  # a default, in a loop
+        for stand_in, name in self.names.items():
+            text = re.sub(rf"\b{stand_in}\b", lambda _, name=name: quoted(name), text)  # type: ignore[misc]  # a default, in a loop
         return text
 
     def _no(self, why: str) -> JobError:
@@ -384,7 +381,7 @@ def evaluated(node: Node, values: Callable[[str], Array], constants: Constants) 
         return values(node.text)
     if node.what == "number":
         return np.float64(node.number)  # type: ignore[return-value]  # which broadcasts
-    of = [evaluated(one, values, constants) for one in node.of]
+    of = [evaluated(part, values, constants) for part in node.of]
     if node.what in FUNCTIONS:
         return FUNCTIONS[node.what](of[0])
     if node.what in CENTRED:
@@ -408,10 +405,10 @@ def ends(node: Node, of_column: Callable[[str], Ends], constants: Constants) -> 
         return of_column(node.text)
     if node.what == "number":
         return node.number, node.number
-    below = [ends(one, of_column, constants) for one in node.of]
-    if any(one is None for one in below):
+    below = [ends(part, of_column, constants) for part in node.of]
+    if any(part is None for part in below):
         return None
-    (low, high), *more = (one for one in below if one is not None)
+    (low, high), *more = (part for part in below if part is not None)
     if node.what in ("log", "log2", "log10", "sqrt") and low <= 0:
         return None
     corners = [(low,), (high,)]
@@ -429,3 +426,155 @@ def ends(node: Node, of_column: Callable[[str], Ends], constants: Constants) -> 
         shifted = (lambda _: constants(node.of[0].text)) if node.what in CENTRED else constants
         values = [float(evaluated(Node(node.what, node.text, leaf), lambda _: np.zeros(0), shifted)) for leaf in leaves]
     return (min(values), max(values)) if all(map(math.isfinite, values)) else None
+
+
+# Reads words of R that have another name here, and gives the remedy where no other name exists --------------------
+#
+# Source of the list: docs/how-to/formula.md, the table from R's words to these.
+
+MAKE = "make a column of it in all files, and name that"
+LABELS = "write C({0}), whose levels are texts in the files"
+NUMBERS = "write {0}: a column of numbers is taken as such"
+CURVE = "write cs({0}, df = 4), a natural cubic spline"
+
+# A call of R -> the remedy; {0} is its first argument, or a name that stands for it.
+REMEDIES: dict[str, str] = {
+    "as.numeric": NUMBERS,
+    "as.integer": NUMBERS,
+    "as.double": NUMBERS,
+    "as.character": LABELS,
+    "as.logical": "write C({0})",
+    "ordered": LABELS,
+    "mo": LABELS,
+    "relevel": 'write C({0}, contr.treatment("LEVEL")), or reference = "LEVEL" in [data.columns.{0}]',
+    "log1p": "write log(1 + {0})",
+    "expm1": "write I(exp({0}) - 1)",
+    "interaction": "write a:b, or a * b with the effects of each",
+    "s": CURVE,
+    "te": CURVE,
+    "ti": CURVE,
+    "lo": CURVE,
+    "rcs": CURVE,
+    "pspline": CURVE,
+    "frailty": "write (1 | {0}), which weibull, exponential and piecewise take, and in a Cox model strata({0})",
+    "cluster": "robust errors are not there: leave it out, and errors are the model's; an effect of each group is (1 | {0})",
+    "strata": "it stands by itself, + strata({0}): write a:{0} for coefficients that differ between strata",
+    "weights": "give [data] weight = the column's name",
+    "tt": "effects that change with time are not there: write strata({0}) of a column of labels",
+}
+TEXTS = (
+    'the levels of labels, and which one others are compared with, are levels = [..] and reference = ".." in [data.columns.{0}]'
+)
+
+_PACKAGES = re.compile(r"\b(?:base|stats|splines|survival|lme4)::(?=[A-Za-z])")
+_FACTOR = re.compile(r"(?<![\w.])(?:as\.)?factor\s*(?=\()")
+_POINTED = re.compile(r"(?<![\w.`])((?:as|is)\.\w+)\s*\(\s*([\w.]*)")
+
+
+def translated(text: str, outside: str) -> str:
+    """Returns a formula with `factor(x)` and `as.factor(x)` as `C(x)`, and without names of R's packages.
+
+    Parameters
+    ----------
+    text : the formula
+    outside : the same, with blanks where something is quoted
+
+    Returns
+    -------
+    str
+        The formula; quoted texts are unchanged.
+    """
+    edits = [(match.span(), "") for match in _PACKAGES.finditer(outside)]
+    edits += [(match.span(), "C") for match in _FACTOR.finditer(outside)]
+    for (begin, end), instead in sorted(edits, reverse=True):
+        text = text[:begin] + instead + text[end:]
+    return text
+
+
+def pointed_call(outside: str) -> tuple[str, str] | None:
+    """Returns the name of a call such as `as.numeric(x)`, which Python's grammar cannot read, and its remedy; None without one.
+
+    `outside` is the formula, with blanks where something is quoted.
+    """
+    match = _POINTED.search(outside)
+    return None if match is None else (match.group(1), remedy(match.group(1), match.group(2)))
+
+
+def remedy(function: str, argument: str) -> str:
+    """Returns the words to write in the place of a call that is not taken.
+
+    Parameters
+    ----------
+    function : its name in R
+    argument : the text of its first argument; "" where it has none
+    """
+    argument = argument.removeprefix("C(").removesuffix(")") if argument.startswith("C(") else argument
+    return REMEDIES.get(function, MAKE).format(argument if re.fullmatch(r"[\w.]+|`[^`]+`", argument) else "NAME")
+
+
+# Computes bases of splines and polynomials, by given knots, bounds and constants --------------------
+#
+# Source: docs/how-to/formula.md, "What a name means".
+
+
+FAR = 3.0  # of a bound from the agreed centre, in agreed standard deviations
+
+
+def quantiles(many: int, center: float, scale: float, ends: tuple[float, float] | None) -> tuple[float, ...]:
+    """Returns inner knots: quantiles of a normal distribution with this centre and scale, or evenly spaced between given ends."""
+    shares = np.arange(1, many + 1) / (many + 1)
+    from scipy.special import ndtri  # a job without splines loads none of SciPy for them
+
+    knots = center + scale * ndtri(shares) if ends is None else ends[0] + (ends[1] - ends[0]) * shares
+    return tuple(knots.tolist())
+
+
+def b_spline(x: Array, knots: tuple[float, ...], ends: tuple[float, float], degree: int, *, whole: bool) -> Array:
+    """Returns (n, k) a B-spline basis; beyond the ends the outer polynomials go on.
+
+    Its columns add up to 1; unless it is `whole` the first is left out.
+    """
+    from scipy.interpolate import BSpline
+
+    low, high = ends
+    t = np.array([low] * (degree + 1) + [*knots] + [high] * (degree + 1))
+    basis = BSpline(t, np.eye(len(t) - degree - 1), degree, extrapolate=True)
+    columns: Array = np.asarray(basis(x), np.float64)
+    return columns if whole else columns[:, 1:]
+
+
+def natural(x: Array, knots: tuple[float, ...], ends: tuple[float, float], *, anchored: bool) -> Array:
+    """Returns (n, k) the basis of a natural cubic spline, linear beyond its ends.
+
+    It has one column fewer than there are knots and ends. Values at knots and ends add up to 0 in each column, or with
+    `anchored` all columns are 0 at the lower end.
+    """
+    from scipy.interpolate import CubicSpline
+
+    sites = np.array([ends[0], *knots, ends[1]])
+    cardinal = CubicSpline(sites, np.eye(len(sites)), bc_type="natural")
+    inside = np.clip(x, *ends)
+    values = np.asarray(cardinal(inside) + (x - inside)[:, np.newaxis] * cardinal(inside, 1), np.float64)
+    if anchored:
+        values[:, 0] -= 1.0  # the cardinal basis is (1, 0, .., 0) there
+    return values @ _without_mean(len(sites))
+
+
+def _without_mean(k: int) -> Array:
+    """Returns (k, k - 1) orthonormal columns that add up to 0.
+
+    They are LAPACK's Householder reflection of a column of ones, without its first column.
+    """
+    v = np.ones(k)
+    v[0] += math.sqrt(k)
+    q = np.eye(k) - 2 * np.outer(v, v) / (v @ v)
+    return q[:, 1:]
+
+
+def polynomial(x: Array, degree: int, center: float, scale: float) -> Array:
+    """Returns (n, degree) Hermite's polynomials of the standardised column, of mean square 1 where it is normal."""
+    z, polynomials = (x - center) / scale, [np.ones_like(x)]
+    for k in range(degree):
+        before = k * polynomials[-2] if k else 0.0
+        polynomials.append(z * polynomials[-1] - before)
+    return np.column_stack([column / math.sqrt(math.factorial(k)) for k, column in enumerate(polynomials)][1:])

@@ -17,8 +17,7 @@ Source: docs/spec/likelihood.md, sections 2 and 3.
 
 from __future__ import annotations
 
-from .layout import Layout
-from .prior import Prior
+from .layout import Layout, Prior
 from .rows import Rows
 
 __all__ = ["Layout", "Prior", "Rows"]

@@ -7,6 +7,7 @@ are b = T u, on the scale of the predictor.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +15,22 @@ from numpy.typing import NDArray
 from scipy import special
 
 from ...kernels import rng
-from . import wide
-from .conditional import MOST, Spread, by_group, density, group_pieces, modes, pieces, placed, predictor, with_effects
+from . import conditional
+from .conditional import (
+    MOST,
+    Spread,
+    by_group,
+    density,
+    group_pieces,
+    locate,
+    modes,
+    nodes_of,
+    pieces,
+    placed,
+    predictor,
+    with_effects,
+)
+from .quadrature import log_sum
 from .rows import Rows
 
 Vector = NDArray[np.float64]
@@ -106,8 +121,8 @@ def of_groups(rows: Rows, inner: Vector, key: int) -> Effects:
         first[:, part] = np.take_along_axis(effect[..., 0], chosen[:, np.newaxis], axis=1)[:, 0]
         for r in range(drawn.shape[1]):  # evenly spread over the candidates
             chosen = _chosen(below[kept], (uniform[kept, part] + r) / drawn.shape[1])
-            at = chosen[:, np.newaxis, :, np.newaxis]
-            drawn[:, r, part] = np.take_along_axis(effect[kept], at, axis=1)[:, 0]
+            choice = chosen[:, np.newaxis, :, np.newaxis]
+            drawn[:, r, part] = np.take_along_axis(effect[kept], choice, axis=1)[:, 0]
     rank = np.zeros(G)  # averaged over draws: ranks of posterior means would hide how little is known of them
     for of_draw in first:
         place = np.empty(G)
@@ -133,9 +148,9 @@ def _posterior(rows: Rows, inner: Vector, T: Vector) -> tuple[Vector, Vector]:
     u, weight = np.empty((S, c, G, d)), np.empty((S, c, G))
     for part in pieces(S, MOST // max(len(rows), 1)):
         if not rows.layout.concave:
-            at = Spread.of(rows, inner[part])
-            u[part] = at.u.swapaxes(1, 2)[..., np.newaxis]
-            weight[part] = _normalised(np.stack([log for log, _ in at.terms(0)], axis=1))
+            spread = Spread.of(rows, inner[part])
+            u[part] = spread.u.swapaxes(1, 2)[..., np.newaxis]
+            weight[part] = _normalised(np.stack([log for log, _ in spread.terms(0)], axis=1))
             continue
         fixed = predictor(rows, inner[part])
         candidates, log_q = _candidates(*modes(rows, inner[part], fixed), np.arange(part.start, part.stop), OF_GROUP)
@@ -149,7 +164,7 @@ def _posterior(rows: Rows, inner: Vector, T: Vector) -> tuple[Vector, Vector]:
 
 def _candidates_of(rows: Rows) -> int:
     """The number of candidates of each group and draw: nodes of a rule where an effect may have several modes."""
-    return OF_GROUP if rows.layout.concave else wide.size()
+    return OF_GROUP if rows.layout.concave else conditional.size()
 
 
 def _candidates(mode: Vector, back: Vector, draws: Indices, count: int) -> tuple[Vector, Vector]:
@@ -157,8 +172,8 @@ def _candidates(mode: Vector, back: Vector, draws: Indices, count: int) -> tuple
     d = mode.shape[2]
     # the root of x^(d+1) = x + 1: Kronecker sequences that fill d dimensions evenly
     root = max(np.roots([1.0, *[0.0] * (d - 1), -1.0, -1.0]).real)
-    at = draws[:, np.newaxis] * count + np.arange(count)
-    share = (0.5 + at[..., np.newaxis] * root ** -np.arange(1.0, d + 1)) % 1.0
+    numbers = draws[:, np.newaxis] * count + np.arange(count)
+    share = (0.5 + numbers[..., np.newaxis] * root ** -np.arange(1.0, d + 1)) % 1.0
     t = special.stdtrit(FREEDOM, np.clip(share, 1e-6, 1 - 1e-6))
     log_q = -0.5 * (FREEDOM + 1) * np.log1p(t**2 / FREEDOM).sum(axis=2)
     u = np.stack([placed(mode, back, np.broadcast_to(t[:, c, np.newaxis], mode.shape)) for c in range(count)], axis=1)
@@ -192,3 +207,55 @@ def _summary(effect: Vector, weight: Vector) -> tuple[Vector, Vector, Vector, Ve
         for i in range(d):
             quantiles[:, g, i] = np.interp(QUANTILES, below[:, g, i], sorted_value[:, g, i])
     return mean, sd, quantiles, (share * (value > 0)).sum(axis=0)
+
+
+# --------------------
+# Computes densities of single rows, each given the others of its group, for leave-one-out sums over a client's rows.
+#
+# At a draw xi (the client's effect in it, `effects.complete_draws`) a row without the others of its group has an effect that
+# they tell: p(y_i | y of the rest, xi) = 1 / E[1 / p(y_i | u)] over the effect's density given all rows, by the nodes of the
+# group's rule. Where a row has much of the information on the effect, the rule would be around the wrong place: such rows, at
+# most a few in a group, have p(all) / p(all but the row), each integral by a rule of its own.
+#
+# Source: Vehtari, Mononen, Tolvanen, Sivula and Winther (2016).
+
+
+LARGE = 0.4  # of the information on a group's effect
+LEFT_OUT_ROWS = 2_000  # at once
+
+
+def row_densities(rows: Rows, inner: Vector, nodes: int) -> Iterator[Vector]:
+    """Yields (S, n) logarithms of the densities of n rows that follow each other, given the others of their group.
+
+    Parameters
+    ----------
+    inner : (S, P_inner) draws that `effects.complete_draws` has made
+    nodes : a dimension of the groups' rule
+    """
+    if not rows.layout.group:
+        for part in pieces(len(rows), LEFT_OUT_ROWS):
+            some = rows.take(np.arange(part.start, part.stop), np.array([0, part.stop - part.start]))
+            yield density(some, predictor(some, inner), inner)
+        return
+    for part in group_pieces(rows, LEFT_OUT_ROWS, LEFT_OUT_ROWS):
+        some = rows.take_groups(part)
+        log = np.empty((len(inner), len(some)))
+        for draws in pieces(len(inner), MOST // (len(some) * nodes_of(some, nodes))):
+            log[draws] = _given_others(some, inner[draws], nodes)
+        yield log
+
+
+def _given_others(rows: Rows, inner: Vector, nodes: int) -> Vector:
+    located = locate(rows, inner)
+    log, of_rows = (np.stack(parts, axis=-1) for parts in zip(*located.terms(nodes), strict=True))
+    total = log_sum(log)
+    sizes = np.diff(rows.starts)
+    share = np.repeat(log - total[..., np.newaxis], sizes, axis=1)
+    left_out = -log_sum(share - of_rows)
+    for i in np.flatnonzero(located.leverages(share, of_rows).max(axis=0) > LARGE):
+        g = int(np.searchsorted(rows.starts, i, side="right")) - 1
+        rest = np.setdiff1d(np.arange(rows.starts[g], rows.starts[g + 1]), [i])
+        others = rows.take(rest, np.array([0, len(rest)]))
+        of_others = locate(others, inner).integrals(nodes)[:, 0] if len(rest) else 0.0
+        left_out[:, i] = total[:, g] - of_others
+    return left_out

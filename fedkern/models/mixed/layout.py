@@ -1,21 +1,218 @@
-"""Lays out xi, the unknowns that all parties of a mixed regression share: their places and their names."""
+"""Lays out xi, the unknowns that all parties of a mixed regression share: their places, their names, and their prior."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
 from ...kernels.families import FAMILIES as RECORDS
-from ...kernels.families import HAZARDS, NOMINAL, taken_by
+from ...kernels.families import HALF_LOG_TAU, HAZARDS, NOMINAL, taken_by
 from ..encoding import INTERCEPT
-from .shapes import SHAPES, Shape
+
+# --------------------
+# Lists the numbers that a family has beside its coefficients, as coordinates of xi: their names and their priors.
+#
+# They stand at the end of xi, in the order in which the kernels (`fedkern.kernels.mixed`) take them. A new family is an entry of
+# `SHAPES`; the rest of it stands in `fedkern/kernels/families.py`.
+#
+# Source: docs/spec/likelihood.md, section 3.
 
 Vector = NDArray[np.float64]
+
+LEAST = 1e-12  # of phi^2: beyond it a count is Poisson
+LOG_HALF_NORMAL = 0.5 * math.log(2 / math.pi)  # the density of |N(0, 1)| at 0
+
+
+class Density(Protocol):
+    """Describes the prior of one coordinate. Its functions take values (S,) of the coordinate."""
+
+    def value(self, x: Vector) -> Vector:
+        """Returns log-densities of the number that people read: where the coordinate is its logarithm, without the Jacobian."""
+
+    def log_jacobian(self, x: Vector) -> Vector:
+        """Returns the logarithm of the Jacobian, which makes `value` a density of the coordinate."""
+
+    def slope(self, x: Vector) -> Vector:
+        """Returns the derivative of both together."""
+
+    def curve(self, x: Vector) -> Vector:
+        """Returns minus the second derivative of both together."""
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Holds the prior coordinate ~ N(mean, sd^2); people read the coordinate itself."""
+
+    mean: float = 0.0
+    sd: float = 1.0
+
+    def value(self, x: Vector) -> Vector:
+        return np.asarray(-0.5 * ((x - self.mean) / self.sd) ** 2 - math.log(self.sd) - HALF_LOG_TAU)
+
+    def log_jacobian(self, x: Vector) -> Vector:
+        return np.zeros_like(x)
+
+    def slope(self, x: Vector) -> Vector:
+        return np.asarray((self.mean - x) / self.sd**2)
+
+    def curve(self, x: Vector) -> Vector:
+        return np.full_like(x, self.sd**-2.0)
+
+
+@dataclass(frozen=True)
+class HalfNormal:
+    """Holds the prior |coordinate| ~ HalfNormal(sd), as a density of both signs."""
+
+    sd: float = 1.0
+
+    def value(self, x: Vector) -> Vector:
+        return np.asarray(LOG_HALF_NORMAL - math.log(self.sd) - 0.5 * (x / self.sd) ** 2)
+
+    def log_jacobian(self, x: Vector) -> Vector:
+        return np.zeros_like(x)
+
+    def slope(self, x: Vector) -> Vector:
+        return np.asarray(-x * self.sd**-2.0)
+
+    def curve(self, x: Vector) -> Vector:
+        return np.full_like(x, self.sd**-2.0)
+
+
+@dataclass(frozen=True)
+class LogHalfNormal:
+    """Holds the prior exp(coordinate) ~ HalfNormal(sd)."""
+
+    sd: float = 1.0
+
+    def value(self, x: Vector) -> Vector:
+        with np.errstate(over="ignore"):
+            return np.asarray(LOG_HALF_NORMAL - np.log(self.sd) - 0.5 * np.exp(2 * x) / self.sd**2)
+
+    def log_jacobian(self, x: Vector) -> Vector:
+        return x
+
+    def slope(self, x: Vector) -> Vector:
+        return np.asarray(1 - np.exp(2 * x) / self.sd**2)
+
+    def curve(self, x: Vector) -> Vector:
+        return np.asarray(2 * (np.exp(2 * x) / self.sd**2))
+
+
+@dataclass(frozen=True)
+class LogGamma:
+    """Holds the prior exp(coordinate) ~ Gamma(shape, rate)."""
+
+    shape: float
+    rate: float
+
+    def value(self, x: Vector) -> Vector:
+        with np.errstate(over="ignore"):
+            constant = self.shape * math.log(self.rate) - math.lgamma(self.shape)
+            return np.asarray((self.shape - 1) * x - self.rate * np.exp(x) + constant)
+
+    def log_jacobian(self, x: Vector) -> Vector:
+        return x
+
+    def slope(self, x: Vector) -> Vector:
+        return np.asarray(self.shape - self.rate * np.exp(x))
+
+    def curve(self, x: Vector) -> Vector:
+        return np.asarray(self.rate * np.exp(x))
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Stands for a prior of several coordinates together, which is computed elsewhere: adds nothing."""
+
+    def value(self, x: Vector) -> Vector:
+        return np.zeros_like(x)
+
+    def log_jacobian(self, x: Vector) -> Vector:
+        return np.zeros_like(x)
+
+    def slope(self, x: Vector) -> Vector:
+        return np.zeros_like(x)
+
+    def curve(self, x: Vector) -> Vector:
+        return np.zeros_like(x)
+
+
+def _logistic(x: Vector) -> Vector:
+    return np.asarray(0.5 * (1 + np.tanh(0.5 * x)))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Describes one number of a family.
+
+    Attributes
+    ----------
+    name : of the coordinate
+    read : name of the number that people read
+    natural : (S,) coordinates -> (S,) of that number
+    prior : of the coordinate
+    start : where the way to the mode begins
+    folded : whether the coordinate and its negative are the same model
+    of_prior : whether it is a number of other coordinates' prior, on which rows do not depend
+    called : its name in a result, where that is not `read`
+    loose : whether its posterior may have heavy tails beside other coordinates that have them
+    reach : how far from `start` clients are asked, where a server gets sums alone
+    """
+
+    name: str
+    read: str
+    natural: Callable[[Vector], Vector]
+    prior: Density
+    start: float = 0.0
+    folded: bool = False
+    of_prior: bool = False
+    called: str = ""
+    loose: bool = False
+    reach: float = 12.0
+
+    @property
+    def label(self) -> str:
+        """The number's name in a result."""
+        return self.called or self.read
+
+    def published(self, x: Vector) -> Vector:
+        """Returns (S,) the number as a result has it: the square of phi, with which the variance grows."""
+        return x**2 if self.folded else self.natural(x)
+
+    def scale(self, published: Vector) -> Vector:
+        """Returns (S,) the number as the family's record takes it, from a result's: r for a negative binomial."""
+        return np.asarray(np.maximum(published, LEAST) ** -1) if self.folded else published
+
+
+SD = Shape("log sd", "sd", np.exp, LogHalfNormal(), called="sigma", reach=9.0)
+PHI = Shape("phi", "1 / sqrt r", np.abs, HalfNormal(), start=1.0, folded=True, called="dispersion")
+NU = Shape("log nu", "nu", np.exp, LogGamma(2.0, 0.1), start=math.log(10.0))
+SHAPE = Shape("log shape", "shape", np.exp, Normal())
+PRECISION = Shape("log precision", "precision", np.exp, Normal(2.0, 1.5), start=2.0)
+ZEROS = Shape("logit zeros", "structural zeros", _logistic, Normal(0.0, 1.5), start=-1.0, called="structural_zeros", loose=True)
+
+SHAPES: dict[str, tuple[Shape, ...]] = {
+    "gaussian": (SD,),
+    "negative-binomial": (PHI,),
+    "student": (SD, NU),
+    "gamma": (SHAPE,),
+    "beta": (PRECISION,),
+    "zero-inflated-poisson": (ZEROS,),
+    "zero-inflated-negative-binomial": (PHI, ZEROS),
+    "weibull": (SHAPE,),
+}
+"""Families with a fixed number of them; the others have none, or those of their job (`Layout.own`)."""
+
+
+# Lays out xi, the unknowns that all parties of a mixed regression share: their places and their names --------------------
+
 Level = Literal["group", "client"]
 
 NODES = (1, 15, 9, 5)  # a dimension, by the number of an effect's terms: where a rule begins
@@ -80,8 +277,8 @@ class Layout:
         """The family's numbers beside the coefficients, with which xi ends."""
         if self.own is not None:
             return self.own
-        every = SHAPES.get(self.family, ())
-        return every[: len(every) - len(self.given)]
+        of_family = SHAPES.get(self.family, ())
+        return of_family[: len(of_family) - len(self.given)]
 
     @property
     def concave(self) -> bool:
@@ -165,9 +362,9 @@ class Layout:
         mirror image are the same model."""
         columns = []
         for level in LEVELS:
-            at, all_entries = self.at(level).start, entries(len(self.terms(level)))
+            begin, all_entries = self.at(level).start, entries(len(self.terms(level)))
             for k in range(len(self.terms(level))):
-                columns.append(tuple(at + e for e, (i, j) in enumerate(all_entries) if j == k <= i))
+                columns.append(tuple(begin + e for e, (i, j) in enumerate(all_entries) if j == k <= i))
         return tuple(columns)
 
     @property
@@ -177,7 +374,7 @@ class Layout:
         shifted = {self.coefficients.index(term) for term in (*self.group, *self.client) if term in self.coefficients}
         shifted |= {self.shapes_at.start} if self.ordered and (self.group or self.client) else set()
         heavy = shifted | set(range(self.group_at.start, self.client_at.stop))
-        heavy |= {at for together in self.fold for at in together}
+        heavy |= {column for together in self.fold for column in together}
         if heavy:  # else all coordinates may have them
             heavy |= {self.shapes_at.start + k for k, shape in enumerate(self.shapes) if shape.loose}
         return tuple(sorted(heavy))
@@ -204,14 +401,15 @@ class Layout:
         for level in LEVELS:
             terms = self.terms(level)
             for i, k in entries(len(terms)):
-                names.append(f"log {level} sd {terms[i]}" if i == k else f"{level} T {terms[i]}, {terms[k]}")
+                name = f"log {level} sd {terms[i]}" if i == k else f"{level} T {terms[i]}, {terms[k]}"
+                names.append(name)
         return (*names, *(shape.name for shape in self.shapes))
 
     @cached_property
     def diagonal(self) -> NDArray[np.int64]:
         """The coordinates that are logarithms of a diagonal entry of T or T_c."""
-        at = [[self.at(level).start + _triangle(i + 1) - 1 for i in range(len(self.terms(level)))] for level in LEVELS]
-        return np.array([*at[0], *at[1]], dtype=np.int64)
+        places = [[self.at(level).start + _triangle(i + 1) - 1 for i in range(len(self.terms(level)))] for level in LEVELS]
+        return np.array([*places[0], *places[1]], dtype=np.int64)
 
     @cached_property
     def off_diagonal(self) -> NDArray[np.int64]:
@@ -245,8 +443,8 @@ class Layout:
 
     def published(self, points: Vector) -> dict[str, Vector]:
         """Returns name -> (S,) the family's numbers as they are published, in the model's units."""
-        own = points[:, points.shape[1] - len(self.shapes) :].T
-        return {shape.label: shape.published(x) for shape, x in zip(self.shapes, own, strict=True)}
+        numbers_of_shapes = points[:, points.shape[1] - len(self.shapes) :].T
+        return {shape.label: shape.published(x) for shape, x in zip(self.shapes, numbers_of_shapes, strict=True)}
 
     def folded(self, points: Vector) -> Vector:
         """Returns the points, each as that of its mirror images whose last coordinate in `fold` is positive."""
@@ -278,8 +476,8 @@ class Layout:
             sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
             below = [(i, k) for i, k in entries(sd.shape[1]) if i != k]
             numbers += [sd, *(np.expand_dims(covariance[:, i, k] / (sd[:, i] * sd[:, k]), 1) for i, k in below)]
-        own = points[:, self.shapes_at].T
-        numbers += [shape.natural(x)[:, np.newaxis] for shape, x in zip(self.shapes, own, strict=True)]
+        numbers_of_shapes = points[:, self.shapes_at].T
+        numbers += [shape.natural(x)[:, np.newaxis] for shape, x in zip(self.shapes, numbers_of_shapes, strict=True)]
         return np.hstack(numbers)
 
 
@@ -289,3 +487,134 @@ LEVELS: tuple[Level, Level] = ("group", "client")
 def entries(d: int) -> list[tuple[int, int]]:
     """Returns the entries (row, column) of a lower triangle, by rows."""
     return [(i, k) for i in range(d) for k in range(i + 1)]
+
+
+# Computes the prior of xi, the unknowns that all parties of a mixed regression share --------------------
+
+
+PRIOR_SD, INTERCEPT_SD = 2.5, 5.0  # of coefficients, of columns in their standard deviations, and of an intercept
+# Times a default prior that would decide what rows decide, of a response with a unit and of others, where a wider one would let
+# a slope grow until few rows weigh; the last stands for none.
+WIDER, LESS_WIDE = (1, 10, 100, 1000, 10_000, 1_000_000), (1, 2, 4, 1000)
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Holds the prior of xi.
+
+    beta_k ~ N(mean_k, sd_k^2); entries of T and T_c: diagonal ~ HalfNormal(tau_sd), below it N(0, tau_sd^2); the family's numbers
+    as `shapes` say, with the standard deviation of a gaussian response ~ HalfNormal(dispersion_sd).
+
+    Densities are of xi's coordinates, Jacobians of logarithms included once; that of phi is the half-normal one, of |phi|.
+
+    Attributes
+    ----------
+    layout : of xi
+    mean, sd : (p,) of the coefficients
+    tau_sd, dispersion_sd : see above
+    effects : (p, p) C, where the first prior is of effects: C (beta - mean) ~ N(0, 1)
+    """
+
+    layout: Layout
+    mean: Vector
+    sd: Vector
+    tau_sd: float = 1.0
+    dispersion_sd: float = 1.0
+    effects: Vector | None = None
+
+    @classmethod
+    def usual(
+        cls,
+        layout: Layout,
+        *,
+        prior_sd: float = PRIOR_SD,
+        intercept_sd: float = INTERCEPT_SD,
+        intercept_centre: float = 0.0,
+        tau_sd: float = 1.0,
+        pooled_sd: float = 1.0,
+    ) -> Prior:
+        """Makes a prior with one standard deviation for all coefficients but the intercept.
+
+        If the response has a unit of its own, all of them are times `pooled_sd`.
+        """
+        unit = pooled_sd if layout.measured else 1.0
+        is_intercept = np.array([name == INTERCEPT for name in layout.coefficients])
+        sd = unit * np.where(is_intercept, intercept_sd, prior_sd)
+        return cls(layout, np.where(is_intercept, intercept_centre, 0.0), sd, tau_sd * unit, unit)
+
+    def of_effects(self, K: Vector, blocks: int = 1) -> Prior:
+        """Returns the prior where other effects u (q,) have it, of which the coefficients of each of some blocks are K u.
+
+        The first effect is the intercept where the first coefficient is; all others have the standard deviation of the last.
+        """
+        sd = np.full(K.shape[1], self.sd[-1])
+        sd[0] = self.sd[0]
+        R = np.linalg.qr((K * sd).T, mode="r")  # coefficients have the covariance R'R
+        effects = np.kron(np.eye(blocks), solve_triangular(R, np.eye(len(R)), trans="T"))
+        return replace(self, effects=effects)
+
+    @property
+    def size(self) -> int:
+        """P, the number of unknowns."""
+        return self.layout.size
+
+    @cached_property
+    def _logs(self) -> tuple[NDArray[np.int64], Vector]:
+        """Coordinates that are logarithms of half-normal numbers, and the scales of these."""
+        return self.layout.diagonal, np.full(len(self.layout.diagonal), self.tau_sd)
+
+    @cached_property
+    def _shapes(self) -> list[tuple[int, Density]]:
+        """The family's numbers: coordinates and their priors."""
+
+        def scaled(prior: Density) -> Density:
+            return replace(prior, sd=prior.sd * self.dispersion_sd) if isinstance(prior, HalfNormal | LogHalfNormal) else prior
+
+        return [(k, scaled(s.prior)) for k, s in enumerate(self.layout.shapes, start=self.layout.shapes_at.start)]
+
+    def values(self, points: Vector) -> Vector:
+        """Returns (S,) log-densities of the points (S, P)."""
+        total = self.without_jacobian(points) + points[:, self._logs[0]].sum(axis=1)
+        for k, prior in self._shapes:
+            total = total + prior.log_jacobian(points[:, k])
+        return np.asarray(total)
+
+    def without_jacobian(self, points: Vector) -> Vector:
+        """Returns (S,) log-densities of the numbers themselves, where coordinates are their logarithms.
+
+        The sensitivity to the prior raises these to a power.
+        """
+        beta = points[:, : self.layout.p] - self.mean
+        if self.effects is None:
+            value = -0.5 * ((beta / self.sd) ** 2).sum(axis=1) - np.log(self.sd).sum()
+        else:
+            value = -0.5 * ((beta @ self.effects.T) ** 2).sum(axis=1) + np.linalg.slogdet(self.effects)[1]
+        value -= self.layout.p * HALF_LOG_TAU
+        below = points[:, self.layout.off_diagonal] / self.tau_sd
+        value -= 0.5 * (below**2).sum(axis=1) + below.shape[1] * (math.log(self.tau_sd) + HALF_LOG_TAU)
+        places, scale = self._logs
+        with np.errstate(over="ignore"):
+            value += (LOG_HALF_NORMAL - np.log(scale) - 0.5 * np.exp(2 * points[:, places]) / scale**2).sum(axis=1)
+        for k, prior in self._shapes:
+            value += prior.value(points[:, k])
+        return np.asarray(value)
+
+    def curvature(self, xi: Vector) -> tuple[float, Vector, Vector]:
+        """Returns the log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P), diagonal but for effects."""
+        p = self.layout.p
+        gradient, curvature = np.zeros(self.size), np.zeros(self.size)
+        curvature[:p] = self.sd**-2.0
+        gradient[:p] = -(xi[:p] - self.mean) * curvature[:p]
+        below = self.layout.off_diagonal
+        curvature[below] = self.tau_sd**-2.0
+        gradient[below] = -xi[below] * curvature[below]
+        places, scale = self._logs
+        square = np.exp(2 * xi[places]) / scale**2
+        gradient[places], curvature[places] = 1 - square, 2 * square
+        for k, prior in self._shapes:
+            gradient[k], curvature[k] = prior.slope(xi[k : k + 1])[0], prior.curve(xi[k : k + 1])[0]
+        hessian = np.diag(curvature)
+        if (C := self.effects) is not None:
+            hessian[:p, :p] = C.T @ C
+            gradient[:p] = -hessian[:p, :p] @ (xi[:p] - self.mean)
+        return float(self.values(xi[np.newaxis])[0]), gradient, hessian

@@ -141,7 +141,7 @@ def _misfits(rows: Rows, inner: Vector, key: int) -> Vector:
         mean = record.mean(record.kept(eta[s]))
         variance = np.maximum(record.spread(mean, scale[s], trials), LEAST_VARIANCE)
         again, expected = record.draw(source, mean, scale[s], rows.trials), record.expected(mean, scale[s])
-        chi_squares[s] = [((one - trials * expected) ** 2 / variance).sum() for one in (rows.y, again)]
+        chi_squares[s] = [((responses - trials * expected) ** 2 / variance).sum() for responses in (rows.y, again)]
     return chi_squares
 
 
@@ -178,12 +178,12 @@ def join_tenths(tenths: Vector, rows: Vector) -> Vector:
     rows : (10,) the number of rows in each
     """
     totals, rows = tenths.copy(), rows.copy()
-    there = np.flatnonzero(rows).tolist()
-    for at, after in pairwise(there):
-        if rows[at] < FEWEST:
-            for one in (totals, rows):
-                one[after] += one[at]
-                one[at] = 0
+    filled = np.flatnonzero(rows).tolist()
+    for tenth, after in pairwise(filled):
+        if rows[tenth] < FEWEST:
+            for sums in (totals, rows):
+                sums[after] += sums[tenth]
+                sums[tenth] = 0
     kept = np.flatnonzero(rows).tolist()
     if len(kept) > 1 and rows[kept[-1]] < FEWEST:
         totals[kept[-2]] += totals[kept[-1]]

@@ -20,10 +20,10 @@ LARGEST = 150.0  # standard deviation up to which their number grows: a function
 def rule(nodes: int, d: int) -> tuple[Vector, Vector]:
     """Returns nodes (K, d), `nodes` of them a dimension, and the logarithms (K,) of weights that add up to 1."""
     t, w = hermegauss(nodes)
-    at = np.array(list(product(range(nodes), repeat=d)), dtype=np.int64).reshape(nodes**d, d)
+    places = np.array(list(product(range(nodes), repeat=d)), dtype=np.int64).reshape(nodes**d, d)
     with np.errstate(divide="ignore"):  # weights of the outermost of many nodes underflow
         log_w = np.log(w / w.sum())
-    return t[at], log_w[at].sum(axis=1)
+    return t[places], log_w[places].sum(axis=1)
 
 
 def even(sd: float) -> tuple[Vector, Vector]:
@@ -34,9 +34,9 @@ def even(sd: float) -> tuple[Vector, Vector]:
     derivative up to sd = 1. Of equal steps of f's argument, h long, the error is about exp(-2 pi^2 / h).
     """
     step = 0.75 / min(max(1.0, sd), LARGEST)
-    at: Vector = step * np.arange(-math.ceil(FARTHEST / step), math.ceil(FARTHEST / step) + 1, dtype=np.float64)
-    weights: Vector = np.exp(-0.5 * at**2)
-    return at, weights / weights.sum()
+    nodes: Vector = step * np.arange(-math.ceil(FARTHEST / step), math.ceil(FARTHEST / step) + 1, dtype=np.float64)
+    weights: Vector = np.exp(-0.5 * nodes**2)
+    return nodes, weights / weights.sum()
 
 
 def log_sum(terms: Vector) -> Vector:

@@ -26,18 +26,18 @@ FARTHER, LEAST, MOST = 100.0, 1e-9, 1e4  # by which a step changes at once; its 
 TOGETHER = 8192  # points in one call
 
 
-def steps(values: Function, points: Array, at: Array) -> Array:
+def steps(values: Function, points: Array, heights: Array) -> Array:
     """Returns (c, P) the step in each coordinate at points (c, P), where the values `at` (c,) are known."""
     c, P = points.shape
     unit = np.maximum(1.0, np.abs(points))
     h = BEGIN * unit
-    noise = KNOWN * np.finfo(float).eps * np.maximum(1.0, np.abs(at))[:, np.newaxis]
+    noise = KNOWN * np.finfo(float).eps * np.maximum(1.0, np.abs(heights))[:, np.newaxis]
     for _ in range(TRIES):
         moved = h[:, :, np.newaxis] * np.eye(P)  # (c, coordinate, P)
         both = np.stack([points[:, np.newaxis] + moved, points[:, np.newaxis] - moved])
         plus, minus = _asked(values, both.reshape(-1, P)).reshape(2, c, P)
         with np.errstate(all="ignore"):
-            first, second = np.abs(plus - minus) / 2, np.abs(plus - 2 * at[:, np.newaxis] + minus)
+            first, second = np.abs(plus - minus) / 2, np.abs(plus - 2 * heights[:, np.newaxis] + minus)
             by_bend = np.where(second > noise, np.sqrt(BEND / second), np.inf)
             by_change = np.where(first > noise, CHANGE / first, np.inf)
         factor = np.minimum(by_bend, by_change)
@@ -48,37 +48,37 @@ def steps(values: Function, points: Array, at: Array) -> Array:
 
 def gradient(values: Function, points: Array) -> tuple[Array, Array]:
     """Returns (c,) values at points (c, P), and their gradients (c, P)."""
-    at = _asked(values, points)
-    h = steps(values, points, at)
+    heights = _asked(values, points)
+    h = steps(values, points, heights)
     along = _along(values, points, h[:, :, np.newaxis] * np.eye(points.shape[1]))
-    return at, np.asarray(_first(along) / h)
+    return heights, np.asarray(_first(along) / h)
 
 
 def curvature(values: Function, points: Array) -> tuple[Array, Array, Array]:
     """Returns (c,) values at points (c, P), their gradients (c, P), and minus their Hessians (c, P, P)."""
     c, P = points.shape
-    at = _asked(values, points)
-    h = steps(values, points, at)
+    heights = _asked(values, points)
+    h = steps(values, points, heights)
     single = h[:, :, np.newaxis] * np.eye(P)
     i, k = np.triu_indices(P, 1)
     along = _along(values, points, np.concatenate([single, single[:, i] + single[:, k]], axis=1))
-    second = (-along[0] + 16 * along[1] - 30 * at[:, np.newaxis] + 16 * along[2] - along[3]) / 12
+    second = (-along[0] + 16 * along[1] - 30 * heights[:, np.newaxis] + 16 * along[2] - along[3]) / 12
     hessian = np.zeros((c, P, P))
-    every = np.arange(P)
-    hessian[:, every, every] = second[:, :P]
+    directions = np.arange(P)
+    hessian[:, directions, directions] = second[:, :P]
     hessian[:, i, k] = hessian[:, k, i] = (second[:, P:] - second[:, i] - second[:, k]) / 2
-    return at, np.asarray(_first(along[:, :, :P]) / h), -hessian / (h[:, :, np.newaxis] * h[:, np.newaxis, :])
+    return heights, np.asarray(_first(along[:, :, :P]) / h), -hessian / (h[:, :, np.newaxis] * h[:, np.newaxis, :])
 
 
 def of_gradients(values: Function, gradients: Callable[[Array], Array], points: Array) -> tuple[Array, Array, Array]:
     """Returns the same for a function that has gradients: points (n, P) -> (n, P)."""
     c, P = points.shape
-    at = _asked(values, points)
-    h = SHORTER * steps(values, points, at)
+    heights = _asked(values, points)
+    h = SHORTER * steps(values, points, heights)
     moved = _moved(points, h[:, :, np.newaxis] * np.eye(P))
     along = _asked(gradients, moved.reshape(-1, P)).reshape(4, c, P, P)
     slopes = _first(along) / h[:, :, np.newaxis]
-    return at, _asked(gradients, points), -(slopes + slopes.swapaxes(1, 2)) / 2
+    return heights, _asked(gradients, points), -(slopes + slopes.swapaxes(1, 2)) / 2
 
 
 def _moved(points: Array, directions: Array) -> Array:

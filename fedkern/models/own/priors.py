@@ -191,7 +191,7 @@ class Priors:
 
     def _densities(self, points: Array) -> Densities:
         with np.errstate(all="ignore"):
-            each = [block.densities(points[:, at]) for block, at in self._at]
+            each = [block.densities(points[:, columns]) for block, columns in self._at]
         return Densities(*(np.concatenate(parts, axis=1) for parts in zip(*each)))
 
     def values(self, points: Array) -> Array:
@@ -216,11 +216,11 @@ class Priors:
 
     def drawn(self, u: Array) -> Array:
         """Returns (S, P) draws by uniform numbers (S, P)."""
-        return np.concatenate([block.drawn(u[:, at]) for block, at in self._at], axis=1)
+        return np.concatenate([block.drawn(u[:, columns]) for block, columns in self._at], axis=1)
 
     def natural(self, points: NDArray[np.inexact]) -> NDArray[np.inexact]:
         """Returns (S, P) the parameters at the points (S, P)."""
-        return np.concatenate([block.natural(points[:, at]) for block, at in self._at], axis=1)
+        return np.concatenate([block.natural(points[:, columns]) for block, columns in self._at], axis=1)
 
     @property
     def plain(self) -> bool:
@@ -230,9 +230,9 @@ class Priors:
     def jacobian(self, xi: Array) -> Array:
         """Returns (P, P) derivatives of the parameters at xi (P,)."""
         J = np.eye(self.size)
-        for block, at in self._at:
+        for block, columns in self._at:
             if block.kind not in ("normal", "student"):
-                J[at, at] = _bent(block, xi[np.newaxis, at])[0][0]
+                J[columns, columns] = _bent(block, xi[np.newaxis, columns])[0][0]
         return J
 
     def in_coordinates(self, points: Array, gradient: Array, curved: Array | None) -> tuple[Array, Array]:
@@ -243,14 +243,14 @@ class Priors:
         c, P = points.shape
         new = gradient.copy()
         inner = np.zeros((c, P, P)) if curved is None else curved.copy()
-        for block, at in self._at:
+        for block, columns in self._at:
             if block.kind in ("normal", "student"):
                 continue
-            J, bent = _bent(block, points[:, at])
-            new[:, at] = np.einsum("ckj,ck->cj", J, gradient[:, at])
-            inner[:, at, :] = np.einsum("ckj,ckp->cjp", J, inner[:, at, :])
-            inner[:, :, at] = np.einsum("cpk,ckj->cpj", inner[:, :, at], J)
-            inner[:, at, at] -= np.einsum("ckij,ck->cij", bent, gradient[:, at])
+            J, bent = _bent(block, points[:, columns])
+            new[:, columns] = np.einsum("ckj,ck->cj", J, gradient[:, columns])
+            inner[:, columns, :] = np.einsum("ckj,ckp->cjp", J, inner[:, columns, :])
+            inner[:, :, columns] = np.einsum("cpk,ckj->cpj", inner[:, :, columns], J)
+            inner[:, columns, columns] -= np.einsum("ckij,ck->cij", bent, gradient[:, columns])
         return new, inner
 
 
@@ -258,9 +258,9 @@ def _bent(block: Block, y: Array) -> tuple[Array, Array]:
     """(c, n, n) Derivatives of the parameters in the coordinates, and (c, n, n, n) the second ones."""
     c, n = y.shape
     if block.kind in POSITIVE:
-        x, every = np.exp(y), np.arange(n)
+        x, diagonal = np.exp(y), np.arange(n)
         J, bent = np.zeros((c, n, n)), np.zeros((c, n, n, n))
-        J[:, every, every] = bent[:, every, every, every] = x
+        J[:, diagonal, diagonal] = bent[:, diagonal, diagonal, diagonal] = x
         return J, bent
     bent = np.zeros((c, n, n, n))
     for j in range(n):

@@ -122,16 +122,20 @@ class Own:
             The model has other parameters, or lacks a method.
         """
         wanted = "log_joint_grad" if local else "values"
-        own = tuple(map(str, named)) if isinstance(named := getattr(supplied, "names", None), tuple | list) else None
-        if own is None or not callable(getattr(supplied, wanted, None)):
-            lacks = "names, a list of its parameters," if own is None else f"method {wanted}"
+        its_names = tuple(map(str, named)) if isinstance(named := getattr(supplied, "names", None), tuple | list) else None
+        if its_names is None or not callable(getattr(supplied, wanted, None)):
+            lacks = "names, a list of its parameters," if its_names is None else f"method {wanted}"
             raise JobError(f"{who} has no {lacks}: give it one, as docs/how-to/own-model.md says")
-        if sorted(own) != sorted(names) or len(set(own)) < len(own):
+        if sorted(its_names) != sorted(names) or len(set(its_names)) < len(its_names):
             origin = "the model of the server" if priors is None else "[model.priors]"
-            more = [f"it has {', '.join(map(repr, extra))} beside" for extra in [[n for n in own if n not in names]] if extra]
-            more += [f"it lacks {', '.join(map(repr, lacks))} of" for lacks in [[n for n in names if n not in own]] if lacks]
-            said = " and ".join(more) or "a name comes twice among"
-            raise JobError(f"{who}: {said} the parameters of {origin}; name the same ones in both")
+            more = [
+                f"it has {', '.join(map(repr, extra))} beside" for extra in [[n for n in its_names if n not in names]] if extra
+            ]
+            more += [
+                f"it lacks {', '.join(map(repr, lacks))} of" for lacks in [[n for n in names if n not in its_names]] if lacks
+            ]
+            reason = " and ".join(more) or "a name comes twice among"
+            raise JobError(f"{who}: {reason} the parameters of {origin}; name the same ones in both")
         if priors is not None and callable(getattr(supplied, "log_prior", None)):
             raise JobError(f"{who} has a prior of its own (log_prior), and the job has [model.priors]; remove one of them")
         size = getattr(supplied, "local_size", 0)
@@ -144,7 +148,7 @@ class Own:
             )
         if local and not size:
             raise JobError(f"{who} has no unknowns of its client (local_size), and model.local = true; remove that key")
-        model = cls(cast(Supplied, supplied), who, np.array([names.index(name) for name in own], np.int64), priors, apart)
+        model = cls(cast(Supplied, supplied), who, np.array([names.index(name) for name in its_names], np.int64), priors, apart)
         model._constrains_alike()
         return model
 
@@ -187,7 +191,7 @@ class Own:
         derivatives = self._curvature(points)
         if not self.looked_at:
             self.looked_at.append(True)
-            self._agrees(points[:1], *(one[:1] for one in derivatives))
+            self._agrees(points[:1], *(derivative[:1] for derivative in derivatives))
         return derivatives
 
     def _agrees(self, point: Array, value: Array, gradient: Array, curved: Array) -> None:
@@ -243,23 +247,25 @@ class Own:
         """Returns log p(rows, u | xi) at one point, and its gradients in xi (P,) and u."""
         taken = self.taken(xi[np.newaxis])[0]
         answer = self._asked("log_joint_grad", lambda: self.supplied.log_joint_grad(taken, u))
-        value, slope, own = self._three("log_joint_grad", answer, ((), (self.size,), (self.local_size,)))
-        return float(value), self._back(xi[np.newaxis], slope[np.newaxis])[0], own
+        value, slope, slope_u = self._three("log_joint_grad", answer, ((), (self.size,), (self.local_size,)))
+        return float(value), self._back(xi[np.newaxis], slope[np.newaxis])[0], slope_u
 
     def joints(self, xi: Array, u: Array) -> tuple[Array, Array, Array]:
         """Returns the same for all chains: (c,) values at (c, P) and (c, local_size), and both gradients."""
         if not self.has("log_joint_grads"):
             points, joint = self.taken(xi), self.supplied.log_joint_grad
-            each_answer = cast(list[object], self._asked("log_joint_grad", lambda: [joint(*one) for one in zip(points, u)]))
+            each_answer = cast(
+                list[object], self._asked("log_joint_grad", lambda: [joint(*each_part) for each_part in zip(points, u)])
+            )
             shapes: tuple[tuple[int, ...], ...] = ((), (self.size,), (self.local_size,))
             each = [self._three("log_joint_grad", answer, shapes) for answer in each_answer]
-            slopes = self._back(xi, np.array([one[1] for one in each]))
-            return np.array([one[0] for one in each]), slopes, np.array([one[2] for one in each])
+            slopes = self._back(xi, np.array([each_part[1] for each_part in each]))
+            return np.array([each_part[0] for each_part in each]), slopes, np.array([each_part[2] for each_part in each])
         taken = self.taken(xi)
         together = cast(Callable[[Array, Array], object], getattr(self.supplied, "log_joint_grads"))  # noqa: B009
         answer = self._asked("log_joint_grads", lambda: together(taken, u))
-        value, slope, own = self._three("log_joint_grads", answer, ((len(xi),), xi.shape, u.shape))
-        return value, self._back(xi, slope), own
+        value, slope, slopes_u = self._three("log_joint_grads", answer, ((len(xi),), xi.shape, u.shape))
+        return value, self._back(xi, slope), slopes_u
 
     def _back(self, points: Array, slope: Array) -> Array:
         """(c, P) Gradients of the model, carried to the coordinates."""
@@ -272,8 +278,8 @@ class Own:
     def _three(self, what: str, answer: object, shapes: tuple[tuple[int, ...], ...]) -> tuple[Array, Array, Array]:
         if not isinstance(answer, tuple | list) or len(answer) != 3:
             raise self._wrong(what, "three results: values, and their gradients in xi and u", type(answer).__name__)
-        value, slope, own = (self._checked(what, part, shape) for part, shape in zip(answer, shapes))
-        return value, slope, own
+        value, slope, slope_u = (self._checked(what, part, shape) for part, shape in zip(answer, shapes))
+        return value, slope, slope_u
 
     def _gradient(self, points: Array) -> Array:
         """(n, P) Gradients in the coordinates."""
@@ -326,8 +332,8 @@ class Own:
         """Refuses a model that makes other parameters of coordinates than the priors do, with a JobError."""
         if self.priors is None or not getattr(self.supplied, "unconstrained", False) or not self.has("constrain"):
             return
-        for at in (-0.5, 0.7):
-            xi = np.full((1, self.size), at)
+        for value in (-0.5, 0.7):
+            xi = np.full((1, self.size), value)
             wanted = np.asarray(self.priors.natural(xi), np.float64)[0][self.order]
             made = np.asarray(self._constrained(xi[0]), np.float64)
             if made.shape != wanted.shape:
@@ -335,7 +341,9 @@ class Own:
                     f"{self.who}: constrain makes {made.size} parameters of {self.size} coordinates; matrices, simplexes and the "
                     "like have no place here: take parameters of one number each"
                 )
-            if wrong := [name for name, one, other in zip(self.supplied.names, made, wanted) if abs(one - other) > 1e-8]:
+            if wrong := [
+                name for name, made_value, other in zip(self.supplied.names, made, wanted) if abs(made_value - other) > 1e-8
+            ]:
                 raise JobError(
                     f"{self.who}: {', '.join(map(repr, wrong))} has another constraint in the model than in [model.priors]: a "
                     "half-normal, half-student or gamma prior is of a parameter with lower = 0, a normal or student one of any"
@@ -366,3 +374,87 @@ def _fault(what: str, error: BaseException) -> OwnFault:
     text = f"{what} failed ({type(error).__name__})"
     remedy = "mend the package, and install the same version at every holder"
     return OwnFault(f"{text}; {remedy}", f"{text}:\n{''.join(traceback.format_exception(error))}")
+
+
+# --------------------
+# Computes the prior that a model of the holders' own package has itself, at the server, with derivatives by differences.
+
+
+SLOPE = "log_prior_gradient"
+WIDE = 2.0  # starts beside the first are uniform up to this, as Stan's
+# By which the first is off 0: programs have corners there (a logit that NumPyro clips), at which their derivatives are wrong.
+AWAY = 0.01
+
+
+@dataclass(frozen=True)
+class Given:
+    """Holds `log_prior` of a model whose parameters are coordinates themselves: Jacobians of its constraints are part of it.
+
+    Attributes
+    ----------
+    own : the model, which has no rows
+    names : of the parameters
+    """
+
+    own: Own
+    names: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """P, the number of parameters."""
+        return len(self.names)
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """The names of the coordinates."""
+        return self.names
+
+    def values(self, points: Array) -> Array:
+        """Returns (S,) log-densities of the points (S, P)."""
+        return self.own.answer("log_prior", self.own.taken(points), (len(points),))
+
+    def without_jacobian(self, points: Array) -> Array:
+        """Returns (S,) the same: its Jacobians cannot be told from it."""
+        return self.values(points)
+
+    def curvature(self, xi: Array) -> tuple[float, Array, Array]:
+        """Returns the log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P)."""
+        point = xi[np.newaxis]
+        if self.own.has(SLOPE):
+            value, gradient, curved = differences.of_gradients(self.values, self._slopes, point)
+        else:
+            value, gradient, curved = differences.curvature(self.values, point)
+        return float(value[0]), gradient[0], curved[0]
+
+    def log_prior_grad(self, xi: Array) -> tuple[float, Array]:
+        """Returns the log-density at xi (P,), and its gradient (P,)."""
+        point = xi[np.newaxis]
+        if self.own.has(SLOPE):
+            return float(self.values(point)[0]), self._slopes(point)[0]
+        value, slope = differences.gradient(self.values, point)
+        return float(value[0]), slope[0]
+
+    def _slopes(self, points: Array) -> Array:
+        """(S, P) Gradients, of a model that has them."""
+        return self.own.answer(SLOPE, self.own.taken(points), points.shape)[:, np.argsort(self.own.order)]
+
+    def drawn(self, u: Array) -> Array:
+        """Returns (S, P) starts by uniform numbers (S, P): the model's own as far as it has some."""
+        points = 2 * WIDE * (np.array(u) - 0.5)
+        starts = getattr(self.own.supplied, "starts", None)
+        if starts is None:
+            corner = points[0] == 0
+            points[0, corner] = AWAY * np.sqrt(2.0 + np.arange(self.size))[corner]
+            return points
+        coordinates = np.asarray(starts, np.float64)
+        if coordinates.ndim != 2 or coordinates.shape[1] != self.size or not np.isfinite(coordinates).all():
+            raise JobError(f"{self.own.who}: starts must be finite numbers of the shape (k, {self.size})")
+        n = min(len(coordinates), len(points))
+        points[:n] = coordinates[:n, np.argsort(self.own.order)]
+        return points
+
+    def natural(self, points: Array) -> Array:
+        """Returns (S, P) the published numbers at the points (S, P)."""
+        if not self.own.has("natural"):
+            return points
+        return self.own.answer("natural", self.own.taken(points), points.shape)[:, np.argsort(self.own.order)]

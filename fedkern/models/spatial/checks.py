@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from ..likelihood import HALF_LOG_TAU
 from .site import Observed
@@ -71,7 +72,8 @@ def pit(site: Observed, xi: Array, theta: Array, weights: Array) -> Array:
     """
     rows, like = site.rows, site.likelihood
     alone = np.flatnonzero((site.counts[rows.area] == 1) & rows.known)
-    y, area, trials = rows.y[alone], rows.area[alone], None if rows.trials is None else rows.trials[alone]
+    trials = None if rows.trials is None else rows.trials[alone]
+    y, area = rows.y[alone], rows.area[alone]
     eta, log_sd = site.fixed(xi)[:, alone] + site.scale(xi) * theta[:, area], site.log_sd(xi)
     like = like if rows.sd is None else replace(like, scale=rows.sd[alone])
     below = like.cdf(y, eta, log_sd, trials)
@@ -116,13 +118,13 @@ def moran(values: Array, pairs: Index) -> Moran | None:
 
     Values that are NaN are left out. Source: Cliff and Ord (1981), Spatial Processes, section 1.5 (normality).
     """
-    there = np.isfinite(values)
-    pairs = pairs[there[pairs].all(axis=1)]
-    n = int(there.sum())
+    known = np.isfinite(values)
+    pairs = pairs[known[pairs].all(axis=1)]
+    n = int(known.sum())
     if n < 4 or not len(pairs):
         return None
-    z = np.where(there, values, 0.0) - values[there].mean()
-    square = float((z[there] ** 2).sum())
+    z = np.where(known, values, 0.0) - values[known].mean()
+    square = float((z[known] ** 2).sum())
     if square == 0:
         return None
     s0 = 2.0 * len(pairs)
@@ -134,3 +136,100 @@ def moran(values: Array, pairs: Index) -> Moran | None:
     if variance <= 1e-9 * expected**2:
         return None
     return Moran(index, expected, float(np.sqrt(variance)))
+
+
+# --------------------
+# Draws each area's theta given all else: a normal prior times the likelihood of its rows, which is not normal.
+#
+# A draw inverts the distribution function on nodes over all of its mass, whose ends are sought by the density; between two nodes
+# the density is taken for linear. Source: docs/spec/sigma.md, section 13.
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+DRAW_NODES = 41
+DRAW_NEWTON = 8  # steps to the mode
+ENDS = 5  # steps to each end
+NEGLIGIBLE = 16.0  # log density below the mode's, where nodes end
+LEAST, MOST = 1e-12, 1 - 1e-12  # uniforms
+
+
+class Tilted:
+    """Draws from the conditionals of some areas at m draws of all else.
+
+    Parameters
+    ----------
+    site : whose rows
+    areas : (a,) of them, rising
+    fixed, scale, log_sd : (m, n), (m, 1), (m, 1) of the site at these draws
+    """
+
+    def __init__(self, site: Observed, areas: Index, fixed: Matrix, scale: Matrix, log_sd: Matrix) -> None:
+        rows = np.flatnonzero(np.isin(site.rows.area, areas))
+        rows = rows[np.argsort(site.rows.area[rows], kind="stable")]
+        their_areas, starts = np.unique(site.rows.area[rows], return_index=True)
+        seen = site.rows
+        self.site, self.scale, self.log_sd, self.starts = site, scale, log_sd, starts
+        self.at = np.searchsorted(areas, their_areas)  # areas with rows among the given
+        self.of = np.searchsorted(their_areas, seen.area[rows])
+        self.y, self.fixed = seen.y[rows], fixed[:, rows]
+        self.trials = None if seen.trials is None else seen.trials[rows]
+        self.last = None if seen.last is None else seen.last[rows]
+
+    def drawn(self, mean: Matrix, v: Matrix, w: Matrix, h: Matrix, uniforms: Matrix) -> Matrix:
+        """Returns draws (m, a) if theta has N(mean, v) without its rows, (m, a) each.
+
+        w and h are the place of a normal approximation of the likelihood, exp(h theta - w theta^2 / 2): the search begins there.
+        """
+        u = np.clip(uniforms, LEAST, MOST)
+        out = mean + np.sqrt(v) * ndtri(u)
+        if len(self.at):
+            mean, v, w, h, u = (numbers[:, self.at] for numbers in (mean, v, w, h, u))
+            out[:, self.at] = self._inverted(mean, v, (mean / v + h) / (1 / v + w), u)
+        return np.asarray(out)
+
+    def _inverted(self, mean: Matrix, v: Matrix, near: Matrix, u: Matrix) -> Matrix:
+        like, scale = self.site.likelihood, self.scale
+
+        def eta(theta: Matrix) -> Matrix:
+            return np.asarray(self.fixed + scale * theta[..., self.of])
+
+        def summed(values: Matrix) -> Matrix:
+            return np.asarray(values if len(self.starts) == len(self.y) else np.add.reduceat(values, self.starts, axis=-1))
+
+        def slope(theta: Matrix, shift: float) -> Matrix:
+            return scale * summed(like.slope(self.y, eta(theta) + shift, self.log_sd, self.trials, self.last))
+
+        def density(theta: Matrix) -> Matrix:
+            value = summed(like.value(self.y, eta(theta), self.log_sd, self.trials, self.last))
+            return np.asarray(value - 0.5 * (theta - mean) ** 2 / v)
+
+        mode = near
+        for _ in range(DRAW_NEWTON):
+            here = slope(mode, 0.0)
+            information = 1 / v + np.maximum(scale * (here - slope(mode, STEP)) / STEP, 0.0)
+            step, sd = (here - (mode - mean) / v) / information, 1 / np.sqrt(information)
+            mode = mode + np.clip(step, -MOST_MOVED * np.sqrt(v), MOST_MOVED * np.sqrt(v))
+        highest, ends = density(mode), []
+        for side in (-1, 1):
+            near, far, distance = np.zeros_like(mode), np.full_like(mode, np.inf), 1.02 * np.sqrt(2 * NEGLIGIBLE) * sd
+            for _ in range(ENDS):  # where all is negligible that is beyond; a normal density has its end at the first
+                beyond = highest - density(mode + side * distance) >= NEGLIGIBLE
+                near, far = np.where(beyond, near, distance), np.where(beyond, distance, far)
+                distance = np.where(np.isfinite(far), (near + far) / 2, 2 * near)
+            ends.append(mode + side * np.where(np.isfinite(far), far, distance))
+        first, width = ends[0], (ends[1] - ends[0]) / (DRAW_NODES - 1)
+        nodes = first + width * np.arange(DRAW_NODES)[:, np.newaxis, np.newaxis]
+        logs = density(nodes)
+        f = np.exp(logs - logs.max(axis=0))
+        beyond = np.concatenate([np.zeros_like(f[:1]), f, np.zeros_like(f[:1])])
+        # of fourth order: a trapezium would make the draws' variance too large by a sixth of the squared distance of nodes
+        mass = np.maximum(13 * (f[:-1] + f[1:]) - beyond[:-3] - beyond[3:], 0.0) / 24
+        total = np.cumsum(mass, axis=0)
+        left = u * total[-1]
+        cell = np.minimum((total < left).sum(axis=0), DRAW_NODES - 2)[np.newaxis]
+        low, high, cell_mass, above = (np.take_along_axis(a, cell + k, 0)[0] for a, k in ((f, 0), (f, 1), (mass, 0), (total, 0)))
+        share = np.clip((left - above + cell_mass) / np.maximum(cell_mass, np.finfo(float).tiny), 0.0, 1.0)
+        # share = (low t + (high - low) t^2 / 2) / ((low + high) / 2), in the form that does not cancel
+        within = share * (low + high) / (low + np.sqrt(low**2 + share * (high**2 - low**2)) + np.finfo(float).tiny)
+        return np.asarray(first + width * (cell[0] + within))

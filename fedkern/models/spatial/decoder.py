@@ -34,13 +34,13 @@ class Layer:
 
 def _layers(flat: Vector, sizes: list[tuple[int, int]]) -> list[Layer]:
     """Returns layers of (out, in) numbers: W row by row, then b."""
-    layers, at = [], 0
+    layers, begin = [], 0
     for out, into in sizes:
-        W = flat[at : at + out * into].reshape(out, into)
-        layers.append(Layer(W, flat[at + out * into : at + out * (into + 1)]))
-        at += out * (into + 1)
-    if at != len(flat):
-        raise ValueError(f"decoder: a part has {len(flat)} parameters instead of {at}")
+        W = flat[begin : begin + out * into].reshape(out, into)
+        layers.append(Layer(W, flat[begin + out * into : begin + out * (into + 1)]))
+        begin += out * (into + 1)
+    if begin != len(flat):
+        raise ValueError(f"decoder: a part has {len(flat)} parameters instead of {begin}")
     return layers
 
 

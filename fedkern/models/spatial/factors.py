@@ -104,15 +104,15 @@ class Division:
             touching[row[self.client[row] != self.client[column]]] = True
         else:
             touching = np.ones(prior.n, dtype=bool)
-        ends, at = np.cumsum([0, *sizes]), 0
+        ends, begin = np.cumsum([0, *sizes]), 0
         parts = list[Part]()
         for j, name in enumerate(names):
             where = slice(int(ends[j]), int(ends[j + 1]))
             border, inner = np.flatnonzero(touching[where]), np.flatnonzero(~touching[where])
-            parts.append(Part(name, where, border, inner, slice(at, at + len(border))))
-            at += len(border)
+            parts.append(Part(name, where, border, inner, slice(begin, begin + len(border))))
+            begin += len(border)
         self.parts = tuple(parts)
-        self.n_borders = at
+        self.n_borders = begin
         self.touching = np.flatnonzero(touching)
 
     @property
@@ -126,8 +126,8 @@ class Division:
 
     def own(self, Q: Any, part: Part) -> tuple[Array, Array]:
         """Returns Q_ii and Q_ib of a client, dense."""
-        own = Q[part.where, part.where].toarray()
-        return own[np.ix_(part.inner, part.inner)], own[np.ix_(part.inner, part.border)]
+        block = Q[part.where, part.where].toarray()
+        return block[np.ix_(part.inner, part.inner)], block[np.ix_(part.inner, part.border)]
 
     def borders(self, phi: float) -> Borders:
         """Returns the clients' borders at phi.
@@ -176,10 +176,10 @@ class Division:
             inner, across = self.own(Q, part)
             S = np.linalg.inv(U.T @ U)
             inverse = np.linalg.inv(inner)
-            Y, own = inverse @ across, np.empty(len(part.border) + len(part.inner))
-            own[part.border] = S.diagonal()
-            own[part.inner] = inverse.diagonal() + np.einsum("ib,bc,ic->i", Y, S, Y, optimize=True)
-            out[part.where] = own
+            Y, result = inverse @ across, np.empty(len(part.border) + len(part.inner))
+            result[part.border] = S.diagonal()
+            result[part.inner] = inverse.diagonal() + np.einsum("ib,bc,ic->i", Y, S, Y, optimize=True)
+            out[part.where] = result
         return out
 
     def _factor(self, M: Array, part: Part | None, phi: float) -> Array:
@@ -212,8 +212,8 @@ def owed(C: Array, parts: Sequence[Part]) -> Array:
     """Returns blocks I - Var(e_j | all others) (n, n), zero between clients."""
     inverse, H = cho_solve(cho_factor(C), np.eye(len(C))), np.zeros_like(C)
     for part in parts:
-        at = part.place
-        H[at, at] = np.eye(at.stop - at.start) - np.linalg.inv(inverse[at, at])
+        place = part.place
+        H[place, place] = np.eye(place.stop - place.start) - np.linalg.inv(inverse[place, place])
     return H
 
 
@@ -231,13 +231,14 @@ def leading(C: Array, H: Array, parts: Sequence[Part], r: int, sweeps: int, near
     # fitted.
     for sweep in range(sweeps):
         for part in parts:
-            at = part.place
-            M[at, at] = W[at] @ W[at].T if sweep else H[at, at]
+            place = part.place
+            M[place, place] = W[place] @ W[place].T if sweep else H[place, place]
         if V is None:
             lengths, directions = eigh(M, subset_by_index=(n - min(r, n), n - 1))
             V = directions if iterated else None
         else:
-            for _ in range(1 if sweep else FIRST_STEPS):
+            steps = 1 if sweep else FIRST_STEPS
+            for _ in range(steps):
                 V = np.linalg.qr(M @ V)[0]
             lengths, turned = eigh(V.T @ (M @ V))
             directions = V @ turned
@@ -296,11 +297,11 @@ class Judge:
         """Returns the error of the factors W (n, r)."""
         r = W.shape[1]
         P, right, kept = np.eye(r), np.zeros((r, DRAWS)), list[tuple[Any, Array, Array]]()
-        for part, U, (own, b, _, _) in zip(self.division.parts, self.at.U, self._of):
+        for part, U, (block, b, _, _) in zip(self.division.parts, self.at.U, self._of):
             w = W[part.place]
             G = np.linalg.inv(np.eye(len(w)) - w @ w.T)
             to_z = U.T @ G @ w
-            factor = cho_factor(own + U.T @ G @ U)
+            factor = cho_factor(block + U.T @ G @ U)
             solved = cho_solve(factor, to_z)
             P += w.T @ G @ w - to_z.T @ solved
             right += solved.T @ b
@@ -316,11 +317,11 @@ class Judge:
 
         The matrix gives the sum of squares in the interior that an error on the border makes.
         """
-        own, means = y[part.where], exact[part.where]
+        part_y, means = y[part.where], exact[part.where]
         inner, across = self.division.own(Q, part)
         X = np.linalg.solve(inner + np.eye(len(inner)) / self.noise, across)
         left = K - across.T @ X + np.eye(len(K)) / self.noise
-        right = (own[part.border] - X.T @ own[part.inner]) / self.noise
+        right = (part_y[part.border] - X.T @ part_y[part.inner]) / self.noise
         return left, right, means[part.border], X.T @ X
 
 
@@ -358,16 +359,16 @@ def _least(judge: Judge, H: Array, error: float, least: int, most: int) -> int:
     below, off = least, log_error(least)
     if off <= 0 or least == most:
         return least
-    at = min(max(TRIED, least + least // 20), most)
-    while (here := log_error(at)) > 0:
-        if at == most:
+    rank = min(max(TRIED, least + least // 20), most)
+    while (here := log_error(rank)) > 0:
+        if rank == most:
             return most
-        slope, below, off = max((off - here) / (at - below), 1e-9), at, here
-        at = min(at + max(int(1.05 * here / slope), at // 20, 1), most)
-    while at - below > max(1, at // 20):  # `below` are too few, `at` are enough
-        middle = (below + at) // 2
-        below, at = (below, middle) if log_error(middle) <= 0 else (middle, at)
-    return at
+        slope, below, off = max((off - here) / (rank - below), 1e-9), rank, here
+        rank = min(rank + max(int(1.05 * here / slope), rank // 20, 1), most)
+    while rank - below > max(1, rank // 20):  # `below` are too few, `at` are enough
+        middle = (below + rank) // 2
+        below, rank = (below, middle) if log_error(middle) <= 0 else (middle, rank)
+    return rank
 
 
 # Factors over the range of phi --------------------
@@ -445,14 +446,14 @@ def tie(
     steps = list(_along(division, phi[::-1], r))[::-1]
     clients = []
     for j, part in enumerate(division.parts):
-        U, K = np.array([at.U[j] for at, _ in steps]), np.array([at.K[j] for at, _ in steps])
+        U, K = np.array([borders.U[j] for borders, _ in steps]), np.array([borders.K[j] for borders, _ in steps])
         W = np.array([w[part.place] / (np.sqrt(value) if division.rooted else 1.0) for value, (_, w) in zip(phi, steps)])
         clients.append(_within(division, part, condition.network(phi), U, K, W))
-    at = judged(condition)
-    judges = (Judge(division, float(value)) for value in at)
-    errors = np.array([judge.error(_joined(clients, float(value))) for judge, value in zip(judges, at)])
+    borders = judged(condition)
+    judges = (Judge(division, float(value)) for value in borders)
+    errors = np.array([judge.error(_joined(clients, float(value))) for judge, value in zip(judges, borders)])
     variance = _mean_variance(condition, phi, np.array([division.variances(float(v), made) for v, (made, _) in zip(phi, steps)]))
-    return Tied(tuple(clients), at, errors, variance, division.n_borders)
+    return Tied(tuple(clients), borders, errors, variance, division.n_borders)
 
 
 def _mean_variance(condition: Condition, phi: Array, variances: Array) -> Array:
@@ -468,26 +469,26 @@ def _along(division: Division, phi: Array, r: int) -> Iterator[tuple[Borders, Ar
     """Yields borders and factors, each turned to agree with those before."""
     before: tuple[float, Array] | None = None
     for value in map(float, phi):
-        at = division.borders(value)
+        borders = division.borders(value)
         if before is None:
-            W = leading(at.C, owed(at.C, division.parts), division.parts, r, FIRST)
+            W = leading(borders.C, owed(borders.C, division.parts), division.parts, r, FIRST)
         else:
             share = value / before[0] if division.rooted else 1.0
-            W = leading(at.C, share * before[1] @ before[1].T, division.parts, r, SWEEPS, before[1])
+            W = leading(borders.C, share * before[1] @ before[1].T, division.parts, r, SWEEPS, before[1])
             u, _, v = svd(W.T @ before[1])
             W = W @ (u @ v)
         before = value, W
-        yield replace(at, C=np.zeros((0, 0))), W  # the largest array, which nobody needs again
+        yield replace(borders, C=np.zeros((0, 0))), W  # the largest array, which nobody needs again
 
 
 def _within(division: Division, part: Part, nodes: Array, U: Array, K: Array, W: Array) -> Within:
     """Returns one client's part."""
     diagonal = division.diagonal[part.where].copy()
     diagonal[part.border] = 0.0
-    own = sparse.coo_array(division.T[part.where, part.where])
-    row, column = own.coords
+    block = sparse.coo_array(division.T[part.where, part.where])
+    row, column = block.coords
     kept = (diagonal[row] > 0) | (diagonal[column] > 0)
-    T = sparse.csr_array((own.data[kept], (row[kept], column[kept])), shape=own.shape)
+    T = sparse.csr_array((block.data[kept], (row[kept], column[kept])), shape=block.shape)
     if len(part.inner):
         root = np.sqrt(diagonal[part.inner])
         inner = T[part.inner][:, part.inner].toarray() / np.outer(root, root)

@@ -89,9 +89,9 @@ class LevelRidge:
 
     def slopes(self, xi: Vector) -> Vector:
         """Returns its derivatives (P,) in xi."""
-        parts, at, out = self.layout.parts, xi[np.newaxis], np.zeros(self.layout.size)
-        (abar,), (by_x,) = self._abar(at)
-        size, z = float(self._size(at)[0]), xi[parts["z"]]
+        parts, points, out = self.layout.parts, xi[np.newaxis], np.zeros(self.layout.size)
+        (abar,), (by_x,) = self._abar(points)
+        size, z = float(self._size(points)[0]), xi[parts["z"]]
         level = -size * float(abar @ z)
         out[parts["z"]] = -size * abar
         out[parts["log_scale"]] = level
@@ -108,7 +108,8 @@ class LevelRidge:
 
     def _abar(self, xi: Matrix) -> tuple[Matrix, Matrix]:
         """Returns abar (m, r), and its derivatives in x_phi."""
-        phi, dphi = self.condition.at(xi[:, 0] if self.layout.free else np.zeros(len(xi)))
+        level = xi[:, 0] if self.layout.free else np.zeros(len(xi))
+        phi, dphi = self.condition.at(level)
         abar, slopes = self.mean.at(phi, self.condition)
         return abar, slopes * dphi[:, np.newaxis]
 

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 
-from .sparse import Factor, symmetric
-from .within import Within
+from .within import Factor, Within, symmetric
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -61,8 +60,8 @@ class Gaussian(ABC):
 
     def bound(self, expected: float, pull: Vector) -> float:
         """Returns F without the terms that q does not change, from the mean of log p(y | theta, xi)."""
-        own = self.w @ (self.mean**2 + self.sd**2) + self.mean @ (pull - self.h)
-        return expected + 0.5 * (float(own) - self.log_det)
+        quadratic = self.w @ (self.mean**2 + self.sd**2) + self.mean @ (pull - self.h)
+        return expected + 0.5 * (float(quadratic) - self.log_det)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from scipy.special import expit
 from ..likelihood import HALF_LOG_TAU, Bounded, Last, Likelihood, Noisy, cut_slope, cut_value, half_normal
 from .condition import Condition
 from .decoder import Decoder, Hat
-from .periods import step_sd, walk
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -36,7 +35,7 @@ MOST = 2.0**20  # of a cell in masked sums
 class Layout:
     """Gives the places of the unknowns in xi: (x_phi, z_G, logit rho, b, beta, v, log sigma_theta, log sigma_period, log sigma).
 
-    Only those that a model has are there; v makes the periods' effects (`models.spatial.periods`).
+    Only those that a model has are there; v makes the periods' effects (`models.spatial.site`).
 
     Attributes
     ----------
@@ -76,10 +75,10 @@ class Layout:
             "log_period": int(self.n_periods > 0),
             "log_sd": int(self.dispersed),
         }
-        places, at = {}, 0
+        places, begin = {}, 0
         for name, length in lengths.items():
-            places[name] = slice(at, at + length)
-            at += length
+            places[name] = slice(begin, begin + length)
+            begin += length
         return places
 
     @property
@@ -102,8 +101,8 @@ class Layout:
 
     def scale(self, xi: Vector) -> Vector:
         """Returns sigma_theta (..,) of xi (.., P)."""
-        at = self.parts["log_scale"].start
-        return np.exp(xi[..., at]) if self.scaled else np.full(xi.shape[:-1], self.known_scale)
+        place = self.parts["log_scale"].start
+        return np.exp(xi[..., place]) if self.scaled else np.full(xi.shape[:-1], self.known_scale)
 
     @cached_property
     def walk(self) -> Matrix:
@@ -112,8 +111,8 @@ class Layout:
 
     def periods(self, xi: Vector) -> Vector:
         """Returns gamma (.., T) of xi (.., P)."""
-        at = self.parts["log_period"]
-        return np.asarray(np.exp(xi[..., at]) * (xi[..., self.parts["period"]] @ self.walk.T))
+        place = self.parts["log_period"]
+        return np.asarray(np.exp(xi[..., place]) * (xi[..., self.parts["period"]] @ self.walk.T))
 
     def period_step(self, xi: Vector) -> Vector:
         """Returns the standard deviation (..,) of a step from one period to the next, of xi (.., P)."""
@@ -144,10 +143,10 @@ class SigmaPrior:
     @cached_property
     def precision(self) -> Vector:
         """(U,) The precision of the unknowns at `layout.linear`, which are independent."""
-        own = np.ones(self.size)
+        diagonal = np.ones(self.size)
         for name in ("intercept", "beta"):
-            own[self.layout.parts[name]] = self.coefficient_sd**-2
-        return np.asarray(own[self.layout.linear])
+            diagonal[self.layout.parts[name]] = self.coefficient_sd**-2
+        return np.asarray(diagonal[self.layout.linear])
 
     def log_prior_grad(self, xi: Vector) -> tuple[float, Vector]:
         parts, gradient, value = self.layout.parts, np.empty(self.size), 0.0
@@ -213,7 +212,8 @@ def cut(rows: Rows, *, measured: bool) -> Rows:
     """
     y = np.clip(rows.y, -MOST, MOST) if measured else rows.y
     X, offset = (np.clip(cells, -MOST, MOST) for cells in (rows.X, rows.offset))
-    return replace(rows, y=y, X=X, offset=offset, sd=None if rows.sd is None else np.clip(rows.sd, 1 / MOST, MOST))
+    errors = None if rows.sd is None else np.clip(rows.sd, 1 / MOST, MOST)
+    return replace(rows, y=y, X=X, offset=offset, sd=errors)
 
 
 @dataclass(frozen=True)
@@ -338,8 +338,8 @@ class Observed(ABC):
     def by_area(self, values: Matrix) -> Matrix:
         """Returns sums (m, d) of the rows' values (m, n)."""
         m, d = len(values), self.n_areas
-        at = np.arange(m)[:, np.newaxis] * d + self.rows.area
-        return np.bincount(at.ravel(), weights=values.ravel(), minlength=m * d).astype(float).reshape(m, d)
+        cells = np.arange(m)[:, np.newaxis] * d + self.rows.area
+        return np.bincount(cells.ravel(), weights=values.ravel(), minlength=m * d).astype(float).reshape(m, d)
 
     def given_theta(self, xi: Matrix, theta: Matrix) -> tuple[Vector, Matrix, Matrix, Matrix]:
         """Returns log p(y | theta, xi), its slopes in eta (m, n) and in theta (m, d), and its derivative in log sigma (m, 1)."""
@@ -400,7 +400,8 @@ class Site(Observed):
     def spatial(self, xi: Matrix, u: Matrix) -> Spatial:
         """Returns theta's conditional moments at xi (m, P) and u_L (m, p_L)."""
         parts, m = self.layout.parts, len(xi)
-        phi, dphi = self.condition.at(xi[:, 0] if self.layout.free else np.zeros(m))
+        level = xi[:, 0] if self.layout.free else np.zeros(m)
+        phi, dphi = self.condition.at(level)
         dt = self.condition.slope(phi) * dphi
         hat = self.decoder.hat(xi[:, parts["z"]], u, self.condition.network(phi)[:, np.newaxis])
         a, da = np.ones((m, 1)), np.zeros((m, 1))
@@ -493,24 +494,24 @@ class Site(Observed):
     def _certain(self) -> tuple[Vector, Vector]:
         """(n,) One over each row's error variance, and (d,) their sums by area, if variances are known."""
         assert self.rows.sd is not None
-        own = self.rows.sd**-2
-        return own, self.by_area(own[np.newaxis])[0]
+        weights = self.rows.sd**-2
+        return weights, self.by_area(weights[np.newaxis])[0]
 
     def _with_known_errors(self, xi: Matrix, s: Spatial, v: Matrix) -> tuple[Vector, Matrix, Matrix]:
         """Returns the same as `_integrated`, each row with its own error variance.
 
         With W = diag(1 / sd^2) of an area's rows their covariance is W^-1 + V 11', of log determinant log(1 + V 1'W1) - log|W|.
         """
-        scale, (own, K) = self.scale(xi), self._certain
+        scale, (weights, K) = self.scale(xi), self._certain
         theta, V = s.mean, scale**2 * v
         r = self.rows.y - self.fixed(xi) - scale * theta[:, self.rows.area]
-        S, D = self.by_area(own * r), 1 + V * K
-        value = np.full(len(r), 0.5 * float(np.log(own).sum()) - len(r.T) * HALF_LOG_TAU)
+        S, D = self.by_area(weights * r), 1 + V * K
+        value = np.full(len(r), 0.5 * float(np.log(weights).sum()) - len(r.T) * HALF_LOG_TAU)
         if self.bounded:
-            value += self._summed(-0.5 * (self.by_area(own * r * r) + np.log(D) - V * S**2 / D))
+            value += self._summed(-0.5 * (self.by_area(weights * r * r) + np.log(D) - V * S**2 / D))
         else:
-            value = value - 0.5 * (own * r * r).sum(axis=1) - 0.5 * (np.log(D) - V * S**2 / D).sum(axis=1)
-        slope = self.cut(own * (r - (V * S / D)[:, self.rows.area]))
+            value = value - 0.5 * (weights * r * r).sum(axis=1) - 0.5 * (np.log(D) - V * S**2 / D).sum(axis=1)
+        slope = self.cut(weights * (r - (V * S / D)[:, self.rows.area]))
         g_V = 0.5 * ((S / D) ** 2 - K / D)
         g_theta = scale * self.by_area(slope)
         g_v = self.cut(scale**2 * g_V)
@@ -538,12 +539,36 @@ class Site(Observed):
             return s.mean + np.sqrt(s.v) * u[:, self.decoder.n_local :]
         scale = self.scale(xi)
         if self.rows.sd is not None:
-            own, K = self._certain
+            weights, K = self._certain
             D = 1 + K * scale**2 * s.v
-            S = self.by_area(own * (self.rows.y - self.fixed(xi) - scale * s.mean[:, self.rows.area]))
+            S = self.by_area(weights * (self.rows.y - self.fixed(xi) - scale * s.mean[:, self.rows.area]))
             return np.asarray(s.mean + s.v * scale * S / D + np.sqrt(s.v / D) * normals)
         noise = self.likelihood.sd(self.log_sd(xi)) ** 2
         S = self.by_area(self.rows.y - self.fixed(xi) - scale * s.mean[:, self.rows.area])
         D = noise + self.counts * scale**2 * s.v
         theta: Matrix = s.mean + s.v * scale * S / D + np.sqrt(s.v * noise / D) * normals
         return theta
+
+
+# --------------------
+# Models effects of T periods: a random walk of first order that sums to 0, scaled to a geometric mean of 1 of its variances.
+#
+#     gamma = sigma_period B v,  v ~ N(0, I_{T-1}),  B B' = R^- / s,  gamma' R gamma = sum (gamma_t+1 - gamma_t)^2
+#
+# R, the walk's structure, is the Laplacian of a path, whose eigenvectors are cosines: all parties have the same B, to the last
+# bits of a cosine. With D the differences of neighbours R = D'D, and D R^- D' = I: steps from one period to the next are
+# independent, N(0, sigma_period^2 / s) each, and a walk that goes on beyond the last period is the walk of T + 1 periods, about
+# the level of the first T. Source: docs/spec/sigma.md, section 9; Sorbye and Rue (2014), Spatial Statistics 8, 39-51.
+
+
+def walk(n: int) -> Matrix:
+    """Returns B (n, n - 1), smooth columns first."""
+    k = np.arange(1, n)
+    vectors = np.cos(np.pi * np.outer(np.arange(n) + 0.5, k) / n) * np.sqrt(2 / n)
+    B = vectors / (2 * np.sin(np.pi * k / (2 * n)))
+    return np.asarray(B / np.exp(0.5 * np.log((B**2).sum(axis=1)).mean()))
+
+
+def step_sd(n: int) -> float:
+    """Returns 1 / sqrt(s), the standard deviation of a step from one of n periods to the next if sigma_period is 1."""
+    return float(np.linalg.norm(np.diff(walk(n)[:2], axis=0)))

@@ -60,21 +60,21 @@ class Standard:
         """Returns xi (m, P) at v (m, n_hyper) and u (m, U)."""
         out = np.empty((len(v), self.size))
         out[:, self.prior.layout.linear] = u
-        for at, column in zip(self.prior.layout.nonlinear, v.T):
-            out[:, at] = self._moved(int(at), column)[0]
+        for place, column in zip(self.prior.layout.nonlinear, v.T):
+            out[:, place] = self._moved(int(place), column)[0]
         return out
 
     def log_jacobian(self, v: Matrix) -> Vector:
         """Returns log |dh / dv| (m,)."""
         out = np.zeros(len(v))
-        for at, column in zip(self.prior.layout.nonlinear, v.T):
-            out += self._moved(int(at), column)[1]
+        for place, column in zip(self.prior.layout.nonlinear, v.T):
+            out += self._moved(int(place), column)[1]
         return out
 
     def values(self, xi: Matrix) -> tuple[Vector, Matrix]:
         """Returns log p(xi) (m,), and its gradient in u (m, U)."""
-        terms = [self.prior.log_prior_grad(one) for one in xi]
-        return np.array([one[0] for one in terms]), np.array([one[1][self.prior.layout.linear] for one in terms])
+        terms = [self.prior.log_prior_grad(term) for term in xi]
+        return np.array([term[0] for term in terms]), np.array([term[1][self.prior.layout.linear] for term in terms])
 
     def _moved(self, at: int, v: Vector) -> tuple[Vector, Vector]:
         """Returns a hyperparameter as xi has it, and log of its derivative in v."""
@@ -91,6 +91,6 @@ class Standard:
     @cached_property
     def _roots(self) -> range:
         """The places of log r whose 1 / sqrt r has the half-normal prior."""
-        dispersion, at = self.prior.layout.parts["log_sd"], self.prior.likelihood
-        rooted = self.prior.layout.dispersed and at.unknown.prior is half_normal_root
+        dispersion, likelihood = self.prior.layout.parts["log_sd"], self.prior.likelihood
+        rooted = self.prior.layout.dispersed and likelihood.unknown.prior is half_normal_root
         return range(dispersion.start, dispersion.stop if rooted else dispersion.start)

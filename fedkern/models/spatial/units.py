@@ -60,7 +60,7 @@ class Units:
             return replace(rows, offset=_rounded(rows.offset + self.level, FINER))
         y, errors = (rows.y - rows.offset - self.level) / self.scale, rows.sd
         if errors is not None:
-            errors = np.array([self.known(float(one)) for one in errors])
+            errors = np.array([self.known(float(error)) for error in errors])
             sd = float(errors.min(initial=1.0))
         y = _rounded(y, FINE + min(0, _power(sd or 1.0)))
         return replace(rows, y=y, offset=np.zeros_like(rows.offset), sd=errors)

@@ -16,9 +16,9 @@ sums over the rows of area i, l their log-likelihood in eta: a fixed point, whic
 its derivatives in xi are those of log p(y, theta | xi), averaged over q. Nothing of q is kept from one xi to the next, so that F
 is a function of xi alone.
 
-Precisions of large clients are factored in sparse form (`models.spatial.sparse`). Given xi theta is not normal if the response is
+Precisions of large clients are factored in sparse form (`models.spatial.within`). Given xi theta is not normal if the response is
 not, and areas with few cases show it: a table of areas has draws of each area given its own exact likelihood and all others
-(`models.spatial.tilted`). Otherwise theta = R u, R an inverse Cholesky factor of theta's approximate precision given its rows: u
+(`models.spatial.checks`). Otherwise theta = R u, R an inverse Cholesky factor of theta's approximate precision given its rows: u
 is on the scale of its posterior.
 """
 
@@ -34,13 +34,12 @@ from scipy.special import logsumexp, ndtr
 
 from ...errors import NumericalError
 from ..likelihood import HALF_LOG_TAU, Likelihood
+from .checks import Tilted
 from .condition import Condition
 from .posterior import Gaussian, Posterior, SparsePosterior
 from .site import Layout, Observed, Rows
-from .sparse import Precision
-from .tilted import Tilted
 from .units import pooled_level, sums
-from .within import Sloped, Ties, Within
+from .within import Precision, Sloped, Ties, Within
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -245,21 +244,21 @@ class WithinSite(Observed):
             return self._solved(Lambda, pull, w, place.scale / noise * self._sums(self.rows.y - place.fixed))
         information, guess = self._guess
         w = place.scale**2 * self._sums(information)
-        good = at = self._solved(Lambda, pull, w, place.scale * self._sums(information * (guess - place.fixed)))
-        target, share, most = (at.w, at.h), 1.0, -np.inf
+        good = posterior = self._solved(Lambda, pull, w, place.scale * self._sums(information * (guess - place.fixed)))
+        target, share, most = (posterior.w, posterior.h), 1.0, -np.inf
         for _ in range(MOST_STEPS):
-            means = self._expected(place, at.mean, at.sd)
-            bound = at.bound(means.value, pull)
+            means = self._expected(place, posterior.mean, posterior.sd)
+            bound = posterior.bound(means.value, pull)
             if bound < most - NEGLIGIBLE * abs(most):  # too far: back, and half as far
                 share /= 2
             else:
-                if place.scale * float(np.abs(at.mean - good.mean).max()) < CLOSE and most > -np.inf:
-                    return at
+                if place.scale * float(np.abs(posterior.mean - good.mean).max()) < CLOSE and most > -np.inf:
+                    return posterior
                 w = place.scale**2 * self._sums(np.maximum(means.curvature, LEAST_CURVATURE))
-                target = w, w * at.mean + place.scale * self._sums(means.slope)
-                good, most, share = at, bound, min(1.0, 1.5 * share)
+                target = w, w * posterior.mean + place.scale * self._sums(means.slope)
+                good, most, share = posterior, bound, min(1.0, 1.5 * share)
             w, h = (old + share * (new - old) for old, new in zip((good.w, good.h), target))
-            at = self._solved(Lambda, pull, w, h)
+            posterior = self._solved(Lambda, pull, w, h)
         return good
 
     def _sums(self, values: Vector) -> Vector:
@@ -296,22 +295,22 @@ class WithinSite(Observed):
         value, by_phi, slopes = np.empty(len(xi)), np.empty(len(xi)), np.empty((len(xi), len(self.rows.y)))
         for k, (place, z) in enumerate(zip(self._places(xi), xi[:, parts["z"]])):
             pull = self._pull(ties, z, k)
-            at = self._posterior(self._precision(ties, k), pull, place)
-            m, P = at.mean, at.within_border(self.prior)
-            means = self._expected(place, m, at.sd)
+            posterior = self._posterior(self._precision(ties, k), pull, place)
+            m, P = posterior.mean, posterior.within_border(self.prior)
+            means = self._expected(place, m, posterior.sd)
             U, W, G, dU, dW = ties.U[k], ties.W[k], ties.G[k], ties.dU[k], ties.dW[k]
             toward = W @ z
-            value[k] = at.bound(means.value, pull) + ties.log_norm[k] - 0.5 * float(toward @ G @ toward)
+            value[k] = posterior.bound(means.value, pull) + ties.log_norm[k] - 0.5 * float(toward @ G @ toward)
             value[k] += self.n_areas * HALF_LOG_TAU
             # the prior's slopes, averaged over theta: of s = G (U theta_b - W z) mean and covariances are needed
             s, with_border = G @ (U @ m[border] - toward), G @ U @ P
-            own = with_border @ U.T @ G
+            through_border = with_border @ U.T @ G
             g_z = W.T @ s
             g_xi[k, parts["z"]] += g_z
-            drift = float(m @ (T @ m)) + at.traced(self.prior) + float(m[border] @ ties.dK[k] @ m[border])
+            drift = float(m @ (T @ m)) + posterior.traced(self.prior) + float(m[border] @ ties.dK[k] @ m[border])
             drift += float((ties.dK[k] * P).sum())
             by_phi[k] = ties.dlog_norm[k] - 0.5 * drift + float(s @ (dW @ (z - g_z) - dU @ m[border]))
-            by_phi[k] -= float((ties.dWW[k] * own).sum() + (dU * with_border).sum())
+            by_phi[k] -= float((ties.dWW[k] * through_border).sum() + (dU * with_border).sum())
             slopes[k] = means.slope
             if self.layout.scaled:
                 g_xi[k, parts["log_scale"]] += means.by_scale
@@ -338,18 +337,19 @@ class WithinSite(Observed):
         """
         ties, gaussian = self._ties(xi), self.likelihood.record.link == "identity"
         out, near = np.empty((len(xi), len(normals))), None
-        for k, (place, one) in enumerate(zip(self._places(xi), xi)):
-            Lambda, pull, constant = self._given(ties, k, one)
+        for k, (place, point) in enumerate(zip(self._places(xi), xi)):
+            Lambda, pull, constant = self._given(ties, k, point)
             if near is None or gaussian:
-                at = self._posterior(Lambda, pull, place)
-                near = self._said(place, at, self._expected(place, at.mean, at.sd))
+                posterior = self._posterior(Lambda, pull, place)
+                near = self._said(place, posterior, self._expected(place, posterior.mean, posterior.sd))
             else:  # any q will do for draws of theta: those after the first take what the rows say from it
-                at = self._stepped(Lambda, pull, place, near, FEW_STEPS)
-            theta = at.drawn(normals[:1] if gaussian else normals)
+                posterior = self._stepped(Lambda, pull, place, near, FEW_STEPS)
+            used = normals[:1] if gaussian else normals
+            theta = posterior.drawn(used)
             eta = place.fixed + place.scale * theta[:, self.rows.area]
             like = self.likelihood.value(self.rows.y, eta, place.log_sd, self.rows.trials, self.rows.last).sum(axis=1)
-            constant += 0.5 * (float(at.mean @ (pull + at.h)) - at.log_det)
-            out[k] = like + (0.5 * theta**2 @ at.w - theta @ at.h + constant)
+            constant += 0.5 * (float(posterior.mean @ (pull + posterior.h)) - posterior.log_det)
+            out[k] = like + (0.5 * theta**2 @ posterior.w - theta @ posterior.h + constant)
         return out
 
     def _given(self, ties: Ties, k: int, xi: Vector) -> tuple[Matrix | Precision, Vector, float]:
@@ -375,18 +375,18 @@ class WithinSite(Observed):
         ties = self._ties(xi)
         size, r = len(self.layout.linear), self.layout.n_global
         value, gradient, hessian = np.empty(len(xi)), np.empty((len(xi), size)), np.zeros((len(xi), size, size))
-        for k, (place, one) in enumerate(zip(self._places(xi), xi)):
-            Lambda, pull, constant = self._given(ties, k, one)
-            at = self._posterior(Lambda, pull, place)
-            means = self._expected(place, at.mean, at.sd)
-            value[k] = at.bound(means.value, pull) + constant
-            W, G, C = ties.W[k], ties.G[k], self.columns(one)
-            left = ties.U[k] @ at.mean[self.prior.border] - W @ one[self.layout.parts["z"]]
+        for k, (place, point) in enumerate(zip(self._places(xi), xi)):
+            Lambda, pull, constant = self._given(ties, k, point)
+            posterior = self._posterior(Lambda, pull, place)
+            means = self._expected(place, posterior.mean, posterior.sd)
+            value[k] = posterior.bound(means.value, pull) + constant
+            W, G, C = ties.W[k], ties.G[k], self.columns(point)
+            left = ties.U[k] @ posterior.mean[self.prior.border] - W @ point[self.layout.parts["z"]]
             gradient[k] = np.concatenate([W.T @ G @ left, C.T @ means.slope])
-            own = np.maximum(means.curvature, LEAST_CURVATURE)[:, np.newaxis] * C
-            hessian[k, :r, :r], hessian[k, r:, r:] = W.T @ G @ W, C.T @ own
-            beside = np.column_stack([-self.prior.pull(ties, k), *(place.scale * self._sums(column) for column in own.T)])
-            hessian[k] -= beside.T @ at.solved(beside)
+            weighted = np.maximum(means.curvature, LEAST_CURVATURE)[:, np.newaxis] * C
+            hessian[k, :r, :r], hessian[k, r:, r:] = W.T @ G @ W, C.T @ weighted
+            beside = np.column_stack([-self.prior.pull(ties, k), *(place.scale * self._sums(column) for column in weighted.T)])
+            hessian[k] -= beside.T @ posterior.solved(beside)
         return value, gradient, 0.5 * (hessian + hessian.transpose(0, 2, 1))
 
     # ---- theta after the fit.
@@ -426,10 +426,12 @@ class WithinSite(Observed):
             moments = np.empty((4, part.stop - part.start, self.n_areas))
             for k, (place, z) in enumerate(zip(places[part], xi[part, self.layout.parts["z"]])):
                 Lambda, pull = self._precision(ties, k), self._pull(ties, z, k)
-                at = self._posterior(Lambda, pull, place) if near is None else self._stepped(Lambda, pull, place, near, STEPS)
-                theta[part.start + k] = at.drawn(normals[np.newaxis, part.start + k])[0]
+                posterior = (
+                    self._posterior(Lambda, pull, place) if near is None else self._stepped(Lambda, pull, place, near, STEPS)
+                )
+                theta[part.start + k] = posterior.drawn(normals[np.newaxis, part.start + k])[0]
                 if uniforms is not None and self.tilted:
-                    moments[:, k] = at.mean, at.sd, at.w, at.h
+                    moments[:, k] = posterior.mean, posterior.sd, posterior.w, posterior.h
             if uniforms is not None and self.tilted:
                 theta[part] = self._corrected(xi[part], ties, moments, theta[part], uniforms[:, part])
         return theta
@@ -438,8 +440,8 @@ class WithinSite(Observed):
         """Returns each row's information (n,) about eta and the eta that it suggests, at the fixed point of q(theta | xi)."""
         ties = self._ties(xi[np.newaxis])
         place = self._places(xi[np.newaxis])[0]
-        at = self._posterior(self._precision(ties, 0), self._pull(ties, xi[self.layout.parts["z"]], 0), place)
-        return self._said(place, at, self._expected(place, at.mean, at.sd))
+        posterior = self._posterior(self._precision(ties, 0), self._pull(ties, xi[self.layout.parts["z"]], 0), place)
+        return self._said(place, posterior, self._expected(place, posterior.mean, posterior.sd))
 
     def _said(self, place: Place, at: Gaussian, means: Expected) -> tuple[Vector, Vector]:
         """Returns each row's information (n,) about eta and the eta that it suggests, about q."""
@@ -450,13 +452,13 @@ class WithinSite(Observed):
         self, Lambda: Matrix | Precision, pull: Vector, place: Place, near: tuple[Vector, Vector], steps: int
     ) -> Gaussian:
         """Returns q(theta | xi) after a few steps, from the rows' information at a xi nearby."""
-        information, said = near
-        w, h = place.scale**2 * self._sums(information), place.scale * self._sums(information * (said - place.fixed))
+        information, pseudo = near
+        w, h = place.scale**2 * self._sums(information), place.scale * self._sums(information * (pseudo - place.fixed))
         for _ in range(steps):
-            at = self._solved(Lambda, pull, w, h)
-            slope, curvature = self._slopes(place, at.mean, at.sd)
+            posterior = self._solved(Lambda, pull, w, h)
+            slope, curvature = self._slopes(place, posterior.mean, posterior.sd)
             w = place.scale**2 * self._sums(np.maximum(curvature, LEAST_CURVATURE))
-            h = w * at.mean + place.scale * self._sums(slope)
+            h = w * posterior.mean + place.scale * self._sums(slope)
         return self._solved(Lambda, pull, w, h)
 
     # ---- theta given the rest is not normal.
@@ -488,12 +490,12 @@ class WithinSite(Observed):
         z, border, T = xi[:, self.layout.parts["z"]], prior.border, prior.T.tocsr()
         pull = np.zeros_like(theta)
         pull[:, border] = np.einsum("mba,mbc,mcr,mr->ma", ties.U, ties.G, ties.W, z, optimize=True) if len(border) else 0.0
-        phi, own = ties.phi[:, np.newaxis], np.asarray(T.diagonal())
+        phi, diagonal = ties.phi[:, np.newaxis], np.asarray(T.diagonal())
         place = dict(zip(border.tolist(), range(len(border))))
         parts = [(areas, T[areas], Tilted(self, areas, fixed, scale, log_sd)) for areas in self._together]
         for sweep in uniforms:
             for areas, row, tilted in parts:
-                precision = prior.diagonal[areas] + phi * own[areas]
+                precision = prior.diagonal[areas] + phi * diagonal[areas]
                 pulled = prior.diagonal[areas] * theta[:, areas] + phi * np.asarray((row @ theta.T).T) - pull[:, areas]
                 if (i := place.get(int(areas[0]))) is not None:
                     precision = precision + block[:, i, i, np.newaxis]

@@ -26,7 +26,7 @@ BINS = 10
 
 def predicted(likelihood: Likelihood, mean: Vector, variance: Vector) -> Vector:
     """Returns E[y] of each row, its predictor being N(mean, variance)."""
-    return _averaged(lambda eta, rows: likelihood.mean(eta), mean, variance, np.matmul, lambda one, other: (one + other) / 2)
+    return _averaged(lambda eta, rows: likelihood.mean(eta), mean, variance, np.matmul, lambda first, other: (first + other) / 2)
 
 
 def log_density(likelihood: Likelihood, y: Vector, mean: Vector, variance: Vector, log_scale: float = 0.0) -> Vector:
@@ -38,7 +38,7 @@ def log_density(likelihood: Likelihood, y: Vector, mean: Vector, variance: Vecto
     def added(values: Vector, weights: Vector) -> Vector:
         return np.asarray(logsumexp(values, axis=1, b=weights))
 
-    return _averaged(values, mean, variance, added, lambda one, other: np.logaddexp(one, other) - math.log(2))
+    return _averaged(values, mean, variance, added, lambda first, other: np.logaddexp(first, other) - math.log(2))
 
 
 def _averaged(
@@ -62,16 +62,16 @@ def _averaged(
     for first in range(0, len(mean), BLOCK):
         rows = slice(first, first + BLOCK)
 
-        def over(at: Vector, rows: slice = rows) -> Vector:
-            weights = np.exp(-0.5 * at**2)
-            return added(values(mean[rows, None] + sd[rows, None] * at, rows), weights / weights.sum())
+        def over(nodes: Vector, rows: slice = rows) -> Vector:
+            weights = np.exp(-0.5 * nodes**2)
+            return added(values(mean[rows, None] + sd[rows, None] * nodes, rows), weights / weights.sum())
 
-        at = even(float(sd[rows].max()))[0] if sd[rows].any() else np.zeros(1)
-        found = over(at)
-        while 1 < len(at) < MOST_NODES:
-            between = (at[:-1] + at[1:]) / 2
+        nodes = even(float(sd[rows].max()))[0] if sd[rows].any() else np.zeros(1)
+        found = over(nodes)
+        while 1 < len(nodes) < MOST_NODES:
+            between = (nodes[:-1] + nodes[1:]) / 2
             before, found = found, joined(found, over(between))
-            at = np.linspace(at[0], at[-1], 2 * len(at) - 1)
+            nodes = np.linspace(nodes[0], nodes[-1], 2 * len(nodes) - 1)
             if (np.abs(found - before) < NEAR * np.maximum(1.0, np.abs(found))).all():
                 break
         out[rows] = found
@@ -82,7 +82,8 @@ def spread(rule: str, variance: Vector, n_clients: int, rho: float) -> Vector:
     """Returns the predictor's variance under a rule, given that of the posterior."""
     if rule == "plug-in":
         return np.zeros_like(variance)
-    return variance + (n_clients * rho**2 if rule == "augmented" else 0.0)
+    extra = n_clients * rho**2 if rule == "augmented" else 0.0
+    return variance + extra
 
 
 def scores(likelihood: Likelihood, y: Vector, mean: Vector, variance: Vector, log_scale: float = 0.0) -> dict[str, float]:
@@ -133,11 +134,11 @@ def without(
     """
     centre, covariance = moments
     here = np.array([k for k in range(len(mean)) if k != party], dtype=int)
-    own, given = covariance[party, party], covariance[party, here]
+    block, given = covariance[party, party], covariance[party, here]
     slope = np.linalg.lstsq(covariance[np.ix_(here, here)], given, rcond=None)[0]
     total, spread_of_others = mean[here].sum(axis=0), variance[here].sum(axis=0)
     filled = centre[party] + slope @ (mean[here] - centre[here, None])
-    left = max(float(own - slope @ given), 0.0)
+    left = max(float(block - slope @ given), 0.0)
     return {
         "conditional": (total + filled, spread_of_others + (left + rho**2)),
         "mean": (total + centre[party], spread_of_others),

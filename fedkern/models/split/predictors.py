@@ -166,7 +166,8 @@ class Multilevel:
         mu, sigma, b = self._parts(theta)
         r = (b - mu) / sigma if self.centred else b
         normal = -0.5 * (mu @ mu) - 0.5 * (r * r).sum() - 0.5 * (len(mu) + r.size) * np.log(2 * np.pi)
-        jacobian = np.log(sigma).sum() * (self.n_levels if self.centred else 0)
+        n_levels = self.n_levels if self.centred else 0
+        jacobian = np.log(sigma).sum() * n_levels
         # half-normal sigma, with the logarithm's Jacobian
         scales = (0.5 * np.log(2 / np.pi) - 0.5 * sigma**2 + np.log(sigma)).sum()
         return float(normal - jacobian + scales)
@@ -177,8 +178,8 @@ class Multilevel:
         if not self.centred:
             return np.concatenate([-mu, scales, -b.ravel()])
         r = (b - mu) / sigma
-        own = r / sigma
-        return np.concatenate([own.sum(axis=0) - mu, (r * r).sum(axis=0) - self.n_levels + scales, -own.ravel()])
+        slope = r / sigma
+        return np.concatenate([slope.sum(axis=0) - mu, (r * r).sum(axis=0) - self.n_levels + scales, -slope.ravel()])
 
     def phi_gradient(self, phi: Vector, w: Vector, cotangent: Vector) -> Vector:
         return np.empty(0)
@@ -260,9 +261,9 @@ class Network:
 
 def start(sizes: tuple[int, ...], uniforms: Vector) -> Vector:
     """Returns weights and biases uniform in +-1 / sqrt(fan in), layer by layer."""
-    parameters, at = 2 * uniforms - 1, 0
+    parameters, begin = 2 * uniforms - 1, 0
     for d_in, d_out in pairwise(sizes):
         size = (d_in + 1) * d_out
-        parameters[at : at + size] /= np.sqrt(d_in)
-        at += size
+        parameters[begin : begin + size] /= np.sqrt(d_in)
+        begin += size
     return parameters

@@ -148,14 +148,14 @@ class Site:
     def place(self, parameter: int) -> str:
         """Returns the owner of a parameter, for people: "theta", "z of row 17", "layer 2 of the network of z"."""
         name, part = next((name, part) for name, part in self.parts.items() if part.start <= parameter < part.stop)
-        at = parameter - part.start
+        offset = parameter - part.start
         if name in ("mean", "log_sd"):
-            return f"the {name.replace('_', ' ')} of z of row {at}"
+            return f"the {name.replace('_', ' ')} of z of row {offset}"
         if name == "theta":
             return "theta"
         sizes = self.auxiliary.sizes if name == "psi" else getattr(self.predictor, "sizes", ())
         ends = np.cumsum([(a + 1) * b for a, b in pairwise(sizes)])
-        return f"layer {int(np.searchsorted(ends, at, side='right')) + 1} of the network of {'z' if name == 'psi' else 'g'}"
+        return f"layer {int(np.searchsorted(ends, offset, side='right')) + 1} of the network of {'z' if name == 'psi' else 'g'}"
 
     def columns(self, index: Index | None) -> Index | None:
         """Returns the parameters that a batch of rows touches; None for all."""
@@ -219,7 +219,8 @@ class Site:
             grad_w, cotangent, grad_psi = augmented.amortised_gradient(
                 d.H, d.g, d.z, d.tau, d.extra, psi, message, own, rho=a.rho, hidden=a.hidden, path=self.path
             )
-            rows = (factor * grad_psi if factor != 1 else grad_psi,)
+            of_psi = factor * grad_psi if factor != 1 else grad_psi
+            rows = (of_psi,)
         if factor != 1:
             grad_w = factor * grad_w
         c = predictor.pull(d.theta, grad_w)
@@ -305,9 +306,9 @@ class Site:
 
     def _outputs(self, parameters: Vector, g: Vector, extra: Matrix) -> Matrix:
         """Returns the outputs (n, 2) of the network of an amortised family."""
-        a, told = self.auxiliary, np.empty((len(g), 1 + extra.shape[1]))
-        told[:, 0], told[:, 1:] = g, extra
-        return mlp.forward(told, parameters[self.parts["psi"]], sizes=a.sizes, activation="tanh")
+        a, inputs = self.auxiliary, np.empty((len(g), 1 + extra.shape[1]))
+        inputs[:, 0], inputs[:, 1:] = g, extra
+        return mlp.forward(inputs, parameters[self.parts["psi"]], sizes=a.sizes, activation="tanh")
 
     def _log_sd(self, outputs: Matrix) -> Vector:
         log_sd: Vector = np.log(self.auxiliary.rho) + np.minimum(np.maximum(outputs[:, 1], -8.0), 4.0)

@@ -16,7 +16,7 @@ from fedkern.algorithms.exchanges.sums import Replicated
 from fedkern.kernels.families import FAMILIES
 from fedkern.methods.likelihood import checks
 from fedkern.models.mixed import Layout, Prior, Rows, predictive
-from fedkern.models.mixed.mode import find_mode
+from fedkern.models.mixed.rows import find_mode
 
 Array = NDArray[np.float64]
 FAST: dict[str, Any] = {"algorithm": {"points": 1024, "effective": 300.0}}

@@ -10,7 +10,7 @@ import pytest
 
 import fedkern
 from fedkern.errors import NumericalError
-from fedkern.models import dense
+from fedkern.models import expfam
 from fedkern.models.expfam import Gaussian
 
 
@@ -38,12 +38,12 @@ def test_the_scale_of_a_precision_needs_no_inverse() -> None:
     random = np.random.default_rng(0)
     X = np.column_stack([np.ones(30), np.ones(30), random.normal(size=(30, 2))])
     P = 1e8 * X.T @ (np.exp(8 * X[:, 2:3]) * X) + np.diag([0.04, 1.0, 1.0, 1.0])
-    L = dense.scale_of(P)
+    L = expfam.scale_of(P)
     assert (np.diag(L) > 0).all()
     assert (np.triu(L, 1) == 0).all()
     assert L[:, 0] @ L[:, 0] > 0
     plain = X.T @ X / 30 + np.eye(4)
-    np.testing.assert_allclose(dense.scale_of(plain), np.linalg.cholesky(np.linalg.inv(plain)), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(expfam.scale_of(plain), np.linalg.cholesky(np.linalg.inv(plain)), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(Gaussian(np.zeros(4), np.arange(1.0, 5)).scale_tril, np.diag(np.arange(1.0, 5) ** -0.5))
     improper = Gaussian(np.zeros(2), np.array([[1.0, 2.0], [2.0, 1.0]]))
     with pytest.raises(NumericalError, match="not positive definite"):

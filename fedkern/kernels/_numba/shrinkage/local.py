@@ -10,7 +10,7 @@ from fedkern._core.rng import streams
 
 from .. import rng
 from .._jit import copied, loop, prepares, scalar
-from .scales import clipped, local_variance
+from .server import clipped, local_variance
 
 __all__ = ["draw_coefficients", "gaussian_posterior_draw", "local_sweeps", "local_sweeps_batched", "sweep_chain"]
 
@@ -125,7 +125,8 @@ def by_orthogonal_factor(R, e, s, sigma, z, u):
         X[r + j, j] = 1.0
     _, U = np.linalg.qr(X)
     for j in range(p - 1, -1, -1):  # z belongs to a triangle with a positive diagonal
-        total = U[j, p] + (-z[j] if U[j, j] < 0.0 else z[j])
+        signed = -z[j] if U[j, j] < 0.0 else z[j]
+        total = U[j, p] + signed
         for k in range(j + 1, p):
             total -= U[j, k] * u[k]
         u[j] = total / U[j, j]

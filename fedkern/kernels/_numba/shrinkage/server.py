@@ -1,21 +1,135 @@
-"""Makes the server's sweeps for Numba. `sweep_row` is public, and callable from other people's nopython code."""
+"""Draws scales of the horseshoe, and makes the server's sweeps: docs/spec/sparse.md, sections 2, 4 and 11. `sweep_row` is public,
+and callable from other people's nopython code."""
 
 import numpy as np
 
 from fedkern._core.rng import streams
 
-from .._jit import copied, loop_ieee, prepares, scalar_ieee
-from ..rng import gamma_one, normal_pair, stream_key, uniform_pair
-from .scales import clipped, global_variance, local_variance
+from .._jit import copied, loop_ieee, prepares, scalar, scalar_ieee
+from ..rng import exponential_pair, gamma_one, metropolis_accept, normal_pair, stream_key, uniform_pair
 
-__all__ = ["global_sweep", "global_sweep_sums", "local_sums", "sweep_row"]
+__all__ = [
+    "clipped",
+    "global_sweep",
+    "global_sweep_sums",
+    "global_variance",
+    "half_cauchy_precision",
+    "local_sums",
+    "local_variance",
+    "local_variances",
+    "sweep_row",
+]
+
+LEAST, MOST, LEAST_RATE = 1e-60, 1e60, 1e-290
+
+
+@scalar
+def clipped(variance):
+    """Returns lambda^2 or tau^2 within [1e-60, 1e60]; NaN stays."""
+    if variance < LEAST:
+        return LEAST
+    return MOST if variance > MOST else variance
+
+
+@scalar
+def half_cauchy_precision(m, item, client, step, key):
+    """Draws zeta = 1/lambda^2 of density ~ exp(-m zeta) / (1 + zeta); NaN where m is."""
+    if not m >= 0.0:
+        return np.nan
+    rate = max(m, LEAST_RATE)
+    u0 = -np.log(min(rate, 1.0))
+    attempt = 0
+    while True:
+        u, v = uniform_pair(item, attempt, client, step, key)
+        r = u * (1.0 + np.e * u0)
+        if rate >= 1.0:
+            zeta = -np.log(u) / rate
+            if v * (1.0 + zeta) < 1.0:
+                return zeta
+        elif r < 1.0:
+            zeta = np.expm1(u0 - np.log(r))
+            if metropolis_accept(1.0 - np.log(r) - rate * (1.0 + zeta), v):
+                return zeta
+        else:
+            zeta = np.expm1((r - 1.0) / np.e)
+            if metropolis_accept(-rate * (1.0 + zeta), v):
+                return zeta
+        attempt += 1
+
+
+@scalar
+def inverse(x):
+    return 1.0 / x if x != 0.0 else np.inf
+
+
+@scalar
+def local_variance(m, lambda_sq, scale, expanded, item, client, step, key):
+    """Draws lambda^2 given m = d^2 / (2 tau^2), not clipped."""
+    s2 = scale * scale
+    if not expanded:
+        return s2 * inverse(half_cauchy_precision(m / s2, item, client, step, key))
+    first, second = exponential_pair(item, 0, client, step, key)
+    return (first / (1.0 / s2 + 1.0 / lambda_sq) + m) / second
+
+
+@scalar
+def local_variances(m, lambda_sq, scale, expanded, items, client, step, key):
+    """Draws an array of them."""
+    drawn = np.empty(m.size)
+    for i in range(m.size):
+        drawn[i] = local_variance(m[i], lambda_sq[i], scale, expanded, items[i], client, step, key)
+    return drawn
+
+
+@scalar
+def gamma_proposal(shape, item, attempt, client, step, key):
+    """Returns Marsaglia and Tsang's proposal from blocks 0 and 1 of three; -1: rejected."""
+    x, _ = normal_pair(item, 3 * attempt, client, step, key)
+    u, boost = uniform_pair(item, 3 * attempt + 1, client, step, key)
+    d = (shape + 1.0 if shape < 1.0 else shape) - 1.0 / 3.0
+    t = x / (3.0 * np.sqrt(d))
+    if t <= -1.0 or not metropolis_accept(3.0 * d * (np.log1p(t) - t * (1.0 - t * (0.5 - t / 3.0))), u):
+        return -1.0
+    return d * (1.0 + t) ** 3 * (np.exp(np.log(boost) / shape) if shape < 1.0 else 1.0)
+
+
+@scalar
+def global_variance(m, clients, tau_sq, scale, expanded, item, client, step, key):
+    """Draws tau^2 given m = (1/2) sum_k d_k^2 / lambda_k^2 over the clients, not clipped."""
+    if not m >= 0.0:
+        return np.nan
+    s2 = scale * scale
+    attempt = 0
+    if expanded:
+        e, _ = exponential_pair(item, 2, client, step, key)
+        while True:
+            g = gamma_proposal((clients + 1.0) / 2.0, item, attempt, client, step, key)
+            if g >= 0.0:
+                return (e / (1.0 / s2 + 1.0 / tau_sq) + m) * inverse(g)
+            attempt += 1
+    if not m / s2 >= 0.0:
+        return np.nan  # 0 / 0: no attempt would be taken
+    rate = max(m / s2, LEAST_RATE)
+    if clients == 1:
+        return s2 * inverse(half_cauchy_precision(rate, item, client, step, key))
+    steep = rate >= (clients - 1.0) / 2.0
+    shape = (clients + 1.0) / 2.0 if steep else (clients - 1.0) / 2.0
+    while True:
+        g = gamma_proposal(shape, item, attempt, client, step, key)
+        if g >= 0.0:
+            z = g / rate
+            accept, _ = uniform_pair(item, 3 * attempt + 2, client, step, key)
+            if accept * (1.0 + z) < (1.0 if steep else z):
+                return s2 * inverse(z)
+        attempt += 1
+
 
 SERVER = 2**32 - 1
 IDS = streams()
 SCALES, VARIANCES, GLOBAL_SCALES, INDICATORS, EFFECTS, RATES = (
     IDS[name] for name in ("scales", "variances", "global_scales", "indicators", "effects", "rates")
 )
-LEAST_RATE = 1e-12
+LEAST_RHO = 1e-12
 TAU, THETA, ETA, RHO, OTHER = 3, 4, 5, 6, 7  # quantities in a fault
 
 
@@ -101,11 +215,11 @@ def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusio
     for j in range(p):
         if kind[j] > -2:
             w = 1.0 if gamma[j] == 1.0 else (0.0 if fixed > 0.0 else 1.0 / c0)
-            one, square = (0.5 if w > 0.0 else 0.0), 0.5 * w * theta[j] * theta[j]
-            count += one
+            half, square = (0.5 if w > 0.0 else 0.0), 0.5 * w * theta[j] * theta[j]
+            count += half
             total += square
             if not common:
-                eta[j] = (rate_eta + square) / gamma_one(shape_eta + one, first + j, SERVER, step, key)
+                eta[j] = (rate_eta + square) / gamma_one(shape_eta + half, first + j, SERVER, step, key)
     if common:
         eta[:] = (rate_eta + total) / gamma_one(shape_eta + count, r, SERVER, step, key)
 
@@ -131,7 +245,7 @@ def draw_rho(included, number, prior, first, seed, chain, step):
     key = stream_key(seed, RATES, chain)
     x = gamma_one(prior[0] + included, 2 * first, SERVER, step, key)
     y = gamma_one(prior[1] + number - included, 2 * first + 1, SERVER, step, key)
-    return min(max(x / (x + y), LEAST_RATE), 1.0 - LEAST_RATE) if x + y > 0.0 else np.nan
+    return min(max(x / (x + y), LEAST_RHO), 1.0 - LEAST_RHO) if x + y > 0.0 else np.nan
 
 
 @scalar_ieee
@@ -254,7 +368,8 @@ def global_sweep(
     out_state = (new_theta, new_tau_sq, new_gamma, new_eta, new_rho, inclusion)
     state = (theta, tau_sq, gamma, eta, rho)
     moved, drawn = copied(deviation), copied(lambda_sq)
-    m, given = deviation.shape[0], np.empty((4 if slab < np.inf else 3, 0, 0, 0))
+    n_sums = 4 if slab < np.inf else 3
+    m, given = deviation.shape[0], np.empty((n_sums, 0, 0, 0))
     run_sweeps(moved, drawn, given, m, indicators, state, seed, chain, step, n_passes, options, out_state, events)
     moved_deviation[...], new_lambda_sq[...] = moved, drawn
 

@@ -5,7 +5,7 @@ import operator
 from fedkern.errors import NumericalError
 from .._checks import AT_LEAST_0, NOT_NEGATIVE, Domain, choice_of
 from .._record import F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar
-from ._checks import NAMES, WORDS, Floats, check_normals
+from .graph import NAMES, WORDS, Floats, check_normals
 __all__ = ['gp_covariance', 'gp_factor', 'gp_sample']
 GP_KINDS: dict[str, Any]
 GP_COVARIANCE: Kernel

@@ -10,11 +10,10 @@ from .. import rng
 from .._checks import AT_LEAST_0, AT_LEAST_1, SEED, WORD, choice, choice_of, require
 from .._record import F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar, on_host
 from ..homes import Home
-from ._checks import INT64, Floats, Indices, check_normals, check_triangle
 from .car import car_factor
 from .eigen import car_eigen, icar_scale
 from .gp import gp_factor
-from .graph import car_analyse, components
+from .graph import INT64, Floats, Indices, car_analyse, check_normals, check_triangle, components
 __all__ = ['DrawTable', 'stratified', 'table_sample']
 KINDS: dict[str, Any]
 TABLE: tuple[Any, ...]

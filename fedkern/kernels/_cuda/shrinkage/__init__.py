@@ -1,1 +1,0 @@
-"""The sparse models on a device."""

@@ -1,1 +1,0 @@
-"""Spatial priors on a device."""

@@ -1,1 +1,0 @@
-"""Defines the client's kernels of the augmented models in plain NumPy."""

@@ -1,1 +1,0 @@
-"""Defines the network kernels in plain NumPy."""

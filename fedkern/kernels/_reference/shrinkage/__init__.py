@@ -1,1 +1,0 @@
-"""Defines the kernels of the sparse models in plain NumPy."""

@@ -1,1 +1,0 @@
-"""Defines the spatial kernels in plain NumPy."""

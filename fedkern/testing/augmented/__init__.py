@@ -1,1 +1,0 @@
-"""Makes cases of the augmented models' kernels."""

@@ -1,1 +1,0 @@
-"""Makes cases of the networks and of the autoencoder."""

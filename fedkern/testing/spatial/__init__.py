@@ -1,1 +1,0 @@
-"""Makes cases of the spatial kernels."""
