@@ -127,8 +127,8 @@ def _with_times(table: Table, spec: Spec) -> Table:
 def _difference(table: Table, end: str, start: str) -> Cells:
     """Returns the time from one column to another; texts, which are faults of their rows, where cells are there and it is not."""
     lived = floats(as_days(table.columns[end])) - floats(as_days(table.columns[start]))
-    rows = np.flatnonzero(np.isnan(lived))
-    both = [*zip(table.cells(end), table.cells(start))] if len(rows) else []
+    rows: list[int] = np.flatnonzero(np.isnan(lived)).tolist()
+    both = [*zip(table.cells(end), table.cells(start))] if rows else []
     wrong = {row: " - ".join(both[row]) for row in rows if not MISSING & {cell.lower() for cell in both[row]}}
     if not wrong:
         return lived

@@ -456,8 +456,8 @@ class VerticalModel(JobModel[OutputSection]):
             return out
         centred = self.about_level
         size = float(y.std() if centred else np.sqrt(np.mean(y**2)))
-        own = [self.config.model.intercept_sd] if self.config.model.intercept else []
-        narrowest = min(*own, *(self.prior(k).sd for k in range(len(self.names))), math.inf)
+        of_intercept = [self.config.model.intercept_sd] if self.config.model.intercept else []
+        narrowest = min(*of_intercept, *(self.prior(k).sd for k in range(len(self.names))), math.inf)
         if self.likelihood.record.link == "identity" and size > FAR * narrowest:
             what, first = ("standard deviation", "") if centred else ("root mean square", "subtract their mean, and ")
             out.append(
