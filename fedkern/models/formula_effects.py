@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from functools import lru_cache, reduce
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +72,7 @@ def _coefficients(encoding_as_json: bytes, of_constant: bool, most: float) -> Ar
         standard = None if own is None else np.linalg.solve(A, own)
         if standard is None or standard.shape[1] < len(places) or np.abs(standard).max(initial=0.0) > most:
             standard = np.eye(len(A))[:, places]
-        effects.append(standard)
+        effects.append(np.asarray(standard, np.float64))
     K = np.hstack(effects)
     return None if K.shape == A.shape and (K == np.eye(len(A))).all() else K
 
@@ -130,7 +130,10 @@ def _expanded(
                 coded = {name: one.copy() for name, one in ones.items()}
                 for text, reduced, at in labels:
                     coded[formula.factors[text].node.text] *= formula.coding(text, reduced)[1][:, at]
-                values[j] = reduce(np.kron, coded.values(), np.ones(1))
+                product = np.ones(1)
+                for one in coded.values():
+                    product = np.kron(product, one)
+                values[j] = product
         matrix = np.array([*values.values()]).reshape(-1, cells).T
         if np.linalg.matrix_rank(matrix) < cells:
             return None

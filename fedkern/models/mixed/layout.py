@@ -551,7 +551,7 @@ class Prior:
         sd[0] = self.sd[0]
         R = np.linalg.qr((K * sd).T, mode="r")  # coefficients have the covariance R'R
         effects = np.kron(np.eye(blocks), solve_triangular(R, np.eye(len(R)), trans="T"))
-        return replace(self, effects=effects)
+        return replace(self, effects=np.asarray(effects, np.float64))
 
     @property
     def size(self) -> int:
