@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.importance.settings import ASKED_OF_ALL
-from fedkern.algorithms.importance.summaries import CELLS, CELLS_OF_ALL
+from fedkern.algorithms.importance.summaries import CELLS, CELLS_OF_ALL, CELLS_OF_ONE
 from fedkern.algorithms.importance.summaries import told as told_by
 from fedkern.kernels.families import FAMILIES as FAMILIES_OF
 from fedkern.models.mixed import Layout, Rows
@@ -184,11 +184,11 @@ def of_sums(random: np.random.Generator, family: str, p: int, kind: str, share: 
 def summed(jobs: int) -> Iterator[str]:
     """All clients' derivatives, masked: at one point and averaged over normals, of the rows of all but one."""
     yield "\nlikelihood, masked summaries: share of all but one's rows that is determined, by numbers over effective rows' cells"
-    for family in ("bernoulli", "poisson"):
+    for family in ("bernoulli", "poisson", "gamma"):
         for kind in KINDS[:3]:
             for p in (1, 2, 3):
                 line = []
-                for share in (CELLS, CELLS_OF_ALL):
+                for share in (CELLS, CELLS_OF_ALL, *([CELLS_OF_ONE] if p == 1 else [])):
                     shares = [of_sums(np.random.default_rng([p, job]), family, p, kind, share) for job in range(jobs)]
                     line.append(f"{share}: {np.mean([one.mean() for one in shares]):.3f} of {shares[0].size} rows")
                 yield f"  {family}, {kind}, p = {p}: " + "; ".join(line)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..algorithms.exchanges.columns import Summary
 from ..algorithms.importance.settings import ASKED_OF_ALL
-from ..algorithms.importance.summaries import CELLS_OF_ALL, told
+from ..algorithms.importance.summaries import CELLS_OF_ALL, CELLS_OF_ONE, told
 from ..data.cells import Text, floats, labels
 from ..data.design import LEAST_OF_LEVEL
 from ..data.faults import who
@@ -140,7 +140,8 @@ def _per_coefficient(asked: Requirement, p: int, of: str, least: float, rows: Ar
     """Counts rows, or events, of which a job with so many coefficients asks for so many."""
     columns, unknowns, most = p - asked.intercept, asked.unknowns(p) + asked.shapes, math.inf
     if asked.summaries and asked.rules.summary and columns > 0:
-        most = min(least, told(unknowns, ASKED_OF_ALL) / (CELLS_OF_ALL * columns))
+        cells = columns * (CELLS_OF_ONE if columns == 1 else CELLS_OF_ALL)
+        most = min(least, told(unknowns, ASKED_OF_ALL) / cells)
     return _count(of, "rows_per_coefficient", least, POOL, rows, summary=most)
 
 

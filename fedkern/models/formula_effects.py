@@ -130,7 +130,7 @@ def _expanded(
                 coded = {name: one.copy() for name, one in ones.items()}
                 for text, reduced, at in labels:
                     coded[formula.factors[text].node.text] *= formula.coding(text, reduced)[1][:, at]
-                product = np.ones(1)
+                product: Array = np.ones(1)
                 for one in coded.values():
                     product = np.kron(product, one)
                 values[j] = product

@@ -32,7 +32,8 @@ Array = NDArray[np.float64]
 
 AVERAGED, BLOCK = 2048, 64  # points of an average, and of them at once
 MOVED = 0.1  # posterior sds by which no mean moves where that is the posterior
-CELLS, CELLS_OF_ALL = 0.8, 0.6  # of a client's cells, numbers that it may tell; of all clients' but one's, that sums may
+CELLS = 0.8  # of a client's cells, numbers that it may tell
+CELLS_OF_ALL, CELLS_OF_ONE = 0.6, 0.4  # of all clients' but one's, that sums may; of a single column
 
 
 @dataclass(frozen=True)

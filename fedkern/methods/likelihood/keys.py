@@ -353,6 +353,11 @@ class Config(JobConfig):
         return bool(self.algorithm.approximate)
 
     @property
+    def _attacked(self) -> bool:
+        """Whether masked summaries of such rows were attacked (benchmarks/disclosure_standard.py, survival_disclosure.py)."""
+        return self.model.family in ("bernoulli", "poisson", "gamma", "cox") and self.data.trials is None
+
+    @property
     def without_summaries(self) -> str | None:
         """What the job has for which no client takes part by a summary; None where one may."""
         # Of a number whose sign may be changed the posterior has two modes, between which there is no quadratic.
@@ -363,7 +368,7 @@ class Config(JobConfig):
             'model.kind = "own"': self.own,
             "[model.random]": self.model.random is not None,
             'algorithm.sampler = "hmc"': self.chains,
-            'job.sums = "secure"': self.secure and not self._additive,
+            'job.sums = "secure"': self.secure and not (self._additive and self._attacked),
             'model.family = "auto"': self.model.by_evidence,
         }
         return next((what for what, there in unlike.items() if there), None)

@@ -182,7 +182,7 @@ def test_three_small_clients_are_sent_on_to_signed_sums_which_end_in_the_posteri
     [
         ({"algorithm": {"sampler": "hmc"}}, r"algorithm\.sampler = \"hmc\""),
         ({"model": {"family": "bernoulli", "random": {"client": True}}}, r"\[model\.random\]"),
-        ({"job": {**JOB["job"], "sums": "secure"}}, r"job\.sums = \"secure\""),
+        ({"job": {**JOB["job"], "sums": "secure"}, "disclosure": {"level": "strict"}}, r"job\.sums = \"secure\""),
         ({"model": {"family": "negative-binomial"}}, r"model\.family = \"negative-binomial\""),
     ],
 )
