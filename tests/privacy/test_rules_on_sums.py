@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -244,14 +244,17 @@ def test_too_few_rows_for_values_take_part_by_one_summary_of_all(tmp_path: Path,
 TRIALS: Any = {"data": {"ignore": ["t", "word"], "trials": "m"}, "model": {"family": "binomial"}}
 
 
-def test_rows_of_trials_count_by_these(tmp_path: Path, tape: Tape) -> None:
+def of_trials(counts: Callable[[int, str], Any]) -> dict[str, pd.DataFrame]:
     data = federation({**dict.fromkeys(SIZES, 40), "ada": 12})
-    for frame in data.values():
-        frame["m"] = 3 + np.arange(len(frame)) % 3
-    assert run(tmp_path / "alike", data, TRIALS).converged
-    tape.sent.clear()
-    for name, frame in data.items():
-        frame["m"] = np.where(np.arange(len(frame)) < 8, 40, 3 if name == "ada" else 4)
+    return {name: frame.assign(m=counts(len(frame), name)) for name, frame in data.items()}
+
+
+def test_rows_of_as_many_trials_are_enough(tmp_path: Path) -> None:
+    assert run(tmp_path / "alike", of_trials(lambda n, name: 3 + np.arange(n) % 3), TRIALS).converged
+
+
+def test_rows_of_trials_count_by_these(tmp_path: Path, tape: Tape) -> None:
+    data = of_trials(lambda n, name: np.where(np.arange(n) < 7, 60, 3 if name == "ada" else 4))
     with pytest.raises(JobError, match="too few rows for 3 coefficients"):
         run(tmp_path / "unlike", data, TRIALS)
     assert tape.kinds <= FIRST
