@@ -534,8 +534,8 @@ def _ignore_lines(names: Sequence[str], seen: Seen) -> list[str]:
     dates, crowded = ([name for name in names if name in those] for those in (seen.dates, seen.crowded))
     lines = []
     if dates:
-        lines += [f"# {_texts(dates)}: dates, whose every day would be a level. To use one, write a number of it into"]
-        lines += ["# the files (days since a date, the year, an age), under another name."]
+        lines += [f"# {_texts(dates)}: dates. Written as YYYY-MM-DD one is a number of days, with a slope: take it out of"]
+        lines += ["# ignore if you mean that, or write another number of it (the year, an age) into the files."]
     if crowded:
         lines += [f"# {_texts(crowded)}: nearly as many levels as rows, too many for coefficients. To use one, join"]
         lines += ["# its levels in the files, and remove it here."]

@@ -28,6 +28,7 @@ KEYS = {
     "converged",
     "verdict",
     "worst",
+    "checks",
     "clients",
     "parameters",
     "metrics",

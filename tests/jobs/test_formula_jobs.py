@@ -406,7 +406,7 @@ def test_survival_as_r_has_it(frames: dict[str, pd.DataFrame]) -> None:
     )
     assert [*found.summary["parameters"]] == ["theta[age]", "theta[sex[T.m]]", "theta_std[age]"]
     for one, other in (("theta[age]", "theta[age]"), ("theta[sex[T.m]]", "theta[male]")):
-        assert found.summary["parameters"][one]["mean"] == pytest.approx(wanted.summary["parameters"][other]["mean"], rel=1e-3)
+        assert found.summary["parameters"][one]["mean"] == pytest.approx(wanted.summary["parameters"][other]["mean"], rel=3e-3)
 
 
 def test_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch, frames: dict[str, pd.DataFrame]) -> None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 
 from . import once, pieces
-from .kept import GIVEN, PersistentMap
+from .kept import GIVEN, PersistentMap, load, save
 from .messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, of_client
 from .rounds import in_order, needed
 
@@ -125,8 +125,10 @@ def protocol(
     to_client: tuple[type[Message], ...],
     to_server: tuple[type[Any], ...],
     client_receive: Callable[[C, Event], tuple[C, ClientEffects]],
+    *,
+    keeps: bool = False,
 ) -> Protocol[S, C]:
-    """Returns the protocol of an agreement, of which nothing is kept: after a crash the questions are asked again."""
+    """Returns the protocol of an agreement; `keeps`: its outcome, which clients of an earlier start are not asked for again."""
 
     def server_receive(state: S, sender: int, event: Event) -> tuple[S, ServerEffects]:
         return state.receive(sender, event)
@@ -134,7 +136,8 @@ def protocol(
     def finished(state: S) -> bool:
         return state.done
 
-    return once.protocol(name, to_client, to_server, server_receive, client_receive, finished)
+    made = once.protocol(name, to_client, to_server, server_receive, client_receive, finished)
+    return replace(made, save=save, load=load) if keeps else made
 
 
 class Told(Message):

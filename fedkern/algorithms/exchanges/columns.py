@@ -43,7 +43,7 @@ from ...labels import event_of
 from ...models.encoding import Column, Encoding, Kind, Spec
 from ...plain import Record
 from ..core import legs, pieces, tells
-from ..core.kept import PersistentMap
+from ..core.kept import GIVEN, PersistentMap
 from ..core.legs import Leg, not_agreed
 from ..core.messages import ClientEffects, Event, RemoteFault, ServerEffects
 from ..core.rounds import in_order
@@ -166,11 +166,11 @@ class Client:
     After `Agreed`, `encoding` is the answer and the rows are let go. `name` is for the texts of errors.
     """
 
-    spec: Spec
-    summary: Summary
+    spec: Spec = field(metadata=GIVEN)
+    summary: Summary = field(metadata=GIVEN)
     encoding: Encoding | None = None
-    pieces: tuple[bytes, ...] = ()
-    name: str = ""
+    pieces: tuple[bytes, ...] = field(default=(), metadata=GIVEN)
+    name: str = field(default="", metadata=GIVEN)
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class Server(Leg[Record], answers=(SchemaReply,), needs=not_agreed("the columns 
     number of rows; `facts` are those that are compared between clients.
     """
 
-    spec: Spec
+    spec: Spec = field(metadata=GIVEN)
     order: PersistentMap[int, tuple[int, ...]] = field(default_factory=PersistentMap)
     columns: tuple[Column, ...] = ()
     positive: str | None = None
@@ -190,7 +190,7 @@ class Server(Leg[Record], answers=(SchemaReply,), needs=not_agreed("the columns 
     means: tuple[float, ...] = ()
     encoding: Encoding | None = None
     sizes: tuple[int, ...] = ()
-    facts: Facts = field(default=Facts(()))
+    facts: Facts = field(default=Facts(()), metadata=GIVEN)
 
     @property
     def done(self) -> bool:
@@ -685,4 +685,4 @@ def _checked(who: str, content: dict[str, Any], state: Server) -> dict[str, Any]
     return content
 
 
-PROTOCOL = legs.protocol("agreement", Server, (AskSchema, Agreed), (SchemaReply,), client_receive)
+PROTOCOL = legs.protocol("agreement", Server, (AskSchema, Agreed), (SchemaReply,), client_receive, keeps=True)

@@ -24,6 +24,7 @@ from ...errors import JobError
 from ...models.incomplete import Completed, NeverTogether, pooled
 from ..core import legs, once, tells
 from ..core.exchange import Answer, Ask, Conditions, small
+from ..core.kept import GIVEN
 from ..core.legs import Leg, not_agreed
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
 from .apart import APART, LEAST, compare_spreads
@@ -105,13 +106,13 @@ class Client:
     tails : degrees of freedom of Student's t, whose squared scale is told in the place of the last column's variance
     """
 
-    values: Array = field(repr=False)
-    second: bool = False
+    values: Array = field(repr=False, metadata=GIVEN)
+    second: bool = field(default=False, metadata=GIVEN)
     scales: Array | None = None
     psi: Array | None = None
-    completed: Completed | None = field(default=None, repr=False)
-    known: Array | None = None
-    tails: float | None = None
+    completed: Completed | None = field(default=None, repr=False, metadata=GIVEN)
+    known: Array | None = field(default=None, metadata=GIVEN)
+    tails: float | None = field(default=None, metadata=GIVEN)
 
 
 @dataclass(frozen=True)
@@ -124,16 +125,16 @@ class Server(Leg[ColumnMoments | SecondMoments | CompletedMoments], answers=(Col
     cannot be known without them (`kept`: columns' names, and "Psi") are those of all.
     """
 
-    names: tuple[str, ...]
-    second: bool
+    names: tuple[str, ...] = field(metadata=GIVEN)
+    second: bool = field(metadata=GIVEN)
     scales: Array | None = None
     psi: Array | None = None
-    rows: tuple[int, ...] = ()
-    imputes: bool = False
-    sites: tuple[Completed, ...] = ()
-    moments: tuple[ColumnMoments, ...] = ()
-    without: frozenset[int] = frozenset()
-    kept: tuple[str, ...] = ()
+    rows: tuple[int, ...] = field(default=(), metadata=GIVEN)
+    imputes: bool = field(default=False, metadata=GIVEN)
+    sites: tuple[Completed, ...] = field(default=(), metadata=GIVEN)
+    moments: tuple[ColumnMoments, ...] = field(default=(), metadata=GIVEN)
+    without: frozenset[int] = field(default=frozenset(), metadata=GIVEN)
+    kept: tuple[str, ...] = field(default=(), metadata=GIVEN)
 
     @property
     def expected(self) -> type[Message]:
@@ -428,7 +429,9 @@ def _regular(names: tuple[str, ...], psi: Array) -> Array:
     return psi
 
 
-PROTOCOL = legs.protocol("scaling", Server, (AskMoments, Scaling, Psi), (ColumnMoments, SecondMoments), client_receive)
+PROTOCOL = legs.protocol(
+    "scaling", Server, (AskMoments, Scaling, Psi), (ColumnMoments, SecondMoments), client_receive, keeps=True
+)
 
 
 def protocol(*, second: bool) -> Protocol[Server, Client]:

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.interpolate import BSpline, make_interp_spline
 from scipy.linalg import cho_factor, cho_solve, lapack
 
 from ...errors import NumericalError
@@ -127,10 +126,12 @@ class Within:
         return int(self.W.shape[2])
 
     @cached_property
-    def _curves(self) -> tuple[BSpline | None, Stack, Stack, Stack]:
+    def _curves(self) -> tuple[Any, Stack, Stack, Stack]:
         """B-splines over the nodes, and coefficients of U, K and W by them; None and the values themselves if phi has one
         value.
         """
+        from scipy.interpolate import BSpline, make_interp_spline  # takes a second, and most jobs need none
+
         if len(self.nodes) <= DEGREE:
             return None, self.U, self.K, self.W
         U, K, W = (make_interp_spline(self.nodes, values, k=DEGREE) for values in (self.U, self.K, self.W))

@@ -120,7 +120,7 @@ def visible(result: Any, wire: list[Any]) -> dict[str, Any]:
     seen["files"] = {str(p.relative_to(out)) for p in public}
     seen |= {ledger.name: ledger.read_text() for ledger in out.glob("ledger/*.jsonl")}
     seen["metrics"] = masked((out / "metrics.jsonl").read_text())
-    summary = {k: v for k, v in result.summary.items() if k not in ("parameters", "digest", "metrics", "worst")}
+    summary = {k: v for k, v in result.summary.items() if k not in ("parameters", "digest", "metrics", "worst", "checks")}
     summary["verdict"] = masked(str(summary["verdict"]))
     assert json.loads((out / "summary.json").read_text())["clients"] == summary["clients"]
     report = [part for part in write(out).read_text().split("<section>") if re.match("<h2>(Privacy|On the wire|Ledger)", part)]
