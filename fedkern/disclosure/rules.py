@@ -115,6 +115,7 @@ LEVELS: Mapping[Level, Rules] = {
         sites_of_few_columns=6,
         linear=2,
         rows_per_value=10,
+        summed_per_value=10,
         groups=10,
         combinations=LEAST_OF_LEVEL,
         leverage=0.9,

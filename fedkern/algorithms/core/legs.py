@@ -56,8 +56,9 @@ class Leg(Generic[A]):
     replies: PersistentMap[int, A] = field(default_factory=PersistentMap, kw_only=True, metadata=GIVEN)
     pieces: PersistentMap[int, tuple[bytes, ...]] = field(default_factory=PersistentMap, kw_only=True, metadata=GIVEN)
 
-    def __init_subclass__(cls, *, answers: tuple[type[Any], ...], needs: str = GONE) -> None:
-        cls.kinds, cls.needs = answers, needs
+    def __init_subclass__(cls, *, answers: tuple[type[Any], ...] = (), needs: str = GONE) -> None:
+        if answers:
+            cls.kinds, cls.needs = answers, needs
 
     @property
     def round(self) -> int:
