@@ -130,7 +130,7 @@ def conflicts(config: JobConfig, formula: Formula | None) -> Iterator[str]:
     roles = {name: getattr(data, name, None) for name in ("response", "offset", "weight", "row_id", "trials", *_TIMES)}
     roles["group"] = getattr(random, "group", None)
     for name in formula.variables:
-        if role := next((key for key, column in roles.items() if column == name), None):
+        if role := next((key for key, column in roles.items() if column and name in column.split(" - ")), None):
             yield f'model.formula: "{name}" stands among the terms, and is data.{role} too; name another column'
         if name in data.ignore:
             yield f'model.formula: "{name}" stands among the terms, and in data.ignore; take it out of one'

@@ -261,12 +261,7 @@ class Model(WeighedModel[OutputSection]):
 
     @cached_property
     def effects(self) -> Array | None:
-        """(p, q) from the effects that have the prior to coefficients; None where these have it.
-
-        Of a measured response far wider priors are tried instead (`wider`).
-        """
-        if self.measured:
-            return None
+        """(p, q) from the effects that have the prior to coefficients; None where these have it."""
         most = REACH if self.secure else math.inf  # the box is one of coefficients: an effect of a prior sd has room
         return coefficients_of_effects(self.encoding, of_constant=self.encoding.intercept or not self.layout.shapes, most=most)
 

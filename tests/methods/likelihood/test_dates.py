@@ -30,7 +30,7 @@ def frame(k: int) -> pd.DataFrame:
 
 
 def fit(left: str, data: Any, family: str = "cox") -> Any:
-    model = {"family": family, "formula": f"{left} ~ x", "prior_sd": 30.0}
+    model = {"family": family, "formula": f"{left} x" if "~" in left else f"{left} ~ x", "prior_sd": 30.0}
     return fedkern.run({"job": {"method": "likelihood", "seed": 3}, "model": model}, data=data)
 
 
@@ -85,6 +85,15 @@ def test_a_date_by_itself_is_no_time(family: str, files: dict[str, Any]) -> None
         for data in ({"p": frame(0), "q": frame(7)}, files):
             with pytest.raises(JobError, match=r"'end' holds dates.*take Surv\(end - (START|start), \.\.\)"):
                 fit(left, data, family)
+
+
+def test_where_a_time_begins_is_a_covariate_under_another_name() -> None:
+    frames = {"p": frame(0), "q": frame(7)}
+    with pytest.raises(JobError, match=r'"start" stands among the terms, and is data\.time too; name another column'):
+        fit("Surv(end - start, died) ~ start +", frames)
+    copied = {name: one.assign(begin=one["start"]) for name, one in frames.items()}
+    of_dates, of_days = (fit(f"Surv({left}, died) ~ begin +", copied) for left in ("end - start", "days"))
+    assert of_dates.parameters == of_days.parameters
 
 
 def test_a_covariate_of_dates_is_days_in_every_reader(tmp_path: Path) -> None:
