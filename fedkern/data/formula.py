@@ -107,10 +107,15 @@ def _with_days(table: Table, known: Spec | Encoding) -> Table:
 
     In a private job they stay texts: a cell that is no date would make the whole column one of labels, and touch other rows.
     """
-    if isinstance(known, Spec) and known.private:
-        return table
+    if isinstance(known, Spec):
+        if known.private:
+            return table
+        numbers: list[str | None] = [*known.covariates(table.names), *known.times, known.upper]
+    else:
+        numbers = [column.name for column in known.columns]
+        numbers += [] if known.formula is None else known.formula.variables
     kept = {*known.texts, known.response}
-    columns = {name: cells if name in kept else as_days(cells) for name, cells in table.columns.items()}
+    columns = {name: as_days(cells) if name in numbers and name not in kept else cells for name, cells in table.columns.items()}
     read = {name for name, cells in columns.items() if cells is not table.columns[name]}
     return replace(table, columns=columns, dates=table.dates | read, matrix=None, matrix_names=()) if read else table
 

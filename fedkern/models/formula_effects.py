@@ -132,7 +132,7 @@ def _expanded(
                     coded[formula.factors[text].node.text] *= formula.coding(text, reduced)[1][:, at]
                 product: Array = np.ones(1)
                 for one in coded.values():
-                    product = np.kron(product, one)
+                    product = np.asarray(np.kron(product, one), np.float64)
                 values[j] = product
         matrix = np.array([*values.values()]).reshape(-1, cells).T
         if np.linalg.matrix_rank(matrix) < cells:

@@ -84,10 +84,11 @@ class Client:
 
 @dataclass(frozen=True)
 class Server(Leg[Array], answers=(LevelNumbers,)):
-    """Holds the answers; once all are here, `shares`, and the `numbers` of all together."""
+    """Holds the answers; once all are here, `shares`, the `numbers` of all together, and those `of_each` (m, K)."""
 
     levels: int
     numbers: Array | None = None
+    of_each: Array | None = None
     shares: Array | None = None
 
     @property
@@ -105,7 +106,7 @@ class Server(Leg[Array], answers=(LevelNumbers,)):
         """Sends the shares to all."""
         numbers = np.sum(told, axis=0)
         shares = shares_of(numbers)
-        return self.ask(AskLevels(1, shares), numbers=numbers, shares=shares)
+        return self.ask(AskLevels(1, shares), numbers=numbers, shares=shares, of_each=np.array(told))
 
 
 def start(clients: tuple[str, ...], levels: int) -> tuple[Server, ServerEffects]:

@@ -56,10 +56,9 @@ def exchange_shares(run: Run[Config], model: LevelModel, designs: Mapping[int, D
         unseen = tuple(level for level, n in zip(model.levels, server.numbers.tolist()) if not n)
         model = replace(model, unseen=unseen)
         run.hooks.notes += _unseen(model)
-        if model.ordered and not model.secure:
-            of_each = np.array(in_order(server.replies))
+        if model.ordered and not model.secure and server.of_each is not None:
             column = model.encoding.response or "y"
-            run.hooks.find(compare.of_ends(column, model.levels, model.telling, of_each))
+            run.hooks.find(compare.of_ends(column, model.levels, model.telling, server.of_each))
     shares = next(one.shares for one in (server, *clients.values()) if one is not None and one.shares is not None)
     return model.with_shares(tuple(shares.tolist()))
 

@@ -546,7 +546,7 @@ def test_an_event_before_the_first_visit_is_one_in_an_interval_from_0(tmp_path: 
     few["bo"].loc[gone, "months"] = np.maximum(few["bo"].months[gone], 0.01)
     first = few["bo"].index[few["bo"].died == 1][0]
     few["bo"].loc[first, "months"], few["bo"].loc[first, "until"] = 0.0, 6.0
-    with pytest.raises(FedkernError, match=r"client 'bo': refused by disclosure\.rows_per_coefficient"):
+    with pytest.raises(FedkernError, match=r"client 'bo': refused by disclosure\.rows"):
         fedkern.run(
             written(
                 tmp_path / "few",
