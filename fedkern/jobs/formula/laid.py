@@ -135,6 +135,11 @@ def conflicts(config: JobConfig, formula: Formula | None) -> Iterator[str]:
         if name in data.ignore:
             yield f'model.formula: "{name}" stands among the terms, and in data.ignore; take it out of one'
         yield from _kinds(formula, name, data.columns.get(name))
+    if roles["offset"] in {factor for term in formula.terms for factor in term}:
+        yield (
+            f'model.formula: "{roles["offset"]}" is a term and an offset, too: give the offset another column (of all files, '
+            "the same numbers), or leave one of them out"
+        )
     for key in ("slopes", "client_slopes"):
         for slope in getattr(random, key, ()):
             if not {(slope,), (factors.quoted(slope),)} & {*formula.terms}:
