@@ -351,10 +351,12 @@ class Advice(NamedTuple):
     moving: str
 
 
+CENTRED = "take powers and products of numbers far from 0 about their mean, as I(year - 2008)"
 OF_REGRESSIONS = Advice(
     "its rows don't fit the family of model, or a covariate is very large",
-    "give it a proper prior (model.prior_sd), or leave a column out",
-    "Where a level or a covariate separates the responses its coefficient has no end: give it a narrower prior (model.prior_sd)",
+    f"give it a proper prior (model.prior_sd), leave a column out, or {CENTRED}",
+    "Where a level or a covariate separates the responses its coefficient has no end: give it a narrower prior (model.prior_sd). "
+    f"Else {CENTRED}",
 )
 
 OF_SUMS = OF_REGRESSIONS._replace(
