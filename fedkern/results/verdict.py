@@ -230,7 +230,8 @@ def with_clients(own: Verdict, settled: Mapping[str, bool | None], why_not: str 
     moving = [name for name, bit in settled.items() if bit is False]
     silent = [name for name, bit in settled.items() if bit is None]
     if moving:
-        found = Finding.of("clients-not-settled", clients=moving, why=why_not)
+        others = f" and of {len(moving) - 1} more" if len(moving) > 1 else ""
+        found = Finding.of("clients-not-settled", client=moving[0], others=others, why=why_not)
         return own.also(Check(found, False, f"client {moving[0]}"))
     if silent:
         return own.also(Check(Finding.of("lost-before-settled", client=silent[0]), "not judged"))
