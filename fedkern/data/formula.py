@@ -110,14 +110,17 @@ def _with_days(table: Table, known: Spec | Encoding) -> Table:
     if isinstance(known, Spec):
         if known.private:
             return table
-        numbers: list[str | None] = [*known.covariates(table.names), *known.times, known.upper]
+        numbers: set[str | None] = {*known.covariates(table.names), *known.times, known.upper}
     else:
-        numbers = [column.name for column in known.columns]
-        numbers += [] if known.formula is None else known.formula.variables
-    kept = {*known.texts, known.response}
-    columns = {name: as_days(cells) if name in numbers and name not in kept else cells for name, cells in table.columns.items()}
-    read = {name for name, cells in columns.items() if cells is not table.columns[name]}
-    return replace(table, columns=columns, dates=table.dates | read, matrix=None, matrix_names=()) if read else table
+        numbers = {column.name for column in known.columns}
+        if known.formula is not None:
+            numbers |= {*known.formula.variables}
+    numbers -= {*known.texts, known.response}
+    texts = {name: cells for name, cells in table.columns.items() if isinstance(cells, Text) and name in numbers}
+    read = {name: days for name, cells in texts.items() if (days := as_days(cells)) is not cells}
+    if not read:
+        return table
+    return replace(table, columns={**table.columns, **read}, dates=table.dates | {*read}, matrix=None, matrix_names=())
 
 
 def _with_times(table: Table, spec: Spec) -> Table:
