@@ -74,8 +74,6 @@ __all__ = [
     "client",
 ]  # what stands elsewhere
 
-PHASES = ("z", "likelihood", "moving")
-
 
 @final
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ Nothing is cached on the disk. Numba would look at the file of the outermost fun
 it calls, or of the streams' numbers in `_core`, would leave old code in use.
 """
 
-from inspect import signature, unwrap
+from inspect import unwrap
 from types import FunctionType
 from typing import Any
 
@@ -50,11 +50,6 @@ def _copied(array):
     return copy
 
 
-def loop_of(signature):
-    """Returns the decorator of a loop that is compiled at once, for one signature."""
-    return njit(signature, cache=False, nogil=True, fastmath=False)
-
-
 def vector(*fastmath, **flags):
     """Compiles a short loop that becomes vectors: "contract" fuses a * b + c, "reassoc" reorders sums."""
     return njit(cache=False, fastmath=set(fastmath), **flags)
@@ -67,13 +62,9 @@ def with_meanings(function, known):
 
 
 def compiled(text, **known):
-    """Returns the names of a module that other backends run as Python, its functions compiled: `known` has what differs here.
-
-    The functions of kernels (their last argument is `n_threads`) are such as `prepares` makes.
-    """
+    """Returns the names of a module that other backends run as Python, its functions compiled: `known` has what differs here."""
     names = {**vars(text), **known}
     for name, function in vars(text).items():
         if isinstance(function, FunctionType) and function.__module__ == text.__name__ and name not in known:
-            is_kernel = list(signature(function).parameters)[-1:] == ["n_threads"]
-            names[name] = (prepares if is_kernel else loop_ieee)(with_meanings(function, names))
+            names[name] = scalar_ieee(with_meanings(function, names))
     return names
