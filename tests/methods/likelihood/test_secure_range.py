@@ -14,7 +14,7 @@ from fedkern.errors import NumericalError
 from fedkern.methods.likelihood.keys import Config
 
 Rows = Callable[[np.random.Generator, int], dict[str, Any]]
-N, CLIENTS = 100, ("ada", "bo", "cy")
+N, CLIENTS = 100, ("site-ada", "site-bo", "site-cy")
 
 
 def counted(mean: float) -> Rows:
