@@ -8,6 +8,7 @@ A test compares the files with what the program says.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import tomllib
 from collections import Counter
@@ -69,6 +70,14 @@ FINDINGS = """\
 Written by `make pages` from the catalogue of findings; a test holds it to them. What a result says of model, data and run
 has an id, by which a program finds it (`result.findings`, `findings` of `summary.json`), and a page that explains it. In `{}`
 stand values, which `values` of a finding has by the same names. So far these have an id; other notes are texts alone.
+"""
+CONVENTIONS = """\
+# Beside other programs
+
+Do you compare a number of fedkern with one of another program? Look here first which convention each has. All numbers are of 60
+rows of `lung` of R's survival, or of draws and a small map (`tests/references`); each was printed by the program and version in
+parentheses. Written by `make pages`; a test holds fedkern's numbers and these to each other, and a nightly one runs the programs
+that are installed. A posterior has priors besides; `model.prior_sd = 1e3` leaves next to nothing of them.
 """
 KERNELS = """\
 # Kernels
@@ -311,6 +320,27 @@ def findings() -> str:
     return "\n".join([*parts, ""])
 
 
+def conventions() -> str:
+    """docs/reference/conventions.md"""
+    folder = ROOT / "tests/references"
+    rows = tomllib.loads((folder / "conventions.toml").read_text(encoding="utf-8"))
+    stored = json.loads((folder / "stored.json").read_text(encoding="utf-8"))
+    parts = [CONVENTIONS, "| what | fedkern | the same number | another number | compare |", "| --- | --- | --- | --- | --- |"]
+    for name, entry in rows.items():
+        programs = {p: v for p, v in stored[name].items() if p != "fedkern"}
+        alike = [f"{p} ({v['version']})" for p, v in programs.items() if p in entry["same"]]
+        others = [f"{p} ({v['version']}) {v['number']:.6g}" for p, v in programs.items() if p not in entry["same"]]
+        cells = (
+            entry["quantity"],
+            f"{stored[name]['fedkern']['number']:.6g}",
+            "; ".join(alike),
+            "; ".join(others),
+            entry["compare"],
+        )
+        parts.append("| " + " | ".join(cell(text) for text in cells) + " |")
+    return "\n".join([*parts, ""])
+
+
 def marked(text: Callable[[], str]) -> str:
     """Commented TOML that says where it comes from."""
     return f"# Written by `make pages` from the sections that check a file; a test holds it to them.\n{text()}"
@@ -327,6 +357,7 @@ FILES = {
     "docs/reference/expert.md": expert,
     "docs/reference/kernels.md": kernel_pages,
     "docs/reference/findings.md": findings,
+    "docs/reference/conventions.md": conventions,
     **{f"docs/reference/{method}.toml": partial(marked, partial(reference.text, method)) for method in METHODS},
     "docs/reference/prior.toml": partial(marked, prior_reference.text),
     **{f"fedkern/cli/completion/fedkern.{shell}": partial(completion, shell) for shell in ("bash", "fish", "tcsh", "zsh")},
