@@ -154,7 +154,7 @@ def job(wanted: Wanted) -> Draft:
     tables = [_table(path, dialect) for path in wanted.files]
     own = [_table(path, dialect) for path in (wanted.server,) if path is not None]
     common = [name for name in tables[0].names if all(name in one.names for one in tables)]
-    seen = _seen(tables)
+    seen = look_at(tables)
     method = wanted.method or _method(tables, common, wanted.private)
     if method not in METHODS:
         raise JobError(f"init --method {method}: there are {', '.join(METHODS)}")
@@ -172,7 +172,7 @@ def job(wanted: Wanted) -> Draft:
     lines += ["[job]", f'method = "{method}"', "seed = 1", *_rounds(method, wanted.private), "", "[data]"]
     lines += [f"clients = {_patterns(wanted)}{_note('the file name is the client')}"]
     sections = {"likelihood": _likelihood, "pvi": _pvi, "sparse": _sparse, "vertical": _vertical, "sigma": _sigma}[method]
-    part = sections(wanted, seen, [_seen([one]) for one in own], common)
+    part = sections(wanted, seen, [look_at([one]) for one in own], common)
     lines += part.lines
     hints = _missing_lines(tables, seen, part)
     if dialect != Dialect():
@@ -637,7 +637,7 @@ def _table(path: Path, dialect: Dialect) -> Table:
     return one
 
 
-def _seen(tables: Sequence[Table]) -> Seen:
+def look_at(tables: Sequence[Table]) -> Seen:
     """Looks at all columns of the files; a column has the widest kind over the files that have it."""
     order = ("binary", "count", "real", "text")
     names = tuple(dict.fromkeys(name for one in tables for name in one.names))

@@ -1,0 +1,157 @@
+"""Fits a model in one line, from a formula and tables in memory: `fedkern.fit`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from . import api
+from .data import memory
+from .data.table import Table
+from .errors import JobError
+from .jobs.formula import reading
+from .kernels.families import FAMILIES
+from .methods.draft import look_at
+from .results.result import Result
+
+RUN = ("test", "server", "prior", "out", "resume", "progress")  # arguments of `run`; all else are tables of the job
+BUDGET = {"epsilon": 1.0, "delta": 1e-5}
+STARTS = {"clip": 2.5, "sampling_rate": 0.1, "noise_multiplier": 5.0}  # of [privacy], until every client has spent its epsilon
+
+
+def fit(
+    formula: str,
+    data: object,
+    family: str | None = None,
+    *,
+    by: str | None = None,
+    priors: Mapping[str, object] | None = None,
+    privacy: Mapping[str, object] | None = None,
+    method: str | None = None,
+    **job: Any,
+) -> Result:
+    """Fits a model to the rows of several clients, as `run` does with the job that the arguments describe.
+
+    Parameters
+    ----------
+    formula : the model as R writes it, such as "died ~ age * sex + (1 | ward)"
+    data : client -> its rows, each in a form that `run` takes; or one table of all rows, which has a column of the clients
+    family : of the response, a key of `model.family`. By default the plain one: bernoulli of two labels, multinomial of several
+        (ordinal of an ordered category), of whole numbers from 0 poisson or negative-binomial by evidence, gaussian of other
+        numbers, binomial of `cbind(..)`, cox of `Surv(..)`. The first line of the result says it
+    by : the column of one table that names each row's client; it is no covariate
+    priors : keys of [model] that are priors, such as `{"prior_sd": 1.0}`
+    privacy : keys of [privacy], among them `epsilon` and `delta`; the method is then `pvi`, whose columns have bounds
+        (`columns={"age": {"center": 60, "scale": 12}}`)
+    method : by default `likelihood`, with `privacy` `pvi`
+    **job : arguments of `run` (`test`, `out`, ..), `columns`, and tables of the job, such as `output={"loo": True}`
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    JobError
+        `data` are no clients' rows, or whatever ends the job.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedkern
+    >>> x = np.linspace(-1, 1, 120)
+    >>> rows = {"x": x, "y": 1 + 2 * x + 0.1 * np.cos(31 * x), "site": np.array(["north", "south"])[np.arange(120) % 2]}
+    >>> result = fedkern.fit("y ~ x", rows, by="site")
+    >>> round(result.parameters["theta[x]"]["mean"], 1)
+    2.0
+    """
+    clients = _clients(data, by)
+    left = reading.read(formula).data
+    tables: dict[str, Any] = {name: table for name, table in job.items() if name not in (*RUN, "columns")}
+    response = left.get("response")
+    if family is None:
+        family = _family(left, clients, numbers=privacy is not None)
+    laid: dict[str, Any] = {"job": {"method": method or ("pvi" if privacy else "likelihood")}, "data": {}}
+    laid["model"] = {"formula": formula, "family": family, **(priors or {})}
+    if "columns" in job:
+        laid["data"]["columns"] = job["columns"]
+    if privacy is not None:
+        laid["job"]["rounds"] = "budget"
+        laid["privacy"] = {**STARTS, **privacy}
+        _bounded(formula, response, clients, laid)
+    for name, table in tables.items():
+        if not isinstance(table, Mapping):
+            raise JobError(f"fit: {name} = {memory.kind(table)}: wanted a table of the job, such as output = {{'loo': True}}")
+        laid[name] = {**laid.get(name, {}), **table}
+    options: dict[str, Any] = {name: value for name, value in job.items() if name in RUN}
+    result: Result = api.run(laid, data=clients, **options)
+    return result
+
+
+def _clients(data: object, by: str | None) -> Mapping[str, object]:
+    """Returns client -> its rows, of one table by its column `by`, or as they were given."""
+    if isinstance(data, Mapping) and data and not all(_is_column(value) for value in data.values()):
+        if by is not None:
+            raise JobError(f"fit: by = {by!r} names a column of one table, and data has a table for each client: leave by out")
+        return data
+    names = memory.header(data, "data")
+    if by is None:
+        columns = ", ".join(map(repr, names[:6]))
+        raise JobError(f"fit: data is one table: by = names its column of clients ({columns}, ..), or give {{client: rows}}")
+    if by not in names:
+        raise JobError(f"fit: by = {by!r} is no column of data")
+    if isinstance(data, Mapping):
+        arrays = {name: np.asarray(values) for name, values in data.items()}
+        rest = {name: values for name, values in arrays.items() if name != by}
+        return {
+            str(label): {name: values[arrays[by] == label] for name, values in rest.items()} for label in np.unique(arrays[by])
+        }
+    import narwhals as nw
+
+    frame: Any = nw.from_native(data, eager_only=True)  # `header` has taken it
+    return {str(label): frame.filter(nw.col(by) == label).drop(by).to_native() for label in frame[by].unique().sort().to_list()}
+
+
+def _is_column(value: object) -> bool:
+    """Tells whether it is one column: a list of cells, or an array or series of one dimension."""
+    return isinstance(value, list | range) or len(getattr(value, "shape", ())) == 1
+
+
+def _family(left: Mapping[str, str], clients: Mapping[str, object], *, numbers: bool) -> str:
+    """Returns the plain family of a formula's left side and of the clients' cells. Of a private job no cell decides: `numbers`
+    says so."""
+    if "time" in left:
+        return "cox"
+    if "trials" in left:
+        return "binomial"
+    if numbers:
+        raise JobError(f"fit: a private job looks at no cell to choose a family: give one of {', '.join(sorted(FAMILIES))}")
+    response = left["response"]
+    read = [memory.table(held, f"data[{name!r}]", response=response) for name, held in clients.items()]
+    here = [table for table in read if response in table.names]
+    if not here:
+        raise JobError(f"fit: {response!r}, the response, is no column of any client")
+    seen = look_at([Table(t.source, (response,), {response: t.columns[response]}, t.n_rows) for t in here])
+    if seen.kinds[response] == "text" and all(getattr(table.columns[response], "ordered", False) for table in here):
+        return "ordinal" if response in seen.several else "bernoulli"
+    chosen = seen.family(response, levels=True)
+    return "auto" if chosen == "poisson" else chosen
+
+
+def _bounded(formula: str, response: str | None, clients: Mapping[str, object], laid: Mapping[str, Any]) -> None:
+    """Refuses a private job some columns of which have no public constants, with all that is lacking in one list."""
+    if reading.read(formula).random:
+        raise JobError("fit: effects of groups are not private: leave them out, or leave privacy out (method = 'likelihood')")
+    names = {name for held in clients.values() for name in memory.header(held, "data")}
+    known = laid["data"].get("columns", {})
+    used = reading.read(formula).formula.variables
+    lacking = [name for name in sorted(names & set(used)) if name != response and name not in known]
+    missing = [f"{key} in privacy, such as {value}" for key, value in BUDGET.items() if key not in laid["privacy"]]
+    if lacking:
+        columns = json.dumps({name: {"center": 0, "scale": 1} for name in lacking})
+        missing.append(f"columns = {columns}, with a public guess of each centre and scale")
+    if missing:
+        raise JobError(f"fit: a private job asks no row, so give {'; '.join(missing)}")
