@@ -159,7 +159,7 @@ class Server:
     @property
     def open(self) -> tuple[type[Curvature] | type[Values], ...]:
         """The kinds of answers to the questions that each client was asked at once."""
-        of_draws = (Values,) * (len(self.asked) // self.settings.points)
+        of_draws = (Values,) * (len(self.asked) // self.settings.asked)
         return (Curvature, *of_draws) if self.ahead or not of_draws else of_draws
 
     @property
@@ -167,11 +167,11 @@ class Server:
         """How well the log-posterior is known on the way to the mode."""
         return ROUNDED if self.settings.rounded else EXACT
 
-    def drawing(self, source: Proposal | Scaled, rounds: int) -> Server:
-        """Returns the state with the source of so many rounds more."""
+    def drawing(self, source: Proposal | Scaled) -> Server:
+        """Returns the state with the source of one round more."""
         if isinstance(source, Scaled):
-            return evolve(self, scaled=(*self.scaled, *[source] * rounds))
-        return evolve(self, proposals=(*self.proposals, *[source] * rounds))
+            return evolve(self, scaled=(*self.scaled, source))
+        return evolve(self, proposals=(*self.proposals, source))
 
     @property
     def updates(self) -> NDArray[np.int64]:
@@ -179,7 +179,6 @@ class Server:
         return np.full(len(self.names), self.round)
 
 
-SURELY = 0.5  # the k-hat up to which ratios have a variance, so that it is known how many draws lack
 ENOUGH, ROUNDS, MODE = "enough", "rounds", "mode"  # why no more is asked
 
 
@@ -195,7 +194,7 @@ class Found:
     mode, precision : (P,) of xi, and (P, P) minus the Hessian of the log-posterior of z there (of xi where no scale is folded)
     own_gradient, own_hessian : (J, P), (J, P, P) of each client's log-likelihood in xi at the mode
     modes, starts : the number of modes, and of the points from which they were sought
-    newton, rounds : rounds of steps and of draws
+    newton, rounds : rounds of steps, and those of draws whose values count
     nodes, rule : quadrature nodes a dimension, and by how much more of them change the clients' values: at the mode, at draws
     not_finite : (J,) draws at which a client's value was no number
     began : log-likelihood of all clients at the first start
@@ -266,75 +265,79 @@ def first_source(state: Server) -> Proposal | Scaled:
             return state.prior.curvature(mode)
 
         at = climb.at[i], climb.gradient[i], climb.hessian[i]
-        return Scaled.around(*at, prior, c.learnt, c.wide, state.settings.points)
+        return Scaled.around(*at, prior, c.learnt, c.wide, state.settings.first)
     factors = [Metric.of(climb.hessian[i]).factor for i in which]
     scale = np.array([B @ B.T for B in factors])
     log_size = np.array([climb.value[i] + np.linalg.slogdet(B)[1] for i, B in zip(which, factors, strict=True)])
     weights = np.exp(log_size - log_size.max())
-    q = Proposal.of(climb.at[which], scale, np.maximum(weights / weights.sum(), LEAST_SHARE), state.settings.points)
+    q = Proposal.of(climb.at[which], scale, np.maximum(weights / weights.sum(), LEAST_SHARE), state.settings.first)
     return q.with_wide(state.coordinates.wide)
 
 
-def ask_values(state: Server, proposal: Proposal | Scaled, rounds: int = 1) -> tuple[Server, ServerEffects]:
-    """Asks for the values of new draws, of so many rounds at once."""
-    return _ask_again(with_draws(state, proposal, rounds))
-
-
-def with_draws(state: Server, proposal: Proposal | Scaled, rounds: int = 1) -> Server:
-    """Returns the state with the draws of so many rounds that are to be asked."""
-    mirrored, seed = state.coordinates.mirrored, state.settings.seed
-    z = np.concatenate([proposal.points(mirrored, seed, state.drawn + i) for i in range(rounds)])
-    centre, steps = shortened(state.coordinates.drawn(z, state.units))
-    return evolve(state.drawing(proposal, rounds), centre=centre, asked=steps)
-
-
-def _ask_again(state: Server) -> tuple[Server, ServerEffects]:
-    """Asks for the values of the same points once more."""
+def ask_values(state: Server, source: Proposal | Scaled) -> tuple[Server, ServerEffects]:
+    """Asks for the values of a round of new draws."""
+    state = with_draws(state, source)
     state, questions = asking(state, questions_about(state, state.round))
     if not state.exact:  # quadratics stand for all, and nobody is asked
         return take_draws(answered(state))
     return state, questions
 
 
+def with_draws(state: Server, source: Proposal | Scaled) -> Server:
+    """Returns the state with the draws of a round that are to be asked."""
+    z = source.points(state.coordinates.mirrored, state.settings.seed, state.drawn)
+    centre, steps = shortened(state.coordinates.drawn(z[dealt(len(z), state.settings.asked)], state.units))
+    return evolve(state.drawing(source), centre=centre, asked=steps)
+
+
+def dealt(n: int, asked: int) -> NDArray[np.int64]:
+    """Returns the numbers (n,) of a round's draws in the order in which they are asked, so many a question: each question has
+    some of each net, for a client compares draws of a question with each other."""
+    return np.arange(n).reshape(asked, -1).T.ravel()
+
+
 def questions_about(state: Server, round: int) -> list[AskValues]:
     """Returns the questions for the draws of the state, from this round on."""
-    several = np.split(state.asked, len(state.asked) // state.settings.points)
+    several = np.split(state.asked, len(state.asked) // state.settings.asked)
     return [AskValues.of(round + i, state.nodes, state.centre, steps) for i, steps in enumerate(several)]
 
 
 def take_draws(state: Server) -> tuple[Server, ServerEffects]:
-    """Takes the values of draws, and ends, draws more, or asks the same once more with more nodes."""
+    """Takes the values of draws, and ends, draws more, or begins anew with more nodes."""
     s = state.settings
-    several = answers_of(state, Values, len(state.asked) // s.points)
+    several = answers_of(state, Values, len(state.asked) // s.asked)
     at_draws = max(sum(answer.rule for answer in answers) for answers in several)
     if at_draws > AT_DRAWS and state.nodes < s.most_nodes:
-        # What was found before is as uncertain: draws begin anew from the last proposal, with its first round.
-        first = {"proposals": state.proposals[-1:], "scaled": state.scaled[-1:], "asked": state.asked[: s.points]}
-        given_up = state.drawn + len(several) - 1  # their values have been told, and count among the rounds that may be
-        return _ask_again(evolve(state, nodes=s.doubled(state.nodes), draws=(), drawn=given_up, **first))
-    points = [drawn(state.centre, steps) for steps in np.split(state.asked, len(several))]
-    values = [_values(state, answers, xi) for answers, xi in zip(several, points, strict=True)]
-    lost = [value <= LOST for value in values]
-    _finite_enough(state, np.concatenate(lost))
-    draws = [_draws_of(state, xi, np.where(none, -np.inf, one)) for xi, one, none in zip(points, values, lost, strict=True)]
+        # What was found before is as uncertain: draws begin anew from the last source. Values that are given up have been told,
+        # and count.
+        given_up = state.drawn + len(several) - s.first // s.asked
+        anew = evolve(state, nodes=s.doubled(state.nodes), draws=(), proposals=(), scaled=(), drawn=given_up)
+        return ask_values(anew, state.sources[-1].sized(s.first))
+    xi = drawn(state.centre, state.asked)
+    parts = zip(several, np.split(xi, len(several)), strict=True)
+    values = np.concatenate([_values(state, answers, own) for answers, own in parts])
+    lost = values <= LOST
+    _finite_enough(state, lost)
     state = evolve(
         state,
-        draws=(*state.draws, *draws),
+        draws=(*state.draws, _draws_of(state, xi, np.where(lost, -np.inf, values))),
         drawn=state.drawn + len(several),
-        not_finite=state.not_finite + sum(none.sum(axis=0) for none in lost),
+        not_finite=state.not_finite + lost.sum(axis=0),
         rule=np.array([state.rule[0], max(float(state.rule[1]), at_draws)]),
     )
     _inside_enough(state)
     posterior = weighted(state)
     if enough(state, posterior):
         return end(state, ENOUGH, posterior)
-    if state.drawn >= s.rounds:
-        return end(state, ROUNDS, posterior)
+    # As many again as there are: a source follows the draws that it is made from, and the last one's draws are most of all.
     every = np.concatenate([draw.z for draw in state.draws])
-    proposal = state.sources[-1].adapted(every, posterior.smoothed, state.coordinates.wide)
-    if isinstance(proposal, Proposal):  # beyond the widest draws of all coordinates at once few are where the others' mass is
-        proposal = proposal.with_wide(state.coordinates.flat(every, posterior.smoothed))
-    return ask_values(state, proposal, _rounds_at_once(state, posterior))
+    n = min(len(every), s.asked * (s.most - state.drawn))
+    if n <= 0:
+        return end(state, ROUNDS, posterior)
+    source = state.sources[-1].adapted(every, posterior.smoothed, state.coordinates.wide)
+    if isinstance(source, Proposal):  # beyond the widest draws of all coordinates at once few are where the others' mass is
+        source = source.with_wide(state.coordinates.flat(every, posterior.smoothed))
+    return ask_values(state, source.sized(n))
 
 
 def _values(state: Server, answers: list[Values], xi: Array) -> Array:
@@ -351,20 +354,6 @@ def _draws_of(state: Server, xi: Array, values: Array) -> Draws:
     with np.errstate(all="ignore"):
         log_prior = state.prior.values(xi) + state.coordinates.log_jacobian(xi)
     return Draws(folded(state.coordinates.of(xi), state.coordinates.mirrored), xi, log_prior, values)
-
-
-def _rounds_at_once(state: Server, posterior: Weighted) -> int:
-    """Returns how many rounds of draws are asked for at once: as many as seem to lack, where the draws so far say so surely.
-
-    What draws are worth grows as their number, and errors fall as its root. Of ratios with heavy tails neither is known, and the
-    next round's draws are best made where this round's say: it is asked for alone.
-    """
-    s, n = state.settings, len(state.draws)
-    if not posterior.k_hat <= SURELY:
-        return 1
-    short = max(s.effective / posterior.effective, (max(errors(state, posterior)) / s.error) ** 2)
-    lacking = int(np.ceil(n * (min(short, float(s.rounds)) - 1)))
-    return max(1, min(lacking, s.rounds - state.drawn))
 
 
 def _inside_enough(state: Server) -> None:
@@ -414,7 +403,8 @@ def errors(state: Server, posterior: Weighted) -> tuple[float, float]:
 
     They are those of z, and of exponentials that have heavy tails.
     """
-    nets = [NETS * r + q.nets for r, q in enumerate(state.sources[: len(state.draws)])]
+    sources, asked = state.sources[: len(state.draws)], state.settings.asked
+    nets = [NETS * r + q.nets[dealt(len(q.nets), asked)] for r, q in enumerate(sources)]
     z = np.concatenate([draw.z for draw in state.draws])
     read = state.coordinates.read(z, state.coordinates.flat(z, posterior.weights))
     return largest(read, posterior.weights, np.concatenate(nets))
@@ -423,7 +413,7 @@ def errors(state: Server, posterior: Weighted) -> tuple[float, float]:
 def enough(state: Server, posterior: Weighted) -> bool:
     """Tells whether the draws so far suffice."""
     s = state.settings
-    return posterior.effective >= s.effective and posterior.reliable and max(errors(state, posterior)) <= s.error
+    return posterior.effective >= s.counted and posterior.reliable and max(errors(state, posterior)) <= s.error
 
 
 # The end --------------------
@@ -461,16 +451,16 @@ def _against(state: Server, posterior: Weighted | None) -> str:
     # Chains do not enter where a learnt scale is near 0.
     chains = 'chains (algorithm.sampler = "hmc"), ' if state.coordinates.learnt is None else ""
     n = len(posterior.draws)
-    if not (posterior.reliable and posterior.effective >= s.effective):
+    if not (posterior.reliable and posterior.effective >= s.counted):
         said.append(
-            f"after {state.drawn} rounds {n} draws are worth {posterior.effective:.0f} of equal weight (wanted "
-            f"{s.effective:g}), with k-hat {posterior.k_hat:.2f} (wanted at most 0.7): no t distribution is near this "
+            f"after {len(state.draws)} rounds {n} draws are worth {posterior.effective:.0f} of equal weight (wanted "
+            f"{s.counted:g}), with k-hat {posterior.k_hat:.2f} (wanted at most 0.7): no t distribution is near this "
             f"posterior: take {chains}more draws (algorithm.points, job.rounds), or narrower priors"
         )
     elif max(errors(state, posterior)) > SURE * s.error:  # rounds go on for better, but a standard error is enough
         of_means, of_sds = np.array(errors(state, posterior)) / SURE
         said.append(
-            f"after {state.drawn} rounds of {s.points} draws the largest standard error of a mean is {of_means:.2g} posterior "
+            f"after {len(state.draws)} rounds of {n} draws the largest standard error of a mean is {of_means:.2g} posterior "
             f"standard deviations, and of one of these {100 * of_sds:.2g} % (wanted {s.error:.2g} and {100 * s.error:.2g} %): "
             "take more rounds of draws (job.rounds) or more draws (algorithm.points)"
         )
@@ -510,7 +500,7 @@ def read_result(state: Server) -> Found:
     first = (state.first_gradient, unpacked(state.first_hessian, len(mode[0]))) if len(state.first_gradient) else None
     return Found(
         posterior, values, log_prior, evidence, mode[0], climb.hessian[which[0]], state.own_gradient[which[0]],
-        unpacked(state.own_hessian[which[0]], len(mode[0])), len(which), state.settings.starts, state.newton, state.drawn,
+        unpacked(state.own_hessian[which[0]], len(mode[0])), len(which), state.settings.starts, state.newton, len(state.draws),
         state.nodes, (float(state.rule[0]), float(state.rule[1])), state.not_finite.astype(np.int64), state.began,
         error, not why, why, first, summed,
     )  # fmt: skip

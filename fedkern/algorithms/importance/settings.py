@@ -335,11 +335,13 @@ def of_derivatives(curvature: Array, prior: Array, clients: int) -> tuple[Array,
 # Settings --------------------
 
 
-# Up to so many values of a round, or of chains, have the same unit. Of N times as many it is larger by sqrt N: what all say of
-# rows together goes by their number over its square.
+# Up to so many values of a job, or gradients of chains, have the same unit. Of N times as many it is larger by sqrt N: what all
+# say of rows together goes by their number over its square. All that the job may ask for counts, for the first has its unit too.
 FINE, FINE_OF_CHAINS = 4096, 8000
+FIRST = 1024  # points of the first round: fewer don't say how wrong their own error is
 AT_MODE, AT_DRAWS = 0.01, 0.05  # nats, of all clients together, by which it may differ there
 ERROR, DRAWS = 0.03, 2000.0  # posterior sds by which a mean or an sd may be off, where draws are to be worth so many
+COUNTED = 1200.0  # of them: draws of equal weight that prior sensitivity and results without a client need
 NOT_FINITE = 0.01  # the part of the draws of a round at which a client's value may be no number
 
 
@@ -372,9 +374,9 @@ class Settings:
 
     Attributes
     ----------
-    points : draws of a round
-    effective : draws of equal weights that the weighted ones must be worth
-    rounds : of draws, at most; 0: only the mode is wanted, for another sampler begins there
+    points, rounds : whose product is the number of draws, at most; no rounds: only the mode is wanted, for another sampler
+        begins there
+    effective : draws of equal weights as which the weighted ones, which fill the space, must be as good
     newton : rounds of steps to the mode, at most
     starts : points from which the mode is looked for
     nodes, most_nodes : quadrature nodes a dimension, at first and at most
@@ -424,10 +426,30 @@ class Settings:
         """The number of posterior standard deviations by which a mean or a standard deviation may be off."""
         return float(ERROR * (DRAWS / self.effective) ** 0.5)
 
+    @property
+    def counted(self) -> float:
+        """How many draws of equal weight the weighted ones must be worth."""
+        return COUNTED / DRAWS * self.effective
+
+    @property
+    def asked(self) -> int:
+        """The points of a question about draws: the first round has one, and later ones as many more as they have points."""
+        return min(self.points, FIRST)
+
+    @property
+    def most(self) -> int:
+        """How many questions about draws there are, at most."""
+        return self.rounds * (self.points // self.asked)
+
+    @property
+    def first(self) -> int:
+        """The points of the first round."""
+        return self.asked * max(1, min(FIRST // self.asked, self.most))
+
     def sizes(self, n_global: int) -> dict[str, int]:
         """Returns the lengths of the messages' arrays."""
         triangle = n_global * (n_global + 1) // 2
-        values = {"steps": WIDTH * self.points * n_global, "drops": WIDTH * self.points}
+        values = {"steps": WIDTH * self.asked * n_global, "drops": WIDTH * self.asked}
         return {"c": self.starts, "t": self.told, "xi": n_global, "tri": triangle, **values}
 
     @property
@@ -450,8 +472,8 @@ class Settings:
 
     @property
     def needed_at_draws(self) -> float:
-        """The same at draws of a round."""
-        return self.needed(math.sqrt(max(1.0, self.points / FINE)))
+        """The same at draws."""
+        return self.needed(math.sqrt(max(1.0, self.most * self.asked / FINE)))
 
     def units_of_chains(self, gradients: int) -> tuple[float, float] | None:
         """Returns the units of values and of gradients of chains that ask for so many gradients; None: they are not rounded."""
