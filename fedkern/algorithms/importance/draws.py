@@ -286,14 +286,8 @@ def ask_values(state: Server, source: Proposal | Scaled) -> tuple[Server, Server
 def with_draws(state: Server, source: Proposal | Scaled) -> Server:
     """Returns the state with the draws of a round that are to be asked."""
     z = source.points(state.coordinates.mirrored, state.settings.seed, state.drawn)
-    centre, steps = shortened(state.coordinates.drawn(z[dealt(len(z), state.settings.asked)], state.units))
+    centre, steps = shortened(state.coordinates.drawn(z[source.dealt], state.units))
     return evolve(state.drawing(source), centre=centre, asked=steps)
-
-
-def dealt(n: int, asked: int) -> NDArray[np.int64]:
-    """Returns the numbers (n,) of a round's draws in the order in which they are asked, so many a question: each question has
-    some of each net, for a client compares draws of a question with each other."""
-    return np.arange(n).reshape(asked, -1).T.ravel()
 
 
 def questions_about(state: Server, round: int) -> list[AskValues]:
@@ -403,8 +397,7 @@ def errors(state: Server, posterior: Weighted) -> tuple[float, float]:
 
     They are those of z, and of exponentials that have heavy tails.
     """
-    sources, asked = state.sources[: len(state.draws)], state.settings.asked
-    nets = [NETS * r + q.nets[dealt(len(q.nets), asked)] for r, q in enumerate(sources)]
+    nets = [NETS * r + q.nets[q.dealt] for r, q in enumerate(state.sources[: len(state.draws)])]
     z = np.concatenate([draw.z for draw in state.draws])
     read = state.coordinates.read(z, state.coordinates.flat(z, posterior.weights))
     return largest(read, posterior.weights, np.concatenate(nets))

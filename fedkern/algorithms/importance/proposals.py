@@ -219,6 +219,10 @@ class Source(Protocol):
     def nets(self) -> NDArray[np.int64]:
         """(n,) The net of each point, one of each component."""
 
+    @property
+    def dealt(self) -> NDArray[np.int64]:
+        """(n,) The numbers of the points in the order in which they are asked."""
+
     def points(self, fold: Fold, seed: int, round: int) -> Array:
         """Returns the points (n, P)."""
 
@@ -291,6 +295,13 @@ class Proposal:
     def nets(self) -> NDArray[np.int64]:
         """(n,) The net of each point, one of each component."""
         return np.concatenate([np.repeat(np.arange(NETS), nets_of(int(count))) for count in self.counts])
+
+    @property
+    def dealt(self) -> NDArray[np.int64]:
+        """(n,) The numbers of the points in the order in which they are asked: net by net, and in each net points of all
+        components side by side, for a client compares the draws of a question with each other."""
+        along = [(np.arange(n) + 0.5) / n for count in self.counts for n in nets_of(int(count))]
+        return np.lexsort((np.concatenate(along), self.nets))
 
     def log_density(self, points: Array, fold: Fold) -> Array:
         """Returns the log-density (n,) of folded points, mirror images counted."""
@@ -488,6 +499,11 @@ class Scaled:
     def nets(self) -> NDArray[np.int64]:
         """(n,) The net of each point."""
         return self.inner.nets
+
+    @property
+    def dealt(self) -> NDArray[np.int64]:
+        """(n,) The numbers of the points in the order in which they are asked."""
+        return self.inner.dealt
 
     def points(self, fold: Fold, seed: int, round: int) -> Array:
         """Returns the points (n, P)."""
