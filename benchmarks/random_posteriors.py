@@ -3,10 +3,11 @@
     python benchmarks/random_posteriors.py [--out benchmarks/results/random_posteriors.txt] [--only FAMILY] [--sets 2]
 
 Each job is one of `likelihood` with three clients, as it is by default. The long run has 2^16 points, of another seed, about the
-moments that the job ends with, and every digit of every client's log-likelihood there. Numbers are compared in the coordinates in
+moments that the job ends with, and every digit of every client's log-likelihood there; 2^13 where clients have 10,000 rows
+("many"), of which jobs may end after one net of 128 points ("net": worth and claim are then those of the corrected quadratics).
+Numbers are compared in the coordinates in
 which the server draws: the largest difference of a mean, in posterior sds, and of an sd, in percent; beside them what the job
-says of its own error, and what the long run does. Quantiles are those of the table, 2.5 and 97.5 %, in posterior sds, and
-"plain" is what they are without the series.
+says of its own error, and what the long run does. Ends are quantiles at 2.5 and 97.5 %, in posterior sds.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from fedkern.algorithms.importance.proposals import folded
 from fedkern.methods.likelihood import publish
 from fedkern.models.weighted import Weighted
 
-LONG, BLOCK = 2**16, 4096
+LONG, BLOCK = 2**16, 512  # points; of many rows an eighth
+MANY = 10_000  # rows a client, of which the log-likelihood is nearly quadratic
 NAMES = ("a", "b", "c")
 GOAL, MOST = (0.03, 3.0), (0.1, 5.0)  # posterior sds of a mean, percent of an sd
 ROWS = {"logistic": 12, "rare": 60, "poisson": 10, "negative-binomial": 12, "gamma": 10, "ordinal": 14, "weibull": 12, "cox": 14,
@@ -37,11 +39,12 @@ SIZES = {"logistic": (2, 5, 12, 20, 40, 80), "rare": (2, 5, 12, 25), "poisson": 
 
 
 class Case(NamedTuple):
-    """A random set: its kind, covariates, and number."""
+    """A random set: its kind, covariates, number, and whether it has many rows."""
 
     kind: str
     columns: int
     number: int
+    many: bool = False
 
 
 def cases(sets: int) -> Iterator[Case]:
@@ -49,13 +52,15 @@ def cases(sets: int) -> Iterator[Case]:
     for kind in ROWS:
         for columns in SIZES.get(kind, (2, 5, 12, 30)):
             yield from (Case(kind, columns, k) for k in range(sets))
+        if kind != "random-intercept":
+            yield from (Case(kind, columns, k, many=True) for columns in (2, 8, 18) for k in range(sets))
 
 
 def made(case: Case) -> tuple[dict[str, Any], pandas.DataFrame]:
     """The job, and the rows of all clients."""
     kind, p = case.kind, case.columns
     random = np.random.default_rng([sum(map(ord, kind)), p, case.number])
-    n = 3 * max(40, ROWS[kind] * (p + 1))
+    n = 3 * MANY if case.many else 3 * max(40, ROWS[kind] * (p + 1))
     root = random.normal(size=(p, p)) / np.sqrt(p) * random.choice([0.0, 0.7]) + np.eye(p)
     X = random.normal(size=(n, p)) @ root
     if case.number % 2:
@@ -126,15 +131,15 @@ def played(given: dict[str, Any], frame: pandas.DataFrame) -> Seen:
     return Seen(kept["server"], models, result, time.process_time() - began)
 
 
-def long_run(seen: Seen) -> tuple[Weighted, tuple[float, float]]:
+def long_run(seen: Seen, points: int) -> tuple[Weighted, tuple[float, float]]:
     """The posterior by 2^16 points, and its own errors."""
     server, c = seen.server, seen.server.coordinates
     every, short = np.concatenate([draw.z for draw in server.draws]), weighted(server)
-    source = server.sources[-1].adapted(every, short.smoothed, c.wide).sized(LONG)
+    source = server.sources[-1].adapted(every, short.smoothed, c.wide).sized(points)
     z = source.points(c.mirrored, 987_654_321, 99)
     xi = c.drawn(z, server.units)
     log_p = server.prior.values(xi) + c.log_jacobian(xi)
-    for at in range(0, LONG, BLOCK):
+    for at in range(0, points, BLOCK):
         some = slice(at, at + BLOCK)
         log_p[some] += sum(model.values(xi[some], server.nodes) for model in seen.models)
     z = folded(c.of(xi), c.mirrored)
@@ -146,15 +151,16 @@ def compared(case: Case) -> str:
     """The line of a case."""
     seen = played(*made(case))
     server, found = seen.server, importance.read_result(seen.server)
-    whole, error = long_run(seen)
+    whole, error = long_run(seen, LONG // 8 if case.many else LONG)
     z = np.concatenate([draw.z for draw in server.draws])
     short = Weighted(z, weighted(server).log_ratios)
     of_mean = np.abs(short.mean - whole.mean) / whole.sd
     of_sd = 100 * np.abs(short.sd / whole.sd - 1)
     ends = np.abs(short.quantiles((0.025, 0.975)) - whole.quantiles((0.025, 0.975))) / whole.sd
+    name, how = case.kind + " many" * case.many, "net" if server.unsure else str(len(z))
     bad = found.converged and (of_mean.max() > MOST[0] or of_sd.max() > MOST[1])
     return (
-        f"{case.kind:18} {case.columns:3} {case.number} {server.coordinates.size:3} {len(z):6} {short.effective:6.0f} "
+        f"{name:21} {case.columns:3} {case.number} {server.coordinates.size:3} {how:>6} {short.effective:6.0f} "
         f"{short.k_hat:5.2f} {'yes' if found.converged else 'no':3}  {of_mean.max():.3f} {of_sd.max():5.2f}   "
         f"{found.error[0]:.3f} {100 * found.error[1]:5.2f}   {error[0]:.3f} {100 * error[1]:5.2f}  {ends.max():.3f}  "
         f"{whole.k_hat:5.2f} {seen.seconds:5.1f}{'  WRONG' if bad else ''}"
@@ -168,11 +174,11 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--sets", type=int, default=2)
     asked = parser.parse_args()
-    head = f"{'kind':18} columns set P  points   worth k-hat ok   mean   sd %   claim  sd %   long  sd %   ends  k-hat  CPU s"
+    head = f"{'kind':21} columns set P  points   worth k-hat ok   mean   sd %   claim  sd %   long  sd %   ends  k-hat  CPU s"
     lines = [head]
     print(head)
     for case in cases(asked.sets):
-        if asked.only in case.kind:
+        if asked.only in f"{case.kind}{' many' * case.many}":
             lines.append(compared(case))
             print(lines[-1], flush=True)
             if asked.out:

@@ -163,7 +163,7 @@ def test_settings_without_rounding_have_the_unit_of_the_words() -> None:
     assert settings.units_of_chains(1) == (2.0**-5, 0.125)
     assert settings.units_of_chains(32_000) == (2.0**-4, 0.25)
     # What all draws of a job say together counts, in however many rounds they are asked.
-    assert [replace(settings, points=n, rounds=k).needed_at_draws for n, k in ((4096, 1), (1024, 64), (65_536, 1))] == [
+    assert [replace(settings, points=n, rounds=k).needed_at_draws() for n, k in ((4096, 1), (1024, 64), (65_536, 1))] == [
         0.025, 0.1, 0.1,
     ]  # fmt: skip
     assert replace(settings, clients=10**8).needed() == OF_WORDS

@@ -63,7 +63,7 @@ class Numbers:
         alike = s.clients * rows.values(job.draws, s.nodes) + prior.values(job.draws)
         at_draws = np.split(np.arange(len(job.draws)), max(1, len(job.draws) // s.asked))
         far = [of_draws(job.draws[some], alike[some]) for some in at_draws if len(some)]
-        of_values = power(s.needed_at_draws * np.concatenate([*far, np.zeros(0)]))
+        of_values = power(s.needed_at_draws() * np.concatenate([*far, np.zeros(0)]))
         return cls(job.at, float(power(s.needed())), of_gradient, of_hessian, job.draws, of_values)
 
     def told(self, rows: Rows, nodes: int) -> Array:

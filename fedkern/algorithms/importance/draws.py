@@ -23,9 +23,11 @@ from ..core.nets import NETS, SURE, largest
 from ..core.rounds import in_order, to_each
 from .newton import EXACT, ROUNDED, Climb, Limits, Metric, Prior, Priors, modes
 from .proposals import LEAST_SHARE, Coordinates, Proposal, Scaled, folded, mixture_log_density
+from .remainder import ANSWER, corrected
 from .settings import (
     AT_DRAWS,
     AT_MODE,
+    FIRST,
     LOST,
     NOT_FINITE,
     AskCurvature,
@@ -83,6 +85,7 @@ class Server:
     began : log-likelihood of all clients at the first start
     first_gradient, first_hessian : (J, P), (J, P(P+1)/2) of each client's log-likelihood there, where they are kept; else empty
     quadratics : of the clients that take part by a summary
+    unsure : the standard error of a mean, in posterior sds, where quadratics took the clients' places at draws; else 0
     summing : 1 while such clients are asked, else 0
     widened, decided : the number of the prior, and 1 once no other one is tried
     default, expected : (P,) the mode with the job's prior, and (P, P) what minus the Hessian is compared with; empty while no
@@ -119,6 +122,7 @@ class Server:
     expected: Array = field(default_factory=lambda: np.empty(0))
     refused: int = 0
     began: float = 0.0
+    unsure: float = 0.0
     proposals: tuple[Proposal, ...] = ()
     scaled: tuple[Scaled, ...] = ()
     draws: tuple[Draws, ...] = ()
@@ -284,10 +288,26 @@ def ask_values(state: Server, source: Proposal | Scaled) -> tuple[Server, Server
 
 
 def with_draws(state: Server, source: Proposal | Scaled) -> Server:
-    """Returns the state with the draws of a round that are to be asked."""
-    z = source.points(state.coordinates.mirrored, state.settings.seed, state.drawn)
-    centre, steps = shortened(state.coordinates.drawn(z[source.dealt], state.units))
+    """Returns the state with the draws of a round that are to be asked; of the first round one net alone, where that is one."""
+    xi = _points(state, source, state.drawn)
+    alone = not state.draws and state.settings.net < FIRST
+    centre, steps = shortened(xi[: state.settings.asked] if alone else xi)
     return evolve(state.drawing(source), centre=centre, asked=steps)
+
+
+def _points(state: Server, source: Proposal | Scaled, key: int) -> Array:
+    """Returns the draws (n, P) of a source in the order in which they are asked."""
+    z = source.points(state.coordinates.mirrored, state.settings.seed, key)
+    return state.coordinates.drawn(z[source.dealt], state.units)
+
+
+def _ask_rest(state: Server) -> tuple[Server, ServerEffects]:
+    """Asks for the values of the first round's other draws."""
+    there = len(state.draws[-1].xi)
+    xi = _points(state, state.sources[-1], state.drawn - there // state.settings.asked)
+    centre, steps = shortened(xi[there:])
+    state = evolve(state, centre=centre, asked=steps)
+    return asking(state, questions_about(state, state.round))
 
 
 def questions_about(state: Server, round: int) -> list[AskValues]:
@@ -311,14 +331,19 @@ def take_draws(state: Server) -> tuple[Server, ServerEffects]:
     parts = zip(several, np.split(xi, len(several)), strict=True)
     values = np.concatenate([_values(state, answers, own) for answers, own in parts])
     lost = values <= LOST
-    _finite_enough(state, lost)
+    draws, known = _draws_of(state, xi, np.where(lost, -np.inf, values)), state.draws
+    if len(known) == len(state.sources):  # the first round's one net is there
+        draws, known = Draws(*(np.concatenate(both) for both in zip(vars(known[-1]).values(), vars(draws).values()))), known[:-1]
     state = evolve(
         state,
-        draws=(*state.draws, _draws_of(state, xi, np.where(lost, -np.inf, values))),
+        draws=(*known, draws),
         drawn=state.drawn + len(several),
         not_finite=state.not_finite + lost.sum(axis=0),
         rule=np.array([state.rule[0], max(float(state.rule[1]), at_draws)]),
     )
+    if len(state.draws) == 1 and len(draws.xi) < s.first:
+        return _ask_rest(state) if (ended := _quadratic(state)) is None else end(ended, ENOUGH, weighted(ended))
+    _finite_enough(state, ~np.isfinite(draws.values))
     _inside_enough(state)
     posterior = weighted(state)
     if enough(state, posterior):
@@ -332,6 +357,23 @@ def take_draws(state: Server) -> tuple[Server, ServerEffects]:
     if isinstance(source, Proposal):  # beyond the widest draws of all coordinates at once few are where the others' mass is
         source = source.with_wide(state.coordinates.flat(every, posterior.smoothed))
     return ask_values(state, source.sized(n))
+
+
+def _quadratic(state: Server) -> Server | None:
+    """Returns the state with draws of corrected quadratics, about which nobody is asked; None if more than a little remains."""
+    c, which, climb = state.coordinates, modes_of(state), state.climb
+    if c.mirrored or c.learnt is not None or len(which) > 1 or state.settings.singly:
+        return None
+    i, (source,), (net,) = which[0], state.proposals, state.draws
+    mode, own = (climb.at[i], climb.gradient[i], climb.hessian[i]), (state.own_gradient[i], state.own_hessian[i])
+    quadratics = corrected(mode, own, source, (net.xi, net.values), state.settings)
+    if quadratics is None:
+        return None
+    source = source.sized(ANSWER)
+    xi = _points(state, source, state.drawn)
+    answer = _draws_of(state, xi, quadratics.values(xi))
+    state = evolve(state, proposals=(source,), draws=(answer,), unsure=quadratics.error)
+    return state if enough(state, weighted(state)) else None
 
 
 def _values(state: Server, answers: list[Values], xi: Array) -> Array:
@@ -400,7 +442,8 @@ def errors(state: Server, posterior: Weighted) -> tuple[float, float]:
     nets = [NETS * r + q.nets[q.dealt] for r, q in enumerate(state.sources[: len(state.draws)])]
     z = np.concatenate([draw.z for draw in state.draws])
     read = state.coordinates.read(z, state.coordinates.flat(z, posterior.weights))
-    return largest(read, posterior.weights, np.concatenate(nets))
+    mean, sd = largest(read, posterior.weights, np.concatenate(nets))
+    return float(np.hypot(mean, SURE * state.unsure)), float(np.hypot(sd, SURE * state.unsure / np.sqrt(2)))
 
 
 def enough(state: Server, posterior: Weighted) -> bool:

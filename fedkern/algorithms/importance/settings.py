@@ -15,6 +15,7 @@ from ..core import tells
 from ..core.box import Box
 from ..core.masked import Masked, Sum
 from ..core.messages import Message
+from ..core.nets import NETS
 from .newton import Metric
 
 # Messages --------------------
@@ -35,6 +36,8 @@ ASKED_OF_ALL = 5  # of all clients together: at a point, and over normals
 REFUSED = 2 * LOST  # that of a point where the client tells none, for it would be that of few of its rows
 OF_FEW = "where few of its rows have weight, or one has nearly all (disclosure.rows, rows_per_coefficient, leverage)"
 CHECKED = 32  # draws at which the quadrature is compared with one of more nodes
+SEEN = 6  # points a coordinate
+FIRST = 1024  # points of the first round: fewer don't say how wrong their own error is
 WIDTH = 4  # bytes of a step and of a drop: thousands of them are most of what travels
 OF_WORDS = 2.0**-10  # nats: the unit of values as they travel; a client's own is a multiple
 NO_VALUE = 2**32 - 1  # the drop of a point where the log-likelihood is not finite
@@ -338,7 +341,6 @@ def of_derivatives(curvature: Array, prior: Array, clients: int) -> tuple[Array,
 # Up to so many values of a job, or gradients of chains, have the same unit. Of N times as many it is larger by sqrt N: what all
 # say of rows together goes by their number over its square. All that the job may ask for counts, for the first has its unit too.
 FINE, FINE_OF_CHAINS = 4096, 8000
-FIRST = 1024  # points of the first round: fewer don't say how wrong their own error is
 AT_MODE, AT_DRAWS = 0.01, 0.05  # nats, of all clients together, by which it may differ there
 ERROR, DRAWS = 0.03, 2000.0  # posterior sds by which a mean or an sd may be off, where draws are to be worth so many
 COUNTED = 1200.0  # of them: draws of equal weight that prior sensitivity and results without a client need
@@ -368,6 +370,13 @@ OF_SUMS = OF_REGRESSIONS._replace(
 )
 
 
+def net_of(size: int) -> int:
+    """Returns the points of the first question about draws of P unknowns: one net of the first round, where that is so many that
+    a client sees which of them are far."""
+    net = FIRST // NETS
+    return net if net >= SEEN * size else FIRST
+
+
 @dataclass(frozen=True)
 class Settings:
     """Holds settings that every party of a job knows.
@@ -387,6 +396,7 @@ class Settings:
     box : where clients answer, if the server gets sums alone; None: it gets each client's answers
     summaries : the clients that take part by a summary
     clients : their number
+    net : points of the first question about draws, after which a job may end whose log-likelihood is nearly quadratic
     rounds_messages : whether clients round what they tell to what the answer needs
     """
 
@@ -404,6 +414,7 @@ class Settings:
     box: Box | None = None
     summaries: tuple[int, ...] = ()
     clients: int = 1
+    net: int = FIRST
     rounds_messages: bool = True
 
     def __post_init__(self) -> None:
@@ -433,8 +444,8 @@ class Settings:
 
     @property
     def asked(self) -> int:
-        """The points of a question about draws: the first round has one, and later ones as many more as they have points."""
-        return min(self.points, FIRST)
+        """The points of a question about draws: a round has as many questions as it has points for."""
+        return min(self.points, self.net)
 
     @property
     def most(self) -> int:
@@ -470,10 +481,16 @@ class Settings:
         """Returns to how many nats a client's values are needed; `coarser`: by how many times fewer digits, for many of them."""
         return max(OF_WORDS, OF_VALUES / math.sqrt(self.clients) * coarser) if self.rounded else OF_WORDS
 
-    @property
-    def needed_at_draws(self) -> float:
-        """The same at draws."""
-        return self.needed(math.sqrt(max(1.0, self.most * self.asked / FINE)))
+    def needed_at_draws(self, before: int = 1) -> float:
+        """The same at draws of a question; `before`: how many about draws the client has answered.
+
+        A first net that is asked alone tells half of what all draws may.
+        """
+        draws = self.most * self.asked
+        if self.net < FIRST:
+            draws = 2 * (draws if before else self.asked)
+            return self.needed(math.sqrt(draws / FINE))
+        return self.needed(math.sqrt(max(1.0, draws / FINE)))
 
     def units_of_chains(self, gradients: int) -> tuple[float, float] | None:
         """Returns the units of values and of gradients of chains that ask for so many gradients; None: they are not rounded."""

@@ -67,8 +67,8 @@ MAY_SEND = (
 
 
 MODE = "importance-mode"  # the name of the stage that ends there
-USUAL = 7  # trips to the mode and for two rounds of draws, in most jobs
-SEVERAL = 2  # questions about draws, in most jobs
+USUAL = 8  # trips to the mode and for two rounds of draws, the first of which is asked in two parts, in most jobs
+SEVERAL = 2  # times as many draws as a first round has, in most jobs
 OF_SUMMARIES = 6  # more: two questions for summaries, and two of the others after each
 DOUBLED = 2  # rounds that are asked once more, with more nodes
 
@@ -119,7 +119,7 @@ def stage_of_draws(model: SampledModel) -> Stage:
         rounds=rounds,
         resumable=not model.chains,
         times=times,
-        trips=(2 if ahead else USUAL) + bool(model.chains) + OF_SUMMARIES * bool(settings.summaries),
+        trips=(3 if ahead else USUAL) + bool(model.chains) + OF_SUMMARIES * bool(settings.summaries),
         usually=True,
     )
     return stage.with_sums(importance.SUMS, secure=model.secure)
@@ -129,7 +129,7 @@ def stage_of_mode(model: Model) -> Stage:
     """Returns the stage of the way to the mode alone."""
     whole = stage_of_draws(model)
     protocol, rounds = importance.protocol(model.mode_alone), model.settings.newton + DOUBLED
-    stage = Stage(protocol, whole.dims, rounds=rounds, alias=MODE, trips=USUAL - 2, usually=True)
+    stage = Stage(protocol, whole.dims, rounds=rounds, alias=MODE, trips=USUAL - 3, usually=True)
     return stage.with_sums(importance.SUMS, secure=model.secure)
 
 
@@ -244,13 +244,15 @@ def _rounds(model: Model) -> Iterator[str]:
         return
     newton, of_draws = P * 8, settings.asked * P * importance.WIDTH
     answer, values = (1 + P + P * (P + 1) // 2) * 8, settings.asked * importance.WIDTH
-    usual_in, usual_out = 10 * newton + SEVERAL * of_draws, 10 * answer + SEVERAL * values
+    usual = SEVERAL * settings.first // settings.asked
+    usual_in, usual_out = 10 * newton + usual * of_draws, 10 * answer + usual * values
     most_in, most_out = settings.newton * newton + settings.most * of_draws, settings.newton * answer + settings.most * values
     yield (
-        f"rounds   about 10 to the mode (at most {settings.newton}) and {SEVERAL} to {4 * SEVERAL} questions of "
-        f"{settings.asked:,} draws (at most {settings.most}): about {_size(usual_in)} to each client"
+        f"rounds   about 10 to the mode (at most {settings.newton}) and {SEVERAL * settings.first:,} to "
+        f"{4 * SEVERAL * settings.first:,} draws (at most {settings.most * settings.asked:,}), {settings.asked:,} a question:"
     )
-    yield f"         and {_size(usual_out)} from it (at most {_size(most_in)} and {_size(most_out)})"
+    to, back = f"{_size(usual_in)} (at most {_size(most_in)})", f"{_size(usual_out)} ({_size(most_out)})"
+    yield f"         about {to} to each client and {back} from it"
 
 
 def _size(n_bytes: float) -> str:
