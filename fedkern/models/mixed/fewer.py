@@ -1,7 +1,7 @@
 """Finds fewer rows with the log-likelihood of a client's rows, but for a constant and a multiple of log sigma.
 
 Of gaussian rows without groups the log-likelihood is a function of the triangular factor R of (X, y) = Q R, for a rotation leaves
-squares as they are. R has the residuals of the least-squares fit in its last entry: nothing large is taken from anything large, as
+squares as they are. The fit's residuals are R's last entry, so that nothing large is taken from anything large, as
 it would be from sums of squares. Of binary responses, trials and
 counts, rows with equal covariates add up to a row of more trials, or of more exposure.
 """

@@ -9,7 +9,7 @@ Sources: docs/spec/likelihood.md, section 2; Louis (1982), for the curvature.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol, Self
 
@@ -59,7 +59,7 @@ class Rows:
     trials: Vector | None = None
     offset: Vector | None = None
     n_threads: int = 1
-    whole: bool = False
+    whole: bool = field(default=False, kw_only=True)
 
     @classmethod
     def grouped(
