@@ -343,7 +343,7 @@ def of_derivatives(curvature: Array, prior: Array, clients: int) -> tuple[Array,
 FINE, FINE_OF_CHAINS = 4096, 8000
 AT_MODE, AT_DRAWS = 0.01, 0.05  # nats, of all clients together, by which it may differ there
 ERROR, DRAWS = 0.03, 2000.0  # posterior sds by which a mean or an sd may be off, where draws are to be worth so many
-COUNTED = 1200.0  # of them: draws of equal weight that prior sensitivity and results without a client need
+COUNTED = 1200.0  # of them: draws of equal weight that prior sensitivity needs
 NOT_FINITE = 0.01  # the part of the draws of a round at which a client's value may be no number
 
 
@@ -397,6 +397,7 @@ class Settings:
     summaries : the clients that take part by a summary
     clients : their number
     net : points of the first question about draws, after which a job may end whose log-likelihood is nearly quadratic
+    without : whether the result is also wanted without each client, by other weights
     rounds_messages : whether clients round what they tell to what the answer needs
     """
 
@@ -415,6 +416,7 @@ class Settings:
     summaries: tuple[int, ...] = ()
     clients: int = 1
     net: int = FIRST
+    without: bool = False
     rounds_messages: bool = True
 
     def __post_init__(self) -> None:
@@ -439,8 +441,8 @@ class Settings:
 
     @property
     def counted(self) -> float:
-        """How many draws of equal weight the weighted ones must be worth."""
-        return COUNTED / DRAWS * self.effective
+        """How many draws of equal weight the weighted ones must be worth: more where a client is left out, which costs some."""
+        return self.effective if self.without else COUNTED / DRAWS * self.effective
 
     @property
     def asked(self) -> int:

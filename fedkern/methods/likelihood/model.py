@@ -420,6 +420,7 @@ class Model(WeighedModel[OutputSection]):
             starts=1,
             nodes=layout.nodes,
             most_nodes=layout.most_nodes,
+            without=self.output.without,
             net=net_of(layout.size) if layout.most_nodes == 1 else FIRST,
             **(chains if self.chains else {"told": TOLD}),
         )

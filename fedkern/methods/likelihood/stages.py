@@ -244,12 +244,12 @@ def _rounds(model: Model) -> Iterator[str]:
         return
     newton, of_draws = P * 8, settings.asked * P * importance.WIDTH
     answer, values = (1 + P + P * (P + 1) // 2) * 8, settings.asked * importance.WIDTH
-    usual = SEVERAL * settings.first // settings.asked
+    usual = min(SEVERAL * settings.first // settings.asked, settings.most)
     usual_in, usual_out = 10 * newton + usual * of_draws, 10 * answer + usual * values
     most_in, most_out = settings.newton * newton + settings.most * of_draws, settings.newton * answer + settings.most * values
     yield (
-        f"rounds   about 10 to the mode (at most {settings.newton}) and {SEVERAL * settings.first:,} to "
-        f"{4 * SEVERAL * settings.first:,} draws (at most {settings.most * settings.asked:,}), {settings.asked:,} a question:"
+        f"rounds   about 10 to the mode (at most {settings.newton}) and {usual * settings.asked:,} draws (at most "
+        f"{settings.most * settings.asked:,}), {settings.asked:,} a question:"
     )
     to, back = f"{_size(usual_in)} (at most {_size(most_in)})", f"{_size(usual_out)} ({_size(most_out)})"
     yield f"         about {to} to each client and {back} from it"
