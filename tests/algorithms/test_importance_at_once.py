@@ -100,23 +100,47 @@ def test_a_job_of_chains_asks_for_no_draws_before_its_mode(settings: dict[str, i
     assert any(len(kinds) > 1 for kinds in asked) == (not settings)
 
 
-def test_as_many_rounds_as_lack_are_asked_at_once() -> None:
+def test_each_round_has_as_many_draws_as_all_before_it_together() -> None:
     models, prior = [Normal(np.zeros(3), np.eye(3))] * 2, Normal.prior(1.0, 3)
-    asked, state = trips(models, prior, points=256, effective=1000, rounds=16)
+    asked, state = trips(models, prior, points=256, effective=10_000, rounds=64)
     of_draws = [kinds.count("AskValues") for kinds in asked if "AskValues" in kinds]
-    assert len(of_draws) <= 3 < sum(of_draws) == state.drawn
+    assert of_draws == [4, 4, 8, 16, 32][: len(of_draws)]
+    assert sum(of_draws) == state.drawn > 8
     result = importance.read_result(state)
     assert result.converged
-    assert result.posterior.effective >= 1000
+    assert result.posterior.effective >= 6000
+    assert result.rounds == len(of_draws)
     xi = np.concatenate([one.xi for one in state.draws])
     assert len(np.unique(xi, axis=0)) == len(xi) == 256 * state.drawn  # each round has points of its own
     assert max(draws.errors(state, result.posterior)) <= state.settings.error
 
 
-def test_no_more_rounds_are_asked_than_the_job_allows() -> None:
+def test_each_question_of_a_round_has_points_of_every_component() -> None:
+    """A client rounds a draw by how far it is from the others of its question."""
     models, prior = [Normal(np.zeros(3), np.eye(3))] * 2, Normal.prior(1.0, 3)
-    _, state = trips(models, prior, points=256, effective=1e6, rounds=5)
-    assert state.drawn == 5
+    _, state = trips(models, prior, points=256, effective=10_000, rounds=64)
+    for source in state.sources:
+        assert sorted(source.dealt) == list(range(len(source.nets)))
+        wide = (source.dealt >= source.counts[0]).reshape(-1, 256)
+        np.testing.assert_allclose(wide.mean(axis=1), 0.2, atol=0.02)
+        assert (np.diff(source.nets[source.dealt]) >= 0).all()
+
+
+@pytest.mark.parametrize(("points", "rounds"), [(256, 5), (256, 7), (2048, 3)])
+def test_no_more_draws_are_asked_than_the_job_allows(points: int, rounds: int) -> None:
+    models, prior = [Normal(np.zeros(3), np.eye(3))] * 2, Normal.prior(1.0, 3)
+    asked, state = trips(models, prior, points=points, effective=1e6, rounds=rounds)
+    assert state.drawn == state.settings.most == sum(kinds.count("AskValues") for kinds in asked)
+    assert sum(len(one.xi) for one in state.draws) == points * rounds
+
+
+def test_draws_begin_anew_with_few_where_nodes_were_too_few_for_many() -> None:
+    """A rule that is off at a far draw alone, which the first round may miss."""
+    far = Function(1, lambda x: -0.5 * x[:, 0] ** 2, lambda x, nodes: np.where(np.abs(x[:, 0]) > 7.0, 10.0 * 0.5**nodes, 0.0))
+    asked, state = trips([far], Normal.prior(1e6, 1), nodes=2, most_nodes=64, effective=20_000, rounds=32)
+    assert state.nodes > 2
+    assert sum(len(one.xi) for one in state.draws) < 1024 * state.drawn <= 1024 * state.settings.most
+    assert state.drawn + 5 >= sum(kinds.count("AskValues") for kinds in asked)
 
 
 def test_answers_come_in_the_order_of_their_questions() -> None:

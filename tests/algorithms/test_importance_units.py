@@ -36,7 +36,7 @@ def federation(
 
 def asked(layout: Layout, own: Rows, question: Message, clients: int, *, rounds: bool = True) -> Any:
     """A client's answer."""
-    settings = chosen.importance(points=4096, clients=clients, rounds_messages=rounds)
+    settings = chosen.importance(points=4096, rounds=1, clients=clients, rounds_messages=rounds)
     state = importance.client("a", 0, settings, own, Prior.usual(layout))
     return importance.client_receive(state, question)[1][0]
 
@@ -50,7 +50,7 @@ def multiples(numbers: Array, units: Array | float) -> bool:
 def test_values_are_whole_numbers_of_a_unit_that_the_question_says(clients: int) -> None:
     layout, (own, *_) = federation(0)
     random = np.random.default_rng(1)
-    steps = (0.3 * random.standard_t(5, (4096, layout.size))).astype(np.float32).astype(np.float64)
+    steps = (0.3 * random.standard_t(5, (1024, layout.size))).astype(np.float32).astype(np.float64)
     question = importance.AskValues.of(0, 1, np.zeros(layout.size), steps)
     answer = asked(layout, own, question, clients)
     unit = 0.05 / np.sqrt(clients)
@@ -162,7 +162,10 @@ def test_settings_without_rounding_have_the_unit_of_the_words() -> None:
     assert settings.needed() == 0.025
     assert settings.units_of_chains(1) == (2.0**-5, 0.125)
     assert settings.units_of_chains(32_000) == (2.0**-4, 0.25)
-    assert replace(settings, points=65_536).needed_at_draws == 0.1
+    # What all draws of a job say together counts, in however many rounds they are asked.
+    assert [replace(settings, points=n, rounds=k).needed_at_draws() for n, k in ((4096, 1), (1024, 64), (65_536, 1))] == [
+        0.025, 0.1, 0.1,
+    ]  # fmt: skip
     assert replace(settings, clients=10**8).needed() == OF_WORDS
     assert replace(settings, rounds_messages=False).needed() == OF_WORDS
     assert replace(settings, rounds_messages=False).units_of_chains(1) is None

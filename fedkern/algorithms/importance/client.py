@@ -76,7 +76,7 @@ class Client:
     model : of its own rows
     priors : of which one stands beside the answers' units; None: the prior is the server's alone, and nothing is taken for it
     least : what is asked of its rows at each point of a question for derivatives; None: nothing
-    round : questions answered
+    round, drawn : questions answered; those of them about draws
     refused : those of them that were about few of its rows
     widened : the number of the prior, as the server has told it last
     told : (t, P) draws of the posterior, which the server tells at the end
@@ -91,6 +91,7 @@ class Client:
     priors: Priors | None = field(metadata=GIVEN)
     least: Least | None = field(default=None, metadata=GIVEN)
     round: int = 0
+    drawn: int = 0
     refused: int = 0
     widened: int = 0
     told: Array | None = None
@@ -139,6 +140,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         if not isinstance(event, AskValues):
             return state, [_summed_curvature(state, event) if state.settings.box else _curvature(state, event, refused)]
         values, answer = _summed_values(state, event) if state.settings.box else _values(state, event)
+    state = evolve(state, drawn=state.drawn + 1)
     if state.settings.singly:
         before = [] if state.values is None else [*state.values]
         state = evolve(state, values=np.array([*before, values]))
@@ -208,7 +210,7 @@ def told_values(state: Client, points: Array, values: Array) -> Array:
         return told(values, OF_WORDS)
     prior = 0.0 if state.prior is None else state.prior.values(points)
     alike = s.clients * np.where(np.isfinite(values), values, LOST) + prior
-    return told(values, power(s.needed_at_draws * of_draws(points, alike)))
+    return told(values, power(s.needed_at_draws(state.drawn) * of_draws(points, alike)))
 
 
 def _points(asked: AskCurvature | AskNormal | AskValues, state: Client) -> Array:

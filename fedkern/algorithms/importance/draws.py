@@ -23,9 +23,11 @@ from ..core.nets import NETS, SURE, largest
 from ..core.rounds import in_order, to_each
 from .newton import EXACT, ROUNDED, Climb, Limits, Metric, Prior, Priors, modes
 from .proposals import LEAST_SHARE, Coordinates, Proposal, Scaled, folded, mixture_log_density
+from .remainder import ANSWER, corrected
 from .settings import (
     AT_DRAWS,
     AT_MODE,
+    FIRST,
     LOST,
     NOT_FINITE,
     AskCurvature,
@@ -83,6 +85,7 @@ class Server:
     began : log-likelihood of all clients at the first start
     first_gradient, first_hessian : (J, P), (J, P(P+1)/2) of each client's log-likelihood there, where they are kept; else empty
     quadratics : of the clients that take part by a summary
+    unsure : the standard error of a mean, in posterior sds, where quadratics took the clients' places at draws; else 0
     summing : 1 while such clients are asked, else 0
     widened, decided : the number of the prior, and 1 once no other one is tried
     default, expected : (P,) the mode with the job's prior, and (P, P) what minus the Hessian is compared with; empty while no
@@ -119,6 +122,7 @@ class Server:
     expected: Array = field(default_factory=lambda: np.empty(0))
     refused: int = 0
     began: float = 0.0
+    unsure: float = 0.0
     proposals: tuple[Proposal, ...] = ()
     scaled: tuple[Scaled, ...] = ()
     draws: tuple[Draws, ...] = ()
@@ -159,7 +163,7 @@ class Server:
     @property
     def open(self) -> tuple[type[Curvature] | type[Values], ...]:
         """The kinds of answers to the questions that each client was asked at once."""
-        of_draws = (Values,) * (len(self.asked) // self.settings.points)
+        of_draws = (Values,) * (len(self.asked) // self.settings.asked)
         return (Curvature, *of_draws) if self.ahead or not of_draws else of_draws
 
     @property
@@ -167,11 +171,11 @@ class Server:
         """How well the log-posterior is known on the way to the mode."""
         return ROUNDED if self.settings.rounded else EXACT
 
-    def drawing(self, source: Proposal | Scaled, rounds: int) -> Server:
-        """Returns the state with the source of so many rounds more."""
+    def drawing(self, source: Proposal | Scaled) -> Server:
+        """Returns the state with the source of one round more."""
         if isinstance(source, Scaled):
-            return evolve(self, scaled=(*self.scaled, *[source] * rounds))
-        return evolve(self, proposals=(*self.proposals, *[source] * rounds))
+            return evolve(self, scaled=(*self.scaled, source))
+        return evolve(self, proposals=(*self.proposals, source))
 
     @property
     def updates(self) -> NDArray[np.int64]:
@@ -179,7 +183,6 @@ class Server:
         return np.full(len(self.names), self.round)
 
 
-SURELY = 0.5  # the k-hat up to which ratios have a variance, so that it is known how many draws lack
 ENOUGH, ROUNDS, MODE = "enough", "rounds", "mode"  # why no more is asked
 
 
@@ -195,7 +198,7 @@ class Found:
     mode, precision : (P,) of xi, and (P, P) minus the Hessian of the log-posterior of z there (of xi where no scale is folded)
     own_gradient, own_hessian : (J, P), (J, P, P) of each client's log-likelihood in xi at the mode
     modes, starts : the number of modes, and of the points from which they were sought
-    newton, rounds : rounds of steps and of draws
+    newton, rounds : rounds of steps, and those of draws whose values count
     nodes, rule : quadrature nodes a dimension, and by how much more of them change the clients' values: at the mode, at draws
     not_finite : (J,) draws at which a client's value was no number
     began : log-likelihood of all clients at the first start
@@ -266,75 +269,111 @@ def first_source(state: Server) -> Proposal | Scaled:
             return state.prior.curvature(mode)
 
         at = climb.at[i], climb.gradient[i], climb.hessian[i]
-        return Scaled.around(*at, prior, c.learnt, c.wide, state.settings.points)
+        return Scaled.around(*at, prior, c.learnt, c.wide, state.settings.first)
     factors = [Metric.of(climb.hessian[i]).factor for i in which]
     scale = np.array([B @ B.T for B in factors])
     log_size = np.array([climb.value[i] + np.linalg.slogdet(B)[1] for i, B in zip(which, factors, strict=True)])
     weights = np.exp(log_size - log_size.max())
-    q = Proposal.of(climb.at[which], scale, np.maximum(weights / weights.sum(), LEAST_SHARE), state.settings.points)
+    q = Proposal.of(climb.at[which], scale, np.maximum(weights / weights.sum(), LEAST_SHARE), state.settings.first)
     return q.with_wide(state.coordinates.wide)
 
 
-def ask_values(state: Server, proposal: Proposal | Scaled, rounds: int = 1) -> tuple[Server, ServerEffects]:
-    """Asks for the values of new draws, of so many rounds at once."""
-    return _ask_again(with_draws(state, proposal, rounds))
-
-
-def with_draws(state: Server, proposal: Proposal | Scaled, rounds: int = 1) -> Server:
-    """Returns the state with the draws of so many rounds that are to be asked."""
-    mirrored, seed = state.coordinates.mirrored, state.settings.seed
-    z = np.concatenate([proposal.points(mirrored, seed, state.drawn + i) for i in range(rounds)])
-    centre, steps = shortened(state.coordinates.drawn(z, state.units))
-    return evolve(state.drawing(proposal, rounds), centre=centre, asked=steps)
-
-
-def _ask_again(state: Server) -> tuple[Server, ServerEffects]:
-    """Asks for the values of the same points once more."""
+def ask_values(state: Server, source: Proposal | Scaled) -> tuple[Server, ServerEffects]:
+    """Asks for the values of a round of new draws."""
+    state = with_draws(state, source)
     state, questions = asking(state, questions_about(state, state.round))
     if not state.exact:  # quadratics stand for all, and nobody is asked
         return take_draws(answered(state))
     return state, questions
 
 
+def with_draws(state: Server, source: Proposal | Scaled) -> Server:
+    """Returns the state with the draws of a round that are to be asked; of the first round one net alone, where that is one."""
+    xi = _points(state, source, state.drawn)
+    alone = not state.draws and state.settings.net < FIRST
+    centre, steps = shortened(xi[: state.settings.asked] if alone else xi)
+    return evolve(state.drawing(source), centre=centre, asked=steps)
+
+
+def _points(state: Server, source: Proposal | Scaled, key: int) -> Array:
+    """Returns the draws (n, P) of a source in the order in which they are asked."""
+    z = source.points(state.coordinates.mirrored, state.settings.seed, key)
+    return state.coordinates.drawn(z[source.dealt], state.units)
+
+
+def _ask_rest(state: Server) -> tuple[Server, ServerEffects]:
+    """Asks for the values of the first round's other draws."""
+    there = len(state.draws[-1].xi)
+    xi = _points(state, state.sources[-1], state.drawn - there // state.settings.asked)
+    centre, steps = shortened(xi[there:])
+    state = evolve(state, centre=centre, asked=steps)
+    return asking(state, questions_about(state, state.round))
+
+
 def questions_about(state: Server, round: int) -> list[AskValues]:
     """Returns the questions for the draws of the state, from this round on."""
-    several = np.split(state.asked, len(state.asked) // state.settings.points)
+    several = np.split(state.asked, len(state.asked) // state.settings.asked)
     return [AskValues.of(round + i, state.nodes, state.centre, steps) for i, steps in enumerate(several)]
 
 
 def take_draws(state: Server) -> tuple[Server, ServerEffects]:
-    """Takes the values of draws, and ends, draws more, or asks the same once more with more nodes."""
+    """Takes the values of draws, and ends, draws more, or begins anew with more nodes."""
     s = state.settings
-    several = answers_of(state, Values, len(state.asked) // s.points)
+    several = answers_of(state, Values, len(state.asked) // s.asked)
     at_draws = max(sum(answer.rule for answer in answers) for answers in several)
     if at_draws > AT_DRAWS and state.nodes < s.most_nodes:
-        # What was found before is as uncertain: draws begin anew from the last proposal, with its first round.
-        first = {"proposals": state.proposals[-1:], "scaled": state.scaled[-1:], "asked": state.asked[: s.points]}
-        given_up = state.drawn + len(several) - 1  # their values have been told, and count among the rounds that may be
-        return _ask_again(evolve(state, nodes=s.doubled(state.nodes), draws=(), drawn=given_up, **first))
-    points = [drawn(state.centre, steps) for steps in np.split(state.asked, len(several))]
-    values = [_values(state, answers, xi) for answers, xi in zip(several, points, strict=True)]
-    lost = [value <= LOST for value in values]
-    _finite_enough(state, np.concatenate(lost))
-    draws = [_draws_of(state, xi, np.where(none, -np.inf, one)) for xi, one, none in zip(points, values, lost, strict=True)]
+        # What was found before is as uncertain: draws begin anew from the last source. Values that are given up have been told,
+        # and count.
+        given_up = state.drawn + len(several) - s.first // s.asked
+        anew = evolve(state, nodes=s.doubled(state.nodes), draws=(), proposals=(), scaled=(), drawn=given_up)
+        return ask_values(anew, state.sources[-1].sized(s.first))
+    xi = drawn(state.centre, state.asked)
+    parts = zip(several, np.split(xi, len(several)), strict=True)
+    values = np.concatenate([_values(state, answers, own) for answers, own in parts])
+    lost = values <= LOST
+    draws, known = _draws_of(state, xi, np.where(lost, -np.inf, values)), state.draws
+    if len(known) == len(state.sources):  # the first round's one net is there
+        draws, known = Draws(*(np.concatenate(both) for both in zip(vars(known[-1]).values(), vars(draws).values()))), known[:-1]
     state = evolve(
         state,
-        draws=(*state.draws, *draws),
+        draws=(*known, draws),
         drawn=state.drawn + len(several),
-        not_finite=state.not_finite + sum(none.sum(axis=0) for none in lost),
+        not_finite=state.not_finite + lost.sum(axis=0),
         rule=np.array([state.rule[0], max(float(state.rule[1]), at_draws)]),
     )
+    if len(state.draws) == 1 and len(draws.xi) < s.first:
+        return _ask_rest(state) if (ended := _quadratic(state)) is None else end(ended, ENOUGH, weighted(ended))
+    _finite_enough(state, ~np.isfinite(draws.values))
     _inside_enough(state)
     posterior = weighted(state)
     if enough(state, posterior):
         return end(state, ENOUGH, posterior)
-    if state.drawn >= s.rounds:
-        return end(state, ROUNDS, posterior)
+    # As many again as there are: a source follows the draws that it is made from, and the last one's draws are most of all.
     every = np.concatenate([draw.z for draw in state.draws])
-    proposal = state.sources[-1].adapted(every, posterior.smoothed, state.coordinates.wide)
-    if isinstance(proposal, Proposal):  # beyond the widest draws of all coordinates at once few are where the others' mass is
-        proposal = proposal.with_wide(state.coordinates.flat(every, posterior.smoothed))
-    return ask_values(state, proposal, _rounds_at_once(state, posterior))
+    n = min(len(every), s.asked * (s.most - state.drawn))
+    if n <= 0:
+        return end(state, ROUNDS, posterior)
+    source = state.sources[-1].adapted(every, posterior.smoothed, state.coordinates.wide)
+    if isinstance(source, Proposal):  # beyond the widest draws of all coordinates at once few are where the others' mass is
+        source = source.with_wide(state.coordinates.flat(every, posterior.smoothed))
+    return ask_values(state, source.sized(n))
+
+
+def _quadratic(state: Server) -> Server | None:
+    """Returns the state with draws of corrected quadratics, about which nobody is asked; None if more than a little remains."""
+    c, which, climb = state.coordinates, modes_of(state), state.climb
+    if c.mirrored or c.learnt is not None or len(which) > 1 or state.settings.singly:
+        return None
+    i, (source,), (net,) = which[0], state.proposals, state.draws
+    mode, own = (climb.at[i], climb.gradient[i], climb.hessian[i]), (state.own_gradient[i], state.own_hessian[i])
+    quadratics = corrected(mode, own, source, (net.xi, net.values), state.settings)
+    if quadratics is None:
+        return None
+    source = source.sized(ANSWER)
+    xi = _points(state, source, state.drawn)
+    answer = _draws_of(state, xi, quadratics.values(xi))
+    state = evolve(state, proposals=(source,), draws=(answer,), unsure=quadratics.error)
+    return state if enough(state, weighted(state)) else None
 
 
 def _values(state: Server, answers: list[Values], xi: Array) -> Array:
@@ -351,20 +390,6 @@ def _draws_of(state: Server, xi: Array, values: Array) -> Draws:
     with np.errstate(all="ignore"):
         log_prior = state.prior.values(xi) + state.coordinates.log_jacobian(xi)
     return Draws(folded(state.coordinates.of(xi), state.coordinates.mirrored), xi, log_prior, values)
-
-
-def _rounds_at_once(state: Server, posterior: Weighted) -> int:
-    """Returns how many rounds of draws are asked for at once: as many as seem to lack, where the draws so far say so surely.
-
-    What draws are worth grows as their number, and errors fall as its root. Of ratios with heavy tails neither is known, and the
-    next round's draws are best made where this round's say: it is asked for alone.
-    """
-    s, n = state.settings, len(state.draws)
-    if not posterior.k_hat <= SURELY:
-        return 1
-    short = max(s.effective / posterior.effective, (max(errors(state, posterior)) / s.error) ** 2)
-    lacking = int(np.ceil(n * (min(short, float(s.rounds)) - 1)))
-    return max(1, min(lacking, s.rounds - state.drawn))
 
 
 def _inside_enough(state: Server) -> None:
@@ -414,16 +439,17 @@ def errors(state: Server, posterior: Weighted) -> tuple[float, float]:
 
     They are those of z, and of exponentials that have heavy tails.
     """
-    nets = [NETS * r + q.nets for r, q in enumerate(state.sources[: len(state.draws)])]
+    nets = [NETS * r + q.nets[q.dealt] for r, q in enumerate(state.sources[: len(state.draws)])]
     z = np.concatenate([draw.z for draw in state.draws])
     read = state.coordinates.read(z, state.coordinates.flat(z, posterior.weights))
-    return largest(read, posterior.weights, np.concatenate(nets))
+    mean, sd = largest(read, posterior.weights, np.concatenate(nets))
+    return float(np.hypot(mean, SURE * state.unsure)), float(np.hypot(sd, SURE * state.unsure / np.sqrt(2)))
 
 
 def enough(state: Server, posterior: Weighted) -> bool:
     """Tells whether the draws so far suffice."""
     s = state.settings
-    return posterior.effective >= s.effective and posterior.reliable and max(errors(state, posterior)) <= s.error
+    return posterior.effective >= s.counted and posterior.reliable and max(errors(state, posterior)) <= s.error
 
 
 # The end --------------------
@@ -461,16 +487,16 @@ def _against(state: Server, posterior: Weighted | None) -> str:
     # Chains do not enter where a learnt scale is near 0.
     chains = 'chains (algorithm.sampler = "hmc"), ' if state.coordinates.learnt is None else ""
     n = len(posterior.draws)
-    if not (posterior.reliable and posterior.effective >= s.effective):
+    if not (posterior.reliable and posterior.effective >= s.counted):
         said.append(
-            f"after {state.drawn} rounds {n} draws are worth {posterior.effective:.0f} of equal weight (wanted "
-            f"{s.effective:g}), with k-hat {posterior.k_hat:.2f} (wanted at most 0.7): no t distribution is near this "
+            f"after {len(state.draws)} rounds {n} draws are worth {posterior.effective:.0f} of equal weight (wanted "
+            f"{s.counted:g}), with k-hat {posterior.k_hat:.2f} (wanted at most 0.7): no t distribution is near this "
             f"posterior: take {chains}more draws (algorithm.points, job.rounds), or narrower priors"
         )
     elif max(errors(state, posterior)) > SURE * s.error:  # rounds go on for better, but a standard error is enough
         of_means, of_sds = np.array(errors(state, posterior)) / SURE
         said.append(
-            f"after {state.drawn} rounds of {s.points} draws the largest standard error of a mean is {of_means:.2g} posterior "
+            f"after {len(state.draws)} rounds of {n} draws the largest standard error of a mean is {of_means:.2g} posterior "
             f"standard deviations, and of one of these {100 * of_sds:.2g} % (wanted {s.error:.2g} and {100 * s.error:.2g} %): "
             "take more rounds of draws (job.rounds) or more draws (algorithm.points)"
         )
@@ -510,7 +536,7 @@ def read_result(state: Server) -> Found:
     first = (state.first_gradient, unpacked(state.first_hessian, len(mode[0]))) if len(state.first_gradient) else None
     return Found(
         posterior, values, log_prior, evidence, mode[0], climb.hessian[which[0]], state.own_gradient[which[0]],
-        unpacked(state.own_hessian[which[0]], len(mode[0])), len(which), state.settings.starts, state.newton, state.drawn,
+        unpacked(state.own_hessian[which[0]], len(mode[0])), len(which), state.settings.starts, state.newton, len(state.draws),
         state.nodes, (float(state.rule[0]), float(state.rule[1])), state.not_finite.astype(np.int64), state.began,
         error, not why, why, first, summed,
     )  # fmt: skip

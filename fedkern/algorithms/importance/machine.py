@@ -2,11 +2,11 @@
 
 log p(xi | y) = log p(xi) + sum_j L_j(xi) + a constant; a client's own unknowns (effects of its groups) are integrated out at
 home. The server first looks for the mode, with Newton steps in a trust region (`newton`): a round asks each client for L_j, its
-gradient and its Hessian at one point. Then it draws thousands of points from a t distribution around the mode (`proposals`) and
+gradient and its Hessian at one point. Then it draws a thousand points from a t distribution around the mode (`proposals`) and
 asks for L_j there; a draw's weight is the posterior's density over the draws'. Weights say themselves whether they can be trusted
-(k-hat, and how many draws of equal weights they are worth). If they can't, a second round draws around the weighted draws of the
-first, and all draws together are weighted against the mixture that they come from. Few rounds do, for no step waits for a random
-walk.
+(k-hat, how many draws of equal weights they are worth, and by how much nets differ). While they don't, a further round draws as
+many again around the weighted draws, and all together are weighted against the mixture that they come from. Few rounds do, for no
+step waits for a random walk.
 
 Each client compares its quadrature with one of more nodes, at the mode and at draws; while the sum of the differences is too
 large, the number of nodes is doubled for all. A value that is no number has weight 0.
@@ -154,7 +154,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         raise RemoteFault(f"{type(event).__name__} is no answer to round {round}", sender)
     if np.min(event.rule) < 0:
         raise RemoteFault(f"{type(event).__name__}.rule is negative", sender)
-    if isinstance(event, Values) and len(event.drops) != WIDTH * state.settings.points:
+    if isinstance(event, Values) and len(event.drops) != WIDTH * state.settings.asked:
         raise RemoteFault(f"Values.drops of {len(event.drops)} bytes are not one for each draw", sender)
     state = evolve(state, answers=state.answers.plus(sender, (*before, event)))
     if len(before) + 1 < len(state.open):
@@ -349,10 +349,16 @@ def _summed(state: Server, sender: int, event: Event) -> tuple[Server, ServerEff
 
 
 def _without_draws(state: Server) -> Server:
-    """Returns the state without draws that were asked for around a point that is no mode; they count as a round."""
+    """Returns the state without draws that were asked for around a point that is no mode; they count."""
     if not state.ahead:
         return state
-    return evolve(state, ahead=0, asked=np.empty((0, state.coordinates.size)), proposals=(), drawn=state.drawn + 1)
+    return evolve(
+        state,
+        ahead=0,
+        asked=np.empty((0, state.coordinates.size)),
+        proposals=(),
+        drawn=state.drawn + len(state.asked) // state.settings.asked,
+    )
 
 
 def _posterior(state: Server, answers: list[Curvature]) -> Derivatives:

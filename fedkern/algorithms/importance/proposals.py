@@ -203,7 +203,7 @@ def name_flagged(flags: NDArray[np.bool_], names: Sequence[str]) -> str:
 
 Fold = Sequence[Sequence[int]]  # coordinates that change their signs together
 
-FEW, MANY, LARGE = 7.0, 15.0, 20  # degrees of freedom, and beyond LARGE dimensions
+FEW, LARGE = 7.0, 20  # degrees of freedom up to LARGE dimensions; beyond, where a t has no point near its mode, two a dimension
 WIDE, WIDER = 0.2, 3.0  # the part of the points that have a wider component, and how many times as wide that is
 LEAST_SHARE = 0.05  # of a component
 
@@ -218,6 +218,10 @@ class Source(Protocol):
     @property
     def nets(self) -> NDArray[np.int64]:
         """(n,) The net of each point, one of each component."""
+
+    @property
+    def dealt(self) -> NDArray[np.int64]:
+        """(n,) The numbers of the points in the order in which they are asked."""
 
     def points(self, fold: Fold, seed: int, round: int) -> Array:
         """Returns the points (n, P)."""
@@ -247,7 +251,12 @@ class Proposal:
     @classmethod
     def of(cls, mean: Array, scale: Array, weights: Array, n: int) -> Proposal:
         """Returns a mixture with n points in proportion to the weights."""
-        return cls(mean, scale, _shares(weights, n), MANY if mean.shape[1] > LARGE else FEW, len(mean))
+        P = mean.shape[1]
+        return cls(mean, scale, _shares(weights, n), 2.0 * P if P > LARGE else FEW, len(mean))
+
+    def sized(self, n: int) -> Proposal:
+        """Returns the mixture with n points."""
+        return evolve(self, counts=_shares(self.counts, n))
 
     def with_wide(self, loose: Sequence[int]) -> Proposal:
         """Returns the mixture with a second component to each that is wider in some coordinates, all others as the first has them
@@ -286,6 +295,13 @@ class Proposal:
     def nets(self) -> NDArray[np.int64]:
         """(n,) The net of each point, one of each component."""
         return np.concatenate([np.repeat(np.arange(NETS), nets_of(int(count))) for count in self.counts])
+
+    @property
+    def dealt(self) -> NDArray[np.int64]:
+        """(n,) The numbers of the points in the order in which they are asked: net by net, and in each net points of all
+        components side by side, for a client compares the draws of a question with each other."""
+        along = [(np.arange(n) + 0.5) / n for count in self.counts for n in nets_of(int(count))]
+        return np.lexsort((np.concatenate(along), self.nets))
 
     def log_density(self, points: Array, fold: Fold) -> Array:
         """Returns the log-density (n,) of folded points, mirror images counted."""
@@ -475,10 +491,19 @@ class Scaled:
         """(K,) The number of points from each component of the rest."""
         return self.inner.counts
 
+    def sized(self, n: int) -> Scaled:
+        """Returns the same with n points."""
+        return evolve(self, inner=self.inner.sized(n))
+
     @property
     def nets(self) -> NDArray[np.int64]:
         """(n,) The net of each point."""
         return self.inner.nets
+
+    @property
+    def dealt(self) -> NDArray[np.int64]:
+        """(n,) The numbers of the points in the order in which they are asked."""
+        return self.inner.dealt
 
     def points(self, fold: Fold, seed: int, round: int) -> Array:
         """Returns the points (n, P)."""

@@ -15,6 +15,7 @@ from ..core import tells
 from ..core.box import Box
 from ..core.masked import Masked, Sum
 from ..core.messages import Message
+from ..core.nets import NETS
 from .newton import Metric
 
 # Messages --------------------
@@ -35,6 +36,8 @@ ASKED_OF_ALL = 5  # of all clients together: at a point, and over normals
 REFUSED = 2 * LOST  # that of a point where the client tells none, for it would be that of few of its rows
 OF_FEW = "where few of its rows have weight, or one has nearly all (disclosure.rows, rows_per_coefficient, leverage)"
 CHECKED = 32  # draws at which the quadrature is compared with one of more nodes
+SEEN = 6  # points a coordinate
+FIRST = 1024  # points of the first round: fewer don't say how wrong their own error is
 WIDTH = 4  # bytes of a step and of a drop: thousands of them are most of what travels
 OF_WORDS = 2.0**-10  # nats: the unit of values as they travel; a client's own is a multiple
 NO_VALUE = 2**32 - 1  # the drop of a point where the log-likelihood is not finite
@@ -335,11 +338,12 @@ def of_derivatives(curvature: Array, prior: Array, clients: int) -> tuple[Array,
 # Settings --------------------
 
 
-# Up to so many values of a round, or of chains, have the same unit. Of N times as many it is larger by sqrt N: what all say of
-# rows together goes by their number over its square.
+# Up to so many values of a job, or gradients of chains, have the same unit. Of N times as many it is larger by sqrt N: what all
+# say of rows together goes by their number over its square. All that the job may ask for counts, for the first has its unit too.
 FINE, FINE_OF_CHAINS = 4096, 8000
 AT_MODE, AT_DRAWS = 0.01, 0.05  # nats, of all clients together, by which it may differ there
 ERROR, DRAWS = 0.03, 2000.0  # posterior sds by which a mean or an sd may be off, where draws are to be worth so many
+COUNTED = 1200.0  # of them: draws of equal weight that prior sensitivity needs
 NOT_FINITE = 0.01  # the part of the draws of a round at which a client's value may be no number
 
 
@@ -366,15 +370,22 @@ OF_SUMS = OF_REGRESSIONS._replace(
 )
 
 
+def net_of(size: int) -> int:
+    """Returns the points of the first question about draws of P unknowns: one net of the first round, where that is so many that
+    a client sees which of them are far."""
+    net = FIRST // NETS
+    return net if net >= SEEN * size else FIRST
+
+
 @dataclass(frozen=True)
 class Settings:
     """Holds settings that every party of a job knows.
 
     Attributes
     ----------
-    points : draws of a round
-    effective : draws of equal weights that the weighted ones must be worth
-    rounds : of draws, at most; 0: only the mode is wanted, for another sampler begins there
+    points, rounds : whose product is the number of draws, at most; no rounds: only the mode is wanted, for another sampler
+        begins there
+    effective : draws of equal weights as which the weighted ones, which fill the space, must be as good
     newton : rounds of steps to the mode, at most
     starts : points from which the mode is looked for
     nodes, most_nodes : quadrature nodes a dimension, at first and at most
@@ -385,6 +396,8 @@ class Settings:
     box : where clients answer, if the server gets sums alone; None: it gets each client's answers
     summaries : the clients that take part by a summary
     clients : their number
+    net : points of the first question about draws, after which a job may end whose log-likelihood is nearly quadratic
+    without : whether the result is also wanted without each client, by other weights
     rounds_messages : whether clients round what they tell to what the answer needs
     """
 
@@ -402,6 +415,8 @@ class Settings:
     box: Box | None = None
     summaries: tuple[int, ...] = ()
     clients: int = 1
+    net: int = FIRST
+    without: bool = False
     rounds_messages: bool = True
 
     def __post_init__(self) -> None:
@@ -424,10 +439,30 @@ class Settings:
         """The number of posterior standard deviations by which a mean or a standard deviation may be off."""
         return float(ERROR * (DRAWS / self.effective) ** 0.5)
 
+    @property
+    def counted(self) -> float:
+        """How many draws of equal weight the weighted ones must be worth: more where a client is left out, which costs some."""
+        return self.effective if self.without else COUNTED / DRAWS * self.effective
+
+    @property
+    def asked(self) -> int:
+        """The points of a question about draws: a round has as many questions as it has points for."""
+        return min(self.points, self.net)
+
+    @property
+    def most(self) -> int:
+        """How many questions about draws there are, at most."""
+        return self.rounds * (self.points // self.asked)
+
+    @property
+    def first(self) -> int:
+        """The points of the first round."""
+        return self.asked * max(1, min(FIRST // self.asked, self.most))
+
     def sizes(self, n_global: int) -> dict[str, int]:
         """Returns the lengths of the messages' arrays."""
         triangle = n_global * (n_global + 1) // 2
-        values = {"steps": WIDTH * self.points * n_global, "drops": WIDTH * self.points}
+        values = {"steps": WIDTH * self.asked * n_global, "drops": WIDTH * self.asked}
         return {"c": self.starts, "t": self.told, "xi": n_global, "tri": triangle, **values}
 
     @property
@@ -448,10 +483,16 @@ class Settings:
         """Returns to how many nats a client's values are needed; `coarser`: by how many times fewer digits, for many of them."""
         return max(OF_WORDS, OF_VALUES / math.sqrt(self.clients) * coarser) if self.rounded else OF_WORDS
 
-    @property
-    def needed_at_draws(self) -> float:
-        """The same at draws of a round."""
-        return self.needed(math.sqrt(max(1.0, self.points / FINE)))
+    def needed_at_draws(self, before: int = 1) -> float:
+        """The same at draws of a question; `before`: how many about draws the client has answered.
+
+        A first net that is asked alone tells half of what all draws may.
+        """
+        draws = self.most * self.asked
+        if self.net < FIRST:
+            draws = 2 * (draws if before else self.asked)
+            return self.needed(math.sqrt(draws / FINE))
+        return self.needed(math.sqrt(max(1.0, draws / FINE)))
 
     def units_of_chains(self, gradients: int) -> tuple[float, float] | None:
         """Returns the units of values and of gradients of chains that ask for so many gradients; None: they are not rounded."""

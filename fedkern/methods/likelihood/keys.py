@@ -39,7 +39,7 @@ from .own_keys import PriorSection
 
 COUNTED = ("gaussian", *families.HAZARDS)  # families of which rows a coefficient were found to be enough
 MOST_TERMS = 3  # of a random effect: an intercept and two slopes
-MOST_ROUNDS = 8  # of draws
+MOST_ROUNDS = 8  # times as many draws as algorithm.points
 WITH_MARGINAL = 5  # rows more for each number of an ordinal likelihood, where sums of levels' probabilities are told
 STEPS = 6000  # of a variational fit
 TRAJECTORIES = 1000  # of each chain, where the sampler is Hamiltonian Monte Carlo
@@ -59,7 +59,8 @@ else:
 
 class JobSection(keys.JobSection):
     rounds: Rounds = key(
-        MOST_ROUNDS, help="after the mode is found: rounds of draws at most; hmc: trajectories of each chain, default 1000"
+        MOST_ROUNDS,
+        help="after the mode is found: so many times algorithm.points at most; hmc: trajectories of each chain, default 1000",
     )
     sums: Literal["secure"] | None = key(
         None, help="secure: the server gets the sum of all clients' log-likelihoods, and no client's own; three clients or more"
@@ -165,8 +166,8 @@ class AlgorithmSection(Section):
         help="weighted draws; or Markov chains, which take thousands of messages, where weights cannot be trusted; sfvi, of own "
         "models with unknowns of each client: weighted draws about a variational fit",
     )
-    points: int = key(4096, ge=256, le=65536, help="importance: at which a round of draws asks for the likelihood", expert=True)
-    effective: Positive = key(2000.0, help="importance: draws, by their weights, at which rounds of draws end")
+    points: int = key(4096, ge=256, le=65536, help="importance: times job.rounds, draws at most", expert=True)
+    effective: Positive = key(2000.0, help="importance: independent draws as which the weighted ones must be as good")
     burn_in: int | None = key(None, ge=0, help="hmc: rounds in which steps adapt; default half of them")
     leapfrog_steps: Count = key(2, help="hmc: steps of a round, each of them one exchange", expert=True)
     starts: Count | None = key(None, help=f"own: points from which the mode is looked for; default {own_keys.STARTS}")

@@ -13,8 +13,8 @@ def to_mode_and_draws() -> Lines[importance.Server]:
     """Returns the line of a round on the way to the mode, or of draws."""
 
     def line(server: importance.Server, due: bool) -> Line:
-        content = {"rounds_to_mode": server.newton, "rounds_of_draws": server.drawn}
-        words = f"{server.drawn} rounds of draws" if server.drawn else f"on the way to the mode, {server.newton}"
+        content = {"rounds_to_mode": server.newton, "rounds_of_draws": len(server.draws)}
+        words = f"{len(server.draws)} rounds of draws" if server.draws else f"on the way to the mode, {server.newton}"
         return Line(content, words)
 
     return line

@@ -21,7 +21,7 @@ from ...algorithms.exchanges import level, odd_response
 from ...algorithms.exchanges.sums import Replicated
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
-from ...algorithms.importance.settings import OF_REGRESSIONS, OF_SUMS, Settings
+from ...algorithms.importance.settings import FIRST, OF_REGRESSIONS, OF_SUMS, Settings, net_of
 from ...data.design import Design
 from ...data.table import Table
 from ...disclosure import describe as described
@@ -420,6 +420,8 @@ class Model(WeighedModel[OutputSection]):
             starts=1,
             nodes=layout.nodes,
             most_nodes=layout.most_nodes,
+            without=self.output.without,
+            net=net_of(layout.size) if layout.most_nodes == 1 else FIRST,
             **(chains if self.chains else {"told": TOLD}),
         )
 

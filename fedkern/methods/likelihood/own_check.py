@@ -55,7 +55,7 @@ def _lines(model: OwnModel) -> Iterator[str]:
     elif model.chains:
         how = f"the mode and {model.walks.chains} chains of {model.walks.rounds} rounds"
     else:
-        how = f"the mode from {settings.starts} starts and at most {settings.rounds} rounds of draws"
+        how = f"the mode from {settings.starts} starts and rounds of draws"
     yield f"job      likelihood, {how}, seed {model.seed}"
     yield f'model    own: the log-likelihood that "{model.terms.factory}" computes, of a package that each holder has installed'
     yield f"         {P} parameters: {', '.join(model.parameters)}"
@@ -76,10 +76,10 @@ def _lines(model: OwnModel) -> Iterator[str]:
         each = s.rounds * s.leapfrog
         yield f"rounds   {each:,} exchanges, about {s.chains * P * 8 * each / 1e6:.1f} MB to each client and from it"
         return
-    answer, values = settings.starts * (1 + P + P * (P + 1) // 2) * 8, settings.points * importance.WIDTH
+    answer, values = settings.starts * (1 + P + P * (P + 1) // 2) * 8, settings.asked * importance.WIDTH
     yield (
-        f"rounds   about 10 to the mode (at most {settings.newton}), of {answer / 1e3:.1f} kB from each client, and 1 to 4 of "
-        f"draws (at most {settings.rounds}), of {values / 1e3:.1f} kB"
+        f"rounds   about 10 to the mode (at most {settings.newton}), of {answer / 1e3:.1f} kB from each client, and 2 to 8 "
+        f"questions of {settings.asked:,} draws (at most {settings.most}), of {values / 1e3:.1f} kB"
     )
 
 

@@ -152,7 +152,7 @@ class OwnModel(JobModel[OutputSection]):
         more = chains if self.chains else {"told": TOLD if self.output.sites else 0}
         starts = config.algorithm.starts or own_keys.STARTS
         known = {"clients": len(self.names), "rounds_messages": config.rounds_messages}
-        computed = {"starts": starts, "nodes": 1, "most_nodes": 1, **known, **more}
+        computed = {"starts": starts, "nodes": 1, "most_nodes": 1, "without": self.output.without, **known, **more}
         return settings_of(Settings, config.job, config.algorithm, advice=self.advice, **computed)
 
     @property

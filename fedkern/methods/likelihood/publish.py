@@ -167,7 +167,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         verdict=summaries.judged(
             verdict_of.against(
                 _doubts(model, ended, sampled, other_way),
-                judge_draws(sampled, model.settings.effective, model.reason(sampled.reason)),
+                judge_draws(sampled, model.settings.counted, model.reason(sampled.reason)),
             ),
             sampled,
         ),

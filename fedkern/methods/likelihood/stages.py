@@ -67,7 +67,8 @@ MAY_SEND = (
 
 
 MODE = "importance-mode"  # the name of the stage that ends there
-USUAL = 6  # questions to the mode and for draws, in most jobs
+USUAL = 8  # trips to the mode and for two rounds of draws, the first of which is asked in two parts, in most jobs
+SEVERAL = 2  # times as many draws as a first round has, in most jobs
 OF_SUMMARIES = 6  # more: two questions for summaries, and two of the others after each
 DOUBLED = 2  # rounds that are asked once more, with more nodes
 
@@ -105,7 +106,7 @@ def _stages(model: SampledModel) -> list[Stage]:
 def stage_of_draws(model: SampledModel) -> Stage:
     """Returns the stage of the way to the mode and the rounds of draws."""
     settings = model.settings
-    to_mode, of_draws = settings.newton + DOUBLED, settings.rounds + DOUBLED
+    to_mode, of_draws = settings.newton + DOUBLED, settings.most + DOUBLED * (settings.first // settings.asked)
     times = {importance.AskCurvature: to_mode, importance.Curvature: to_mode, importance.Posterior: 1}
     times |= {importance.AskValues: of_draws, importance.Values: of_draws, importance.AskNormal: settings.questions - 1}
     dims = {**settings.sizes(model.size), "d": model.n_coefficients}  # by which `check` counts rows
@@ -118,7 +119,7 @@ def stage_of_draws(model: SampledModel) -> Stage:
         rounds=rounds,
         resumable=not model.chains,
         times=times,
-        trips=(1 if ahead else USUAL) + bool(model.chains) + OF_SUMMARIES * bool(settings.summaries),
+        trips=(3 if ahead else USUAL) + bool(model.chains) + OF_SUMMARIES * bool(settings.summaries),
         usually=True,
     )
     return stage.with_sums(importance.SUMS, secure=model.secure)
@@ -128,14 +129,14 @@ def stage_of_mode(model: Model) -> Stage:
     """Returns the stage of the way to the mode alone."""
     whole = stage_of_draws(model)
     protocol, rounds = importance.protocol(model.mode_alone), model.settings.newton + DOUBLED
-    stage = Stage(protocol, whole.dims, rounds=rounds, alias=MODE, trips=USUAL - 1, usually=True)
+    stage = Stage(protocol, whole.dims, rounds=rounds, alias=MODE, trips=USUAL - 3, usually=True)
     return stage.with_sums(importance.SUMS, secure=model.secure)
 
 
 def stage_of_single_values(model: SampledModel) -> Stage:
     """Returns the stage in which clients tell their own values at the draws, in a job with secure sums that names it."""
     settings = model.settings
-    return Stage(single_values.PROTOCOL, single_values.dims(settings.rounds, settings.points))
+    return Stage(single_values.PROTOCOL, single_values.dims(settings.most, settings.asked))
 
 
 def stage_of_chains(model: SampledModel) -> Stage:
@@ -197,10 +198,10 @@ def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan |
 
 def _lines(model: Model, unknown: bool) -> Iterator[str]:
     """Lines on job, model, clients and columns; `unknown`: whether some columns may turn out to be categorical."""
-    config, settings = model.config, model.settings
+    config = model.config
     d, size = model.encoding.size, model.layout.size
-    how = f"{model.walks.chains} chains of {model.walks.rounds}" if model.chains else f"at most {settings.rounds}"
-    yield f"job      {config.job.method}, the mode and {how} rounds of draws, seed {model.seed}"
+    how = f"{model.walks.chains} chains of {model.walks.rounds} rounds of draws" if model.chains else "rounds of draws"
+    yield f"job      {config.job.method}, the mode and {how}, seed {model.seed}"
     others = "".join(f" or {one.family}, by evidence" for one in by_evidence.others(model))
     yield f"model    {model.family}{others}, {model.describe_priors()}"
     for what, terms in (
@@ -241,15 +242,17 @@ def _rounds(model: Model) -> Iterator[str]:
         )
         yield f"         about {_size(each)} to each client and {_size(each)} from it"
         return
-    newton, of_draws = P * 8, settings.points * P * importance.WIDTH
-    answer, values = (1 + P + P * (P + 1) // 2) * 8, settings.points * importance.WIDTH
-    usual_in, usual_out = 10 * newton + of_draws, 10 * answer + values
-    most_in, most_out = settings.newton * newton + settings.rounds * of_draws, settings.newton * answer + settings.rounds * values
+    newton, of_draws = P * 8, settings.asked * P * importance.WIDTH
+    answer, values = (1 + P + P * (P + 1) // 2) * 8, settings.asked * importance.WIDTH
+    usual = min(SEVERAL * settings.first // settings.asked, settings.most)
+    usual_in, usual_out = 10 * newton + usual * of_draws, 10 * answer + usual * values
+    most_in, most_out = settings.newton * newton + settings.most * of_draws, settings.newton * answer + settings.most * values
     yield (
-        f"rounds   about 10 to the mode (at most {settings.newton}) and 1 to 4 of draws (at most {settings.rounds}): about "
-        f"{_size(usual_in)} to each client"
+        f"rounds   about 10 to the mode (at most {settings.newton}) and {usual * settings.asked:,} draws (at most "
+        f"{settings.most * settings.asked:,}), {settings.asked:,} a question:"
     )
-    yield f"         and {_size(usual_out)} from it (at most {_size(most_in)} and {_size(most_out)})"
+    to, back = f"{_size(usual_in)} (at most {_size(most_in)})", f"{_size(usual_out)} ({_size(most_out)})"
+    yield f"         about {to} to each client and {back} from it"
 
 
 def _size(n_bytes: float) -> str:

@@ -9,7 +9,7 @@ Sources: docs/spec/likelihood.md, section 2; Louis (1982), for the curvature.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol, Self
 
@@ -20,6 +20,7 @@ from ...kernels import mixed as kernels
 from ...kernels.families import FAMILIES
 from ..encoding import INTERCEPT
 from ..expfam import unpacked
+from .fewer import LOG_ROOT, Fewer, fewer
 from .layout import NODES, Layout, entries
 from .quadrature import log_sum, rule
 
@@ -48,6 +49,7 @@ class Rows:
     trials : (n,) of a binomial response; None: 1
     offset : (n,) known part of the predictor, or None
     n_threads : of the kernels
+    whole : whether no fewer rows are looked for that have the same log-likelihood (`fewer`)
     """
 
     layout: Layout
@@ -57,6 +59,7 @@ class Rows:
     trials: Vector | None = None
     offset: Vector | None = None
     n_threads: int = 1
+    whole: bool = field(default=False, kw_only=True)
 
     @classmethod
     def grouped(
@@ -112,7 +115,8 @@ class Rows:
     def take(self, index: Indices, starts: Indices) -> Self:
         """Returns some rows, as these groups."""
         trials, offset = (None if values is None else values[index] for values in (self.trials, self.offset))
-        return replace(self, X=self.X[index], y=self.y[index], starts=starts, trials=trials, offset=offset)
+        # A part is asked too seldom to look for fewer rows.
+        return replace(self, X=self.X[index], y=self.y[index], starts=starts, trials=trials, offset=offset, whole=True)
 
     def take_groups(self, part: slice) -> Self:
         """Returns some groups that follow each other."""
@@ -204,11 +208,18 @@ class Rows:
 
     def inner_values(self, points: Vector, nodes: int) -> Vector:
         """Returns `values` of points without T_c."""
+        if (few := self.fewer) is not None:
+            return few.rows.inner_values(points, nodes) + few.constant - few.more * (self._log_sd(points) + LOG_ROOT)
         rows = (self.X, self.Z, self.y, self.trials, self.offset, self.starts)
         family, points = self.layout.family, self._with_given(points)
         return kernels.values(points, *rows, family=family, nodes=self._group_nodes(nodes), n_threads=self.n_threads)
 
     def inner_curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
+        if (few := self.fewer) is not None:
+            value, gradient, hessian = few.rows.inner_curvature(points, nodes)
+            if few.more and not self.layout.given:
+                gradient[:, -1] -= few.more
+            return value + few.constant - few.more * (self._log_sd(points) + LOG_ROOT), gradient, hessian
         rows = (self.X, self.Z, self.y, self.trials, self.offset, self.starts)
         value, gradient, lower = kernels.curvature(
             self._with_given(points),
@@ -220,6 +231,17 @@ class Rows:
         size = points.shape[1]
         # Without the numbers that the job gives, which come last.
         return value, gradient[:, :size], unpacked(lower[:, : size * (size + 1) // 2], size)
+
+    @cached_property
+    def fewer(self) -> Fewer | None:
+        """Fewer rows with the same log-likelihood."""
+        return None if self.whole else fewer(self)
+
+    def _log_sd(self, points: Vector) -> Vector | float:
+        """(S,) The logarithm of the sd of a gaussian response, the last number of points; 0 of another."""
+        if self.layout.family != "gaussian":
+            return 0.0
+        return self.layout.given[0] if self.layout.given else points[:, -1]
 
     def _with_given(self, points: Vector) -> Vector:
         """The points as kernels take them."""

@@ -155,8 +155,8 @@ def test_sums_of_rows_without_themselves_are_those_of_a_job_without_masks(job: P
     assert masked["rows"] == plain["rows"] == 168
     assert masked["k_hat"] == plain["k_hat"]
     for figure in ("elpd", "se", "p_loo"):
-        # Weights go by values in thousandths: of the draws that are resampled one may be another.
-        assert masked[figure] == pytest.approx(plain[figure], abs=0.02), figure
+        # Weights go by values in thousandths: of the draws that are resampled some may be others.
+        assert masked[figure] == pytest.approx(plain[figure], abs=0.1), figure
     assert "MaskedLooSums" in names
     assert "LooSums" not in names
     assert any("which, the server cannot know" in note for note in results[0]["notes"])
@@ -324,7 +324,10 @@ def written(folder: Path, text: str, policy: str | None = None, names: tuple[str
 
 @pytest.mark.usefixtures("exact")
 def test_the_result_without_each_client_is_that_of_an_open_job(tmp_path: Path) -> None:
-    names, many = tuple(f"clinic-{k}" for k in range(8)), EXCEPT.replace("points = 256", "points = 4096")
+    names, many = (
+        tuple(f"clinic-{k}" for k in range(8)),
+        EXCEPT.replace("points = 256\neffective = 100", "points = 4096\neffective = 1000"),
+    )
     job = written(tmp_path, many, names=names)
     wires.checked_and_run(job, tmp_path / "out", wanted=("MaskedValues", "SingleValues"))
     secure = json.loads((tmp_path / "out" / "summary.json").read_text())
