@@ -1,4 +1,5 @@
-"""The gate of a change: two dozen kernels beside the best peer. `python -m benchmarks.gate` prints the table of a level.
+"""The gate of a change: kernels beside the best peer. `python -m benchmarks.gate` prints the table of a level, or of the kernels
+whose names begin with a word that you give.
 
 asv tracks a share: seconds of CPU of our call over the peer's, both on one thread of one process, in turns; medians. Smaller is
 better, as asv wants it; 0.5 is twice as fast, and the table prints 2. Peers are written by hand in Numba (`peers`), or NumPy's.
@@ -6,13 +7,28 @@ better, as asv wants it; 0.5 is twice as fast, and the table prints 2. Peers are
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-from fedkern import _core
+import numpy as np
 
-from . import bench_glm, bench_privacy, bench_rng, bench_sem, bench_shrinkage, common, floors, peers
+from fedkern import _core
+from fedkern.kernels import mixed, multinomial, survival
+
+from . import (
+    bench_glm,
+    bench_multinomial,
+    bench_privacy,
+    bench_rng,
+    bench_sem,
+    bench_shrinkage,
+    bench_survival,
+    common,
+    floors,
+    peers,
+)
 
 Case = bench_glm.Case
 Pair = tuple[Callable[[], Any], Callable[[], Any]]
@@ -30,9 +46,58 @@ CLIPPED = {
 }
 
 
+def whole_rows() -> dict[str, tuple[str, Callable[[], Pair]]]:
+    """What jobs of `likelihood` call most: rows without random effects. (rows, columns), and how many points."""
+    found: dict[str, tuple[str, Callable[[], Pair]]] = {}
+
+    def logistic(n: int, p: int, points: int) -> tuple[Any, ...]:
+        random = np.random.default_rng(5)
+        X, beta = random.standard_normal((n, p)), random.standard_normal(p) / np.sqrt(p)
+        y = (random.random(n) < 1 / (1 + np.exp(-X @ beta))).astype(float)
+        at = beta + 0.05 * random.standard_normal((points, p))
+        return at, X, y, (np.empty((n, 0)), y, None, None, np.array([0, n]))
+
+    for n, p, points in ((5_000, 10, 512), (5_000, 20, 512), (5_000, 80, 256)):
+
+        def values(n: int = n, p: int = p, points: int = points) -> Pair:
+            at, X, y, rest = logistic(n, p, points)
+            return lambda: mixed.values(at, X, *rest, family="bernoulli", nodes=1), lambda: peers.logistic_values(at, X, y)
+
+        found[f"mixed.values, {n} x {p}, {points} points"] = "blas", values
+    for n, p in ((20_000, 10), (20_000, 20), (10_000, 80)):
+        by_hand = p < 50
+
+        def curvature(n: int = n, p: int = p, by_hand: bool = by_hand) -> Pair:
+            at, X, y, rest = logistic(n, p, 1)
+            peer = peers.logistic_curvature_by_hand if by_hand else peers.logistic_curvature_by_blas
+            return lambda: mixed.curvature(at, X, *rest, family="bernoulli", nodes=1), lambda: peer(at[0], X, y)
+
+        found[f"mixed.curvature, {n} x {p}"] = "numba" if by_hand else "blas", curvature
+
+    def levels() -> Pair:
+        case = bench_multinomial.Case(5_000)
+        at, (X, y) = 0.1 * np.random.default_rng(1).standard_normal((256, case.size)), case.rows
+        whole = y.astype(np.int64)
+        return (
+            lambda: multinomial.values(at, X, y, levels=case.levels),
+            lambda: peers.multinomial_values(at, X, whole, case.levels),
+        )
+
+    def cox() -> Pair:
+        case = bench_survival.Case(5_000)
+        at, rows = 0.1 * np.random.default_rng(1).standard_normal((256, case.p)), case.rows
+        _, time, event, entry = case.table
+        died = event[survival.arranged(time, event, entry)[0]]
+        return lambda: survival.cox_values(at, *rows), lambda: peers.cox_values(at, rows[0], died)
+
+    found["multinomial.values, 5000 x 10, 4 levels"] = "blas", levels
+    found["survival.cox_values, 5000 x 10"] = "blas", cox
+    return found
+
+
 def pairs() -> dict[str, tuple[str, Callable[[], Pair]]]:
     """Returns the peer's name and what makes both calls, by the case's name."""
-    found: dict[str, tuple[str, Callable[[], Pair]]] = {}
+    found = whole_rows()
     for name, case in ELBO.items():
         found[f"elbo_grad, {name}"] = "numba", lambda case=case: (bench_glm.elbo_by_fedkern(case), bench_glm.elbo_by_numba(case))  # type: ignore[misc]
     for name, case in CLIPPED.items():
@@ -89,11 +154,15 @@ def main() -> None:
     print(f"{'':44}{'us of CPU':>12}{'peer / ours':>14}")
     peers.agree()
     with common.alone():
+        words = tuple(sys.argv[1:])
         for name, (peer, make) in pairs().items():
+            if words and not name.startswith(words):
+                continue
             mine, share = common.share(*make(), seconds=1.5)
             print(f"{name:44}{1e6 * mine:12.1f}{1 / share:14.2f}  {peer}", flush=True)
-        words = bench_privacy.gaussian(5_000)
-        secure = common.medians(words, clock=time.thread_time)[0]
+        if words:
+            return
+        secure = common.medians(bench_privacy.gaussian(5_000), clock=time.thread_time)[0]
         print(f"{'discrete_gaussian, 5000, sigma 5 * 2^20':44}{1e6 * secure:12.1f}")
         exp = common.medians(floors.exponentials(1 << 14), clock=time.thread_time)[0]
         print(f"{'floor: 16384 exponentials of our math.hpp':44}{1e6 * exp:12.1f}")

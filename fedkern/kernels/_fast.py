@@ -90,7 +90,7 @@ def compute_of(
     scalars by keyword) -> the outputs, filled by `function`. The value that `function` returns comes before them, if it is
     wanted.
 
-    Where an output or a backend is given or an array is not plainly right, `slowly` is called instead with (inputs, values of the
+    Where a backend or one of several outputs is given, or an array is not plainly right, `slowly` is called instead with (inputs, values of the
     scalars for backends, out, threads, backend, further symbols). `threads` refuses a wrong number of threads; `refused` looks at
     the arrays of which `function` has refused one, and may have better words.
     """
@@ -108,13 +108,16 @@ def compute_of(
         *(f"o{i}" for i in range(len(outputs))),
         "n_threads",
     ]
-    # A given output or backend is rare, and goes the long way.
+    # A given backend is rare, and goes the long way.
     lines = [
         *numbers,
         "if type(n_threads) is not int or not 0 < n_threads < 2147483648: n_threads = threads(n_threads)",
-        f"if out is not None or backend is not None: return {otherwise}",
+        f"if backend is not None: return {otherwise}",
         *checks,
-        *_allocation_statements(outputs, bound, known, variables),
+        "if out is None:",
+        *(f"    {line}" for line in _allocation_statements(outputs, bound, known, variables) or ["pass"]),
+        f"elif not ({_is_usable(inputs, outputs, bound, known)}): return {otherwise}",
+        "else: o0 = out",
         f"try: {'returned = ' if returns else ''}function({', '.join(arguments)})",
         f"except ValueError: refused(({''.join(f'a{i}, ' for i in range(len(inputs)))})); raise",
         f"return ({'returned, ' if returns else ''}{''.join(f'o{i}, ' for i in range(len(outputs)))})",
@@ -220,6 +223,20 @@ def _allocation_statements(
         else:
             lines.append(f"o{i} = empty(({shape},), {'a0.dtype' if a.like else f'u{i}'})")
     return lines
+
+
+def _is_usable(inputs: Sequence[ArrayLike], outputs: Sequence[ArrayLike], bound: Sequence[str], known: Named) -> str:
+    """Returns the expression for whether `out` is plainly right as the one output; it stands behind the inputs' checks."""
+    if len(outputs) != 1 or outputs[0].second:
+        return "False"
+    known |= {"may_share_memory": np.may_share_memory}
+    (output,) = outputs
+    lengths = (_SYMBOL.sub(lambda m: m[0] if m[0] in bound else f"symbols[{m[0]!r}]", s).replace("/", "//") for s in output.shape)
+    dtype = "a0.dtype" if output.like else "u0"
+    tests = ["type(out) is ndarray", f"out.dtype is {dtype}", f"out.shape == ({', '.join(lengths)},)", "out.flags.carray"]
+    for i, a in enumerate(inputs):
+        tests.append(f"{f'a{i} is None or ' if a.optional else ''}not may_share_memory(out, a{i})")
+    return " and ".join(f"({test})" for test in tests)
 
 
 def _compile(parameters: str, lines: Sequence[str], known: Named) -> Function:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedkern import testing
-from fedkern.kernels import _fast, mlp, rng
+from fedkern.kernels import _fast, mlp, privacy, rng
 from fedkern.kernels._checks import POSITIVE, choice_of
 from fedkern.kernels._record import KERNELS, Array, Kernel, Scalar
 
@@ -24,6 +24,15 @@ def test_plain_calls_never_go_one_array_after_the_other(name, monkeypatch):
 def test_random_numbers_too(monkeypatch):
     monkeypatch.setattr(Kernel, "prepare", lambda *arguments: pytest.fail("the slow way"))
     assert rng.normal(5, key=1).shape == (5,)
+
+
+def test_a_given_output_that_is_plainly_right_takes_them(monkeypatch):
+    rows, out = np.ones((9, 5)), np.zeros(5)
+    with pytest.raises(ValueError, match="overlaps another argument"):
+        privacy.clip_sum(np.ones((5, 5)), 1.0, out=np.zeros(5)[::-1]), privacy.clip_sum(rows[:5], 1.0, out=rows[0])
+    monkeypatch.setattr(Kernel, "prepare", lambda *arguments: pytest.fail("the slow way"))
+    assert privacy.clip_sum(rows, 1.0, out=out) is out
+    assert np.array_equal(out, privacy.clip_sum(rows, 1.0))
 
 
 def test_what_is_returned_by_the_generated_functions():

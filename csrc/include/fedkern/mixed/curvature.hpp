@@ -2,6 +2,7 @@
 // derivative of log p(y, u | xi) at fixed u, the gradient is E d and minus the Hessian E[-d'] - cov(d), in each group.
 #pragma once
 #include "louis.hpp"
+#include "summed.hpp"
 #include "values.hpp"
 
 namespace fedkern {
@@ -66,14 +67,10 @@ template <MixedFamily family> class Information {
             for (int k = 0; k < K_; ++k) slopes_[k] = eta(c, k);
             for (int k = 0; k < K_; ++k) w[k] += Row<family>(slopes_[k], y, trials, square).value;
         }
-        if (d_ == 0) {
-            sum[0] += w[0], w[0] = 1;
-        } else {
-            double total = 0;
-            for (int k = 0; k < K_; ++k) total += w[k] = math::exp(w[k]);
-            for (int k = 0; k < K_; ++k) w[k] /= total;
-            sum[0] += level + math::log(total) - log_det;
-        }
+        double total = 0;
+        for (int k = 0; k < K_; ++k) total += w[k] = math::exp(w[k]);
+        for (int k = 0; k < K_; ++k) w[k] /= total;
+        sum[0] += level + math::log(total) - log_det;
         std::fill(D_.begin(), D_.end(), 0.0);
         std::fill(linear_.begin(), linear_.end(), 0.0);
         double *gradient = sum + 1, *information = sum + 1 + P_;
@@ -144,25 +141,20 @@ void curvature_of(const Rows& rows, Information<family>& information, Points& po
     for (Index g = first; g < last; ++g) {
         const Index begin = rows.begin[g], end = rows.begin[g + 1];
         points.take(rows, begin, end);
-        if constexpr (d == 0) {
-            for (int l = 0; l < points.used; ++l)
-                information.add(points, begin, end, l, nullptr, nullptr, nullptr, nullptr, 0, 0, sums + l * size);
-        } else {
-            Lane u[d], S[d][d], inverse[d][d];
-            Level<d> level;
-            bool found[width];
-            find_modes<family, d>(rows, points, begin, end, u, level, found);
-            backward<d>(points, level.curve, S, inverse);
-            for (int l = 0; l < points.used; ++l) {
-                double at[3], v[3] = {}, of[3][3] = {}, back[3][3] = {}, log_det = 0;
-                for (int a = 0; a < d; ++a) {
-                    at[a] = u[a][l], log_det += math::log(level.curve[pair(a, a)][l]);
-                    for (int b = 0; b < d; ++b) of[a][b] = S[a][b][l], back[a][b] = inverse[a][b][l];
-                    for (int b = 0; b <= a; ++b) v[a] += points.T[pair(a, b)][l] * u[b][l];
-                }
-                const double value = found[l] ? level.value[l] : math::not_a_number<double>();
-                information.add(points, begin, end, l, at, v, of, back, value, log_det, sums + l * size);
+        Lane u[d], S[d][d], inverse[d][d];
+        Level<d> level;
+        bool found[width];
+        find_modes<family, d>(rows, points, begin, end, u, level, found);
+        backward<d>(points, level.curve, S, inverse);
+        for (int l = 0; l < points.used; ++l) {
+            double at[3], v[3] = {}, of[3][3] = {}, back[3][3] = {}, log_det = 0;
+            for (int a = 0; a < d; ++a) {
+                at[a] = u[a][l], log_det += math::log(level.curve[pair(a, a)][l]);
+                for (int b = 0; b < d; ++b) of[a][b] = S[a][b][l], back[a][b] = inverse[a][b][l];
+                for (int b = 0; b <= a; ++b) v[a] += points.T[pair(a, b)][l] * u[b][l];
             }
+            const double value = found[l] ? level.value[l] : math::not_a_number<double>();
+            information.add(points, begin, end, l, at, v, of, back, value, log_det, sums + l * size);
         }
     }
 }
@@ -171,24 +163,20 @@ template <MixedFamily family>
 void curvature_of(const Rows& rows, const Grid& grid, Points& points, Index first, Index last, double* sums, Index size) {
     Information<family> information(rows, grid);
     switch (rows.d) {
-    case 0: return curvature_of<family, 0>(rows, information, points, first, last, sums, size);
     case 1: return curvature_of<family, 1>(rows, information, points, first, last, sums, size);
     case 2: return curvature_of<family, 2>(rows, information, points, first, last, sums, size);
     default: return curvature_of<family, 3>(rows, information, points, first, last, sums, size);
     }
 }
 
-} // namespace mixed
-
-inline void mixed_curvature(Matrix<const double> points, const MixedRows& given, Vector<double> value, Matrix<double> gradient,
-                            Matrix<double> minus_hessian, int n_threads) {
-    using namespace mixed;
+/// Sums over groups at each point, (points, 1 + P + P (P + 1) / 2).
+inline std::vector<double> sums_of_groups(Matrix<const double> points, const MixedRows& given, int n_threads) {
     const Rows rows(given);
     const Rule rule(given.family == MixedFamily::gaussian ? 3 : given.nodes); // 3 are exact there
     const Grid grid(rule, rows.d);
     const Index S = points.rows, P = rows.size(), size = 1 + P + P * (P + 1) / 2, lanes = 8;
     const Index sets = (S + lanes - 1) / lanes, pieces = block_count(rows.groups, 16);
-    std::vector<double> sums(sets * pieces * lanes * size);
+    std::vector<double> sums(sets * pieces * lanes * size), total(S * size);
     const double work = double(S) * double(rows.n) * 30 * grid.count;
     for_blocks(sets * pieces, sets * pieces, worthwhile(n_threads, work), [&](Index, Index first, Index last) {
         for (Index task = first; task < last; ++task) {
@@ -204,27 +192,61 @@ inline void mixed_curvature(Matrix<const double> points, const MixedRows& given,
             }
         }
     });
-    std::vector<double> total(size);
-    for (Index i = 0; i < S; ++i) {
-        const Index set = i / lanes, lane = i % lanes;
-        std::fill(total.begin(), total.end(), 0.0);
+    for (Index i = 0; i < S; ++i)
         for (Index piece = 0; piece < pieces; ++piece)
-            for (Index j = 0; j < size; ++j) total[j] += sums[((set * pieces + piece) * lanes + lane) * size + j];
-        const double last = rows.dispersed() ? points.row(i)[P - 1] : 0;
-        total[0] += rows.constant_at(last);
+            for (Index j = 0; j < size; ++j) total[i * size + j] += sums[((i / lanes * pieces + piece) * lanes + i % lanes) * size + j];
+    return total;
+}
+
+/// The same of rows without effects.
+inline std::vector<double> sums_without_effects(Matrix<const double> points, const MixedRows& rows, bool dispersed, int n_threads) {
+    return sums_of_all(points, rows, dispersed, n_threads, [&](Index s) {
+        const bool one = !rows.trials.data;
+        const double last = dispersed ? points.row(s)[points.cols - 1] : 0;
+        return [&rows, one, last](const RowsAtOnce& some, const Derivatives& out) {
+            switch (rows.family) {
+            case MixedFamily::binomial: return row_derivatives<MixedFamily::binomial>(some, one, last, out);
+            case MixedFamily::poisson: return row_derivatives<MixedFamily::poisson>(some, one, last, out);
+            case MixedFamily::gaussian: return row_derivatives<MixedFamily::gaussian>(some, one, last, out);
+            default: return row_derivatives<MixedFamily::negative_binomial>(some, one, last, out);
+            }
+        };
+    });
+}
+
+/// Writes sums, or NaN where a coordinate or a sum is not finite.
+inline void write_sums(const double* sums, Vector<const double> point, double& value, Vector<double> gradient,
+                       Vector<double> minus_hessian) {
+    const Index P = point.size, size = 1 + P + P * (P + 1) / 2;
+    bool finite = true;
+    for (Index j = 0; j < P; ++j) finite &= is_finite(point[j]);
+    for (Index j = 0; j < size; ++j) finite &= is_finite(sums[j]);
+    const double bad = math::not_a_number<double>();
+    value = finite ? sums[0] : bad;
+    for (Index j = 0; j < P; ++j) gradient[j] = finite ? sums[1 + j] : bad;
+    for (Index j = 0; j < P * (P + 1) / 2; ++j) minus_hessian[j] = finite ? sums[1 + P + j] : bad;
+}
+
+} // namespace mixed
+
+inline void mixed_curvature(Matrix<const double> points, const MixedRows& given, Vector<double> value, Matrix<double> gradient,
+                            Matrix<double> minus_hessian, int n_threads) {
+    using namespace mixed;
+    const Constants constants(given);
+    const Index P = points.cols, size = 1 + P + P * (P + 1) / 2;
+    auto sums =
+        given.Z.cols ? sums_of_groups(points, given, n_threads) : sums_without_effects(points, given, constants.dispersed(), n_threads);
+    for (Index i = 0; i < points.rows; ++i) {
+        double* total = sums.data() + i * size;
+        const double last = constants.dispersed() ? points.row(i)[P - 1] : 0;
+        total[0] += constants.at(last);
         if (given.family == MixedFamily::negative_binomial && total[0] == total[0]) {
             double first, second;
-            rows.rising_slopes(last * last, first, second);
+            constants.rising_slopes(last * last, first, second);
             total[P] += 2 * last * first;
             total[size - 1] -= 2 * first + 4 * last * last * second;
         }
-        bool finite = true;
-        for (Index j = 0; j < P; ++j) finite &= is_finite(points.row(i)[j]);
-        for (const double x : total) finite &= is_finite(x);
-        const double bad = math::not_a_number<double>();
-        value[i] = finite ? total[0] : bad;
-        for (Index j = 0; j < P; ++j) gradient.row(i)[j] = finite ? total[1 + j] : bad;
-        for (Index j = 0; j < P * (P + 1) / 2; ++j) minus_hessian.row(i)[j] = finite ? total[1 + P + j] : bad;
+        write_sums(total, points.row(i), value[i], gradient.row(i), minus_hessian.row(i));
     }
 }
 

@@ -313,12 +313,12 @@ template <bool dispersed> class ZeroInflated : public ByLanes<ZeroInflated<dispe
     double mode(Index i, const double*) const override { return y_[i] > 0 ? std::log(y_[i]) : -most_eta; } // a zero has none
 
   private:
-    static Rows counted(MixedRows given) { // what the sums over counts are made of
+    static Constants counted(MixedRows given) { // what the sums over counts are made of
         given.family = MixedFamily::negative_binomial;
-        return Rows(given);
+        return Constants(given);
     }
     const std::vector<double>& y_;
-    Rows rising_;
+    Constants rising_;
     double factorials_ = 0;
     bool good_ = true;
 };

@@ -251,7 +251,7 @@ class GeneralInformation {
     /// A group whose effects are u (d, K) at nodes whose terms have the logarithms `term` without the rows' values, or with them.
     void add(const Alone& one, const double* T, const double* base, Index begin, Index end, const double* u, const double* term, int K,
              bool with_rows, double shift, double* sum) {
-        D_.assign(Index(P_) * K, 0.0), linear_.assign(Index(std::max(d_, 1)) * K, 0.0), weighted_.resize(K), w_.assign(term, term + K);
+        D_.assign(Index(P_) * K, 0.0), linear_.assign(Index(d_) * K, 0.0), weighted_.resize(K), w_.assign(term, term + K);
         double *gradient = sum + 1, *information = sum + 1 + P_;
         const auto at = [&](int i, int j) -> double& { return information[i * (i + 1) / 2 + j]; };
         const auto units = [&](int a, int b) { return a == b ? T[pair(a, a)] : 1.0; };
@@ -280,15 +280,11 @@ class GeneralInformation {
                     for (int l = 0; l < some; ++l) w_[from + l] += row_.value[l];
                 }
             });
-        if (d_ == 0) {
-            sum[0] += w_[0], w_[0] = 1;
-        } else {
-            double most = w_[0], total = 0;
-            for (const double x : w_) most = std::max(most, x);
-            for (double& x : w_) total += x = math::exp(x - most);
-            for (double& x : w_) x /= total;
-            sum[0] += shift + most + math::log(total);
-        }
+        double most = w_[0], total = 0;
+        for (const double x : w_) most = std::max(most, x);
+        for (double& x : w_) total += x = math::exp(x - most);
+        for (double& x : w_) x /= total;
+        sum[0] += shift + most + math::log(total);
         nodes([&](int from, int some, int L) {
             const double* w = w_.data() + from;
             for (Index i = begin; i < end; ++i) {
@@ -372,46 +368,78 @@ template <int d> void general_curvature(const Rows& rows, const Family& family, 
         const Index begin = rows.begin[g], end = rows.begin[g + 1];
         some.take(rows, begin, end);
         const double* base = one.rows_of(some, end - begin, 0);
-        if constexpr (d == 0) {
-            const double nothing = 0;
-            information.add(one, T, base, begin, end, &nothing, &nothing, 1, false, 0, sum);
-        } else {
-            if (d == 1 && !family.concave) {
-                if (panels.integrate(one.shapes, begin, end, base, T[0], &one.tops[begin]))
-                    information.add(one, T, base, begin, end, panels.u.data(), panels.term.data(), int(panels.u.size()), true, 0, sum);
-                else sum[0] += math::not_a_number<double>();
-                continue;
-            }
-            Lane u[d], S[d][d], back[d][d];
-            Level<d> level;
-            bool found[width];
-            group.take(some, one.shapes, begin, end);
-            group.template find_modes<d>(u, level, found);
-            if (!found[0]) {
-                sum[0] += math::not_a_number<double>();
-                continue;
-            }
-            backward<d>(some, level.curve, S, back);
-            const int K = grid.count;
-            places.resize(Index(d) * K), terms.resize(K);
-            double log_det = 0;
-            for (int a = 0; a < d; ++a) log_det += math::log(level.curve[pair(a, a)][0]);
-            for (int k = 0; k < K; ++k) {
-                terms[k] = grid.weight[k] - level.value[0];
-                for (int a = 0; a < d; ++a) {
-                    double x = u[a][0];
-                    for (int b = a; b < d; ++b) x += back[a][b][0] * grid.t[b][k];
-                    places[Index(a) * K + k] = x, terms[k] -= 0.5 * x * x;
-                }
-            }
-            information.add(one, T, base, begin, end, places.data(), terms.data(), K, false, level.value[0] - log_det, sum);
+        if (d == 1 && !family.concave) {
+            if (panels.integrate(one.shapes, begin, end, base, T[0], &one.tops[begin]))
+                information.add(one, T, base, begin, end, panels.u.data(), panels.term.data(), int(panels.u.size()), true, 0, sum);
+            else sum[0] += math::not_a_number<double>();
+            continue;
         }
+        Lane u[d], S[d][d], back[d][d];
+        Level<d> level;
+        bool found[width];
+        group.take(some, one.shapes, begin, end);
+        group.template find_modes<d>(u, level, found);
+        if (!found[0]) {
+            sum[0] += math::not_a_number<double>();
+            continue;
+        }
+        backward<d>(some, level.curve, S, back);
+        const int K = grid.count;
+        places.resize(Index(d) * K), terms.resize(K);
+        double log_det = 0;
+        for (int a = 0; a < d; ++a) log_det += math::log(level.curve[pair(a, a)][0]);
+        for (int k = 0; k < K; ++k) {
+            terms[k] = grid.weight[k] - level.value[0];
+            for (int a = 0; a < d; ++a) {
+                double x = u[a][0];
+                for (int b = a; b < d; ++b) x += back[a][b][0] * grid.t[b][k];
+                places[Index(a) * K + k] = x, terms[k] -= 0.5 * x * x;
+            }
+        }
+        information.add(one, T, base, begin, end, places.data(), terms.data(), K, false, level.value[0] - log_det, sum);
     }
 }
 
+/// What a family says of rows without effects at a point: row by row.
+class PlainRows {
+  public:
+    PlainRows(const Family& family, Vector<const double> point)
+        : family_(family), shapes_(family.numbers()), kept_(family.kept()), w_(family.m), own_(family.m) {
+        for (int j = 0; j < family.m; ++j) w_[j] = point[point.size - family.m + j], good_ &= is_finite(w_[j]);
+        for (int l = 0; l < lanes && good_; ++l) family.shapes(w_.data(), l, shapes_);
+    }
+
+    double operator()(const RowsAtOnce& rows, const Derivatives& out) {
+        if (!good_) return math::not_a_number<double>();
+        const int m = family_.m;
+        for (Index r = 0; r < rows.count; ++r) {
+            const Index i = rows.begin + r;
+            eta_.fill(rows.eta[r], lanes);
+            family_.keep(i, shapes_, lanes, kept_.data());
+            family_.row(i, shapes_, kept_.data(), eta_, lanes, row_);
+            out.value[r] = row_.value[0], out.slope[r] = row_.slope[0], out.curve[r] = row_.curve[0];
+            if (m == 0) continue;
+            family_.own(i, shapes_, kept_.data(), w_.data(), eta_, lanes, own_);
+            for (int j = 0; j < m; ++j) out.first[j * at_once + r] = own_.first[j][0], out.cross[j * at_once + r] = own_.cross[j][0];
+            for (int j = 0; j < pair(m, 0); ++j) out.second[j * at_once + r] = own_.second[j][0];
+        }
+        return 0;
+    }
+
+  private:
+    static constexpr int lanes = 8;
+    const Family& family_;
+    Shapes shapes_;
+    std::vector<Lane> kept_;
+    std::vector<double> w_;
+    OwnLanes own_;
+    Lane eta_;
+    RowLanes row_;
+    bool good_ = true;
+};
+
 template <class Work> void with_effects(int d, const Work& work) {
     switch (d) {
-    case 0: return work(std::integral_constant<int, 0>());
     case 1: return work(std::integral_constant<int, 1>());
     case 2: return work(std::integral_constant<int, 2>());
     default: return work(std::integral_constant<int, 3>());
@@ -448,7 +476,8 @@ inline void mixed_general_values(Matrix<const double> points, const MixedRows& g
                 values_by_panels(rows, *family, legendre, some, points, begin, end, total);
             } else {
                 const Shapes shapes = shapes_of(*family, some, points, begin, end);
-                with_effects(rows.d, [&](auto d) { general_values<d()>(rows, *family, grid, some, shapes, total); });
+                if (rows.d == 0) general_values<0>(rows, *family, grid, some, shapes, total);
+                else with_effects(rows.d, [&](auto d) { general_values<d()>(rows, *family, grid, some, shapes, total); });
             }
             std::vector<double> w(m);
             for (Index i = begin; i < end; ++i) {
@@ -469,28 +498,31 @@ inline void mixed_general_curvature(Matrix<const double> points, const MixedRows
     const int m = int(P - rows.size());
     const auto family = family_of(rows, given, times, m);
     const bool good = family->good(), by_panels = !family->concave && rows.d;
-    const Grid grid(Rule(given.nodes), by_panels ? 0 : rows.d);
-    const Legendre legendre(by_panels ? given.nodes : 1);
-    const Index pieces = block_count(rows.groups, 16);
-    std::vector<double> sums(S * pieces * size), w(m), second(m * (m + 1) / 2);
-    const double work = double(S) * double(rows.n) * 30 * (by_panels ? 200 : grid.count);
-    if (good)
+    std::vector<double> sums(S * size), w(m), second(m * (m + 1) / 2);
+    if (good && rows.d == 0) {
+        sums = sums_of_all(points, given, m, n_threads, [&](Index s) { return PlainRows(*family, points.row(s)); });
+    } else if (good) {
+        const Grid grid(Rule(given.nodes), by_panels ? 0 : rows.d);
+        const Legendre legendre(by_panels ? given.nodes : 1);
+        const Index pieces = block_count(rows.groups, 16);
+        std::vector<double> parts(S * pieces * size);
+        const double work = double(S) * double(rows.n) * 30 * (by_panels ? 200 : grid.count);
         for_blocks(S * pieces, S * pieces, worthwhile(n_threads, work), [&](Index, Index first, Index last) {
             for (Index task = first; task < last; ++task) {
                 const Index s = task / pieces, piece = task % pieces, from = rows.groups * piece / pieces,
                             to = rows.groups * (piece + 1) / pieces;
                 with_effects(rows.d, [&](auto d) {
-                    general_curvature<d()>(rows, *family, grid, legendre, points, s, from, to, sums.data() + task * size);
+                    general_curvature<d()>(rows, *family, grid, legendre, points, s, from, to, parts.data() + task * size);
                 });
             }
         });
-    std::vector<double> total(size);
+        for (Index task = 0; task < S * pieces; ++task)
+            for (Index j = 0; j < size; ++j) sums[task / pieces * size + j] += parts[task * size + j];
+    }
     for (Index i = 0; i < S; ++i) {
-        std::fill(total.begin(), total.end(), 0.0);
+        double* total = sums.data() + i * size;
         bool finite = good;
         for (Index j = 0; j < P; ++j) finite &= is_finite(points.row(i)[j]);
-        for (Index piece = 0; piece < pieces; ++piece)
-            for (Index j = 0; j < size; ++j) total[j] += sums[(i * pieces + piece) * size + j];
         if (finite) {
             for (int j = 0; j < m; ++j) w[j] = points.row(i)[P - m + j];
             std::fill(second.begin(), second.end(), 0.0);
@@ -498,12 +530,10 @@ inline void mixed_general_curvature(Matrix<const double> points, const MixedRows
             family->constant_slopes(w.data(), &total[1 + P - m], second.data());
             for (int j = 0; j < m; ++j)
                 for (int k = 0; k <= j; ++k) total[1 + P + (P - m + j) * (P - m + j + 1) / 2 + P - m + k] -= second[j * (j + 1) / 2 + k];
+        } else {
+            total[0] = math::not_a_number<double>();
         }
-        for (const double x : total) finite &= is_finite(x);
-        const double bad = math::not_a_number<double>();
-        value[i] = finite ? total[0] : bad;
-        for (Index j = 0; j < P; ++j) gradient.row(i)[j] = finite ? total[1 + j] : bad;
-        for (Index j = 0; j < P * (P + 1) / 2; ++j) minus_hessian.row(i)[j] = finite ? total[1 + P + j] : bad;
+        write_sums(total, points.row(i), value[i], gradient.row(i), minus_hessian.row(i));
     }
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <type_traits>
 
-#include "fedkern/pieces.hpp"
+#include "fedkern/predictors.hpp"
 #include "rows.hpp"
 
 namespace fedkern {
@@ -23,12 +23,13 @@ struct alignas(64) Lane {
 /// Some points: coefficients, T, phi^2 or the precision, and of the group at hand the fixed part of each row's predictor.
 struct Points {
     int used, lanes; // points, and a multiple of 8
-    std::vector<Lane> beta, T, base;
+    Coefficients beta;
+    std::vector<Lane> T, base;
     Lane square, last;
     bool bad[width]; // a coordinate is not finite: the lane holds zeros, and its result is NaN
 
     Points(const Rows& rows, Matrix<const double> points, Index begin, Index end)
-        : used(int(end - begin)), lanes(int((end - begin + 7) / 8 * 8)), beta(rows.p), T(rows.d * (rows.d + 1) / 2) {
+        : used(int(end - begin)), lanes(int((end - begin + 7) / 8 * 8)), beta(rows.p, lanes), T(rows.d * (rows.d + 1) / 2) {
         Index most = 0;
         for (Index g = 0; g < rows.groups; ++g) most = std::max(most, rows.begin[g + 1] - rows.begin[g]);
         base.resize(most);
@@ -41,7 +42,7 @@ struct Points {
                 bad[l] |= !is_finite(xi[j]);
             }
             if (bad[l]) std::fill(xi.begin(), xi.end(), 0.0);
-            for (Index j = 0; j < rows.p; ++j) beta[j][l] = xi[j];
+            for (Index j = 0; j < rows.p; ++j) beta.at(j, l) = xi[j];
             for (int a = 0; a < rows.d; ++a)
                 for (int b = 0; b <= a; ++b) T[pair(a, b)][l] = a == b ? std::exp(xi[rows.p + pair(a, b)]) : xi[rows.p + pair(a, b)];
             last[l] = rows.dispersed() ? xi.back() : 0;
@@ -50,15 +51,8 @@ struct Points {
     }
 
     void take(const Rows& rows, Index begin, Index end) {
-        for (Index i = begin; i < end; ++i) {
-            Lane& b = base[i - begin];
-            b.fill(rows.offset[i], lanes);
-            for (Index j = 0; j < rows.p; ++j) {
-                const double x = rows.X[i * rows.p + j];
-                const Lane& c = beta[j];
-                for (int l = 0; l < lanes; ++l) b[l] += x * c[l];
-            }
-        }
+        const double *X = rows.X + begin * rows.p, *offset = rows.offset.data() + begin;
+        beta.predict(end - begin, [&](Index r) { return X + r * rows.p; }, [&](Index r) { return offset[r]; }, base.data()->x, width);
     }
 };
 

@@ -5,24 +5,15 @@
 #include <limits>
 #include <vector>
 
+#include "fedkern/quick.hpp"
 #include "scalar.hpp"
 
 namespace fedkern {
 inline namespace FEDKERN_ISA {
 namespace mixed {
 
+inline constexpr Index summed = 48;       // rows without effects whose predictors at `width` points stay in the cache
 inline constexpr double most_terms = 1e8; // of a negative binomial's count, whose curvature is a sum of so many
-
-/// e^x for |x| <= 700, to 4e-14 of itself within 30 and 1e-13 at the ends: what a sum of such terms needs.
-FEDKERN_INLINE double quick_exp(double x) {
-    using F = math::Format<double>;
-    const double shifted = x * 1.4426950408889634 + F::round, k = shifted - F::round;
-    const double r = x - k * 0.69314718055994531; // |r| <= log(2) / 2
-    const double q = math::polynomial(r, 0x1.0000000000000p+0, 0x1.fffffffff70abp-2, 0x1.5555555553b48p-3, 0x1.555555745858dp-5,
-                                      0x1.1111111c5719ap-7, 0x1.6c164d7dbdce2p-10, 0x1.a019ad55d1aa7p-13, 0x1.a15af3e6562d7p-16,
-                                      0x1.72c79824255e0p-19); // (exp(r) - 1) / r
-    return math::from_bits<double>(math::to_bits(1 + r * q) + (math::to_bits(shifted) << F::fraction));
-}
 
 /// Nodes of the standard normal, rising, and logarithms of weights that add up to 1.
 struct Rule {
@@ -66,66 +57,35 @@ struct Rule {
     }
 };
 
-/// The rows in one piece of memory, without groups that have none: the integral of an empty group is 1.
-struct Rows {
-    static constexpr double near_enough = near; // the last step of a search
-    MixedFamily family;
-    Index n, p, groups;
-    int d, nodes;
-    std::vector<double> X, Z, y, trials, offset;
-    std::vector<Index> begin;      // groups + 1
-    std::vector<char> unit, ones;  // a group whose Z is a column of ones; whose trials are all 1
-    double constant = 0;           // of the value, at all points; NaN: a response that the family does not have
-    std::vector<double> large, counts; // for the negative binomial: how many y are above k < least_large; and the y above
-
-    explicit Rows(const MixedRows& r)
-        : family(r.family), n(r.X.rows), p(r.X.cols), d(int(r.Z.cols)), nodes(r.nodes), X(n * p), Z(n * d), y(n), trials(n), offset(n) {
-        for (Index i = 0; i < n; ++i) {
-            for (Index j = 0; j < p; ++j) X[i * p + j] = r.X.row(i)[j];
-            for (Index j = 0; j < d; ++j) Z[i * d + j] = r.Z.row(i)[j];
-            y[i] = r.y[i];
-            trials[i] = r.trials.data ? r.trials[i] : 1;
-            offset[i] = r.offset.data ? r.offset[i] : 0;
-            constant += row_constant(y[i], trials[i]);
-        }
-        begin.push_back(0);
-        for (Index g = 0; g + 1 < r.starts.size && d > 0; ++g)
-            if (r.starts[g + 1] > begin.back()) begin.push_back(r.starts[g + 1]);
-        for (Index i = 0; d == 0 && i < n; i += least_large) begin.push_back(std::min(n, i + least_large)); // pieces: it is a sum
-        groups = Index(begin.size()) - 1;
-        for (Index g = 0; g < groups; ++g) {
-            bool same = d == 1, one = true;
-            for (Index i = begin[g]; i < begin[g + 1]; ++i) same &= d == 1 && Z[i] == 1, one &= trials[i] == 1;
-            unit.push_back(same), ones.push_back(one);
-        }
-        if (family == MixedFamily::negative_binomial && constant == constant) {
-            const double most = n ? *std::max_element(y.begin(), y.end()) : 0;
-            counts.assign(Index(std::min<double>(most, double(least_large))), 0);
-            for (const double v : y) {
-                for (Index k = 0; k < Index(counts.size()) && k < v; ++k) ++counts[k];
-                if (v > double(least_large)) large.push_back(v);
-            }
-            std::sort(large.begin(), large.end());
+/// What of a value depends on no effect and no coefficient.
+class Constants {
+  public:
+    explicit Constants(const MixedRows& r) : family_(r.family), n_(r.X.rows), y_(r.y) {
+        switch (family_) {
+        case MixedFamily::binomial: add<MixedFamily::binomial>(r); break;
+        case MixedFamily::poisson: add<MixedFamily::poisson>(r); break;
+        case MixedFamily::gaussian: add<MixedFamily::gaussian>(r); break;
+        case MixedFamily::negative_binomial: add<MixedFamily::negative_binomial>(r), count(); break;
+        default: break; // its families.hpp has it
         }
     }
 
-    bool dispersed() const { return family == MixedFamily::gaussian || family == MixedFamily::negative_binomial; }
-    Index size() const { return p + d * (d + 1) / 2 + dispersed(); }
+    bool dispersed() const { return family_ == MixedFamily::gaussian || family_ == MixedFamily::negative_binomial; }
 
-    /// What does not depend on u, at a point whose last coordinate is w.
-    double constant_at(double w) const {
-        if (family == MixedFamily::gaussian) return constant - double(n) * w;
-        return family == MixedFamily::negative_binomial ? constant + rising(w * w) : constant;
+    /// At a point whose last coordinate is w; NaN: a response that the family does not have.
+    double at(double w) const {
+        if (family_ == MixedFamily::gaussian) return constant_ - double(n_) * w;
+        return family_ == MixedFamily::negative_binomial ? constant_ + rising(w * w) : constant_;
     }
 
     /// sum over rows of sum_{k < y} log(1 + k a): beyond some terms by Euler and Maclaurin, the next of which is below 1e-15.
     double rising(double a) const {
         double total = 0;
-        for (Index k = 0; k < Index(counts.size()); ++k) total += counts[k] * math::log1p(double(k) * a);
-        for (std::size_t i = 0; i < large.size();) {
+        for (Index k = 0; k < Index(counts_.size()); ++k) total += counts_[k] * math::log1p(double(k) * a);
+        for (std::size_t i = 0; i < large_.size();) {
             std::size_t j = i;
-            while (j < large.size() && large[j] == large[i]) ++j;
-            total += double(j - i) * (antiderivative(large[i], a) - antiderivative(double(least_large), a));
+            while (j < large_.size() && large_[j] == large_[i]) ++j;
+            total += double(j - i) * (antiderivative(large_[i], a) - antiderivative(double(least_large), a));
             i = j;
         }
         return total;
@@ -133,33 +93,96 @@ struct Rows {
 
     /// The derivatives of `rising`, term by term; NaN of counts with too many terms.
     void rising_slopes(double a, double& first, double& second) const {
-        std::vector<double> sorted(y);
+        std::vector<double> sorted(n_);
+        for (Index i = 0; i < n_; ++i) sorted[i] = y_[i];
         std::sort(sorted.begin(), sorted.end());
-        if (n && !(sorted.back() <= most_terms)) {
+        if (n_ && !(sorted.back() <= most_terms)) {
             first = second = std::numeric_limits<double>::quiet_NaN();
             return;
         }
         Index below = 0; // rows with y <= k
         first = second = 0;
-        for (double k = 0; below < n; ++k) {
-            while (below < n && sorted[below] <= k) ++below;
+        for (double k = 0; below < n_; ++k) {
+            while (below < n_ && sorted[below] <= k) ++below;
             const double s = k / (1 + k * a);
-            first += double(n - below) * s, second -= double(n - below) * s * s;
+            first += double(n_ - below) * s, second -= double(n_ - below) * s * s;
         }
     }
 
   private:
-    double row_constant(double y, double trials) const {
-        switch (family) {
-        case MixedFamily::binomial: return mixed::row_constant<MixedFamily::binomial>(y, trials);
-        case MixedFamily::poisson: return mixed::row_constant<MixedFamily::poisson>(y, trials);
-        case MixedFamily::gaussian: return mixed::row_constant<MixedFamily::gaussian>(y, trials);
-        case MixedFamily::negative_binomial: return mixed::row_constant<MixedFamily::negative_binomial>(y, trials);
-        default: return 0; // its families.hpp has it
+    template <MixedFamily family> void add(const MixedRows& r) {
+        if (family == MixedFamily::binomial && !r.trials.data && y_.stride == 1) {
+            math::Format<double>::Bits others = 0; // than zeros and ones, without a branch that depends on them
+            for (Index i = 0; i < n_; ++i) others |= math::to_bits(y_.data[i] * (1 - y_.data[i]));
+            if (others == 0) return;
         }
+        double part[4] = {}; // a sum waits for the one before
+        for (Index i = 0; i < n_; ++i) part[i % 4] += row_constant<family>(r.y[i], r.trials.data ? r.trials[i] : 1);
+        constant_ = (part[0] + part[1]) + (part[2] + part[3]);
+    }
+
+    void count() {
+        if (!(constant_ == constant_)) return;
+        double most = 0;
+        for (Index i = 0; i < n_; ++i) most = std::max(most, y_[i]);
+        counts_.assign(Index(std::min<double>(most, double(least_large))), 0);
+        for (Index i = 0; i < n_; ++i) {
+            for (Index k = 0; k < Index(counts_.size()) && k < y_[i]; ++k) ++counts_[k];
+            if (y_[i] > double(least_large)) large_.push_back(y_[i]);
+        }
+        std::sort(large_.begin(), large_.end());
     }
 
     static double antiderivative(double x, double a) { return rising_before(x, a, std::log1p(a * x)); }
+
+    MixedFamily family_;
+    Index n_;
+    Vector<const double> y_;
+    double constant_ = 0;
+    std::vector<double> large_, counts_; // for the negative binomial: the y above least_large, and how many are above k below it
+};
+
+/// The rows as neighbours, without groups that have none: the integral of an empty group is 1.
+struct Rows {
+    static constexpr double near_enough = near; // the last step of a search
+    MixedFamily family;
+    Index n, p, groups;
+    int d, nodes;
+    std::vector<double> copy; // of an X whose numbers are no neighbours
+    const double* X;
+    std::vector<double> Z, y, trials, offset;
+    std::vector<Index> begin;     // groups + 1
+    std::vector<char> unit, ones; // a group whose Z is a column of ones; whose trials are all 1
+    Constants constant;
+
+    explicit Rows(const MixedRows& r)
+        : family(r.family), n(r.X.rows), p(r.X.cols), d(int(r.Z.cols)), nodes(r.nodes), X(r.X.data), Z(n * d), y(n), trials(n), offset(n),
+          constant(r) {
+        if (r.X.col_stride != 1 || r.X.row_stride != p) {
+            copy.resize(n * p), X = copy.data();
+            for (Index i = 0; i < n; ++i)
+                for (Index j = 0; j < p; ++j) copy[i * p + j] = r.X.row(i)[j];
+        }
+        for (Index i = 0; i < n; ++i) {
+            for (Index j = 0; j < d; ++j) Z[i * d + j] = r.Z.row(i)[j];
+            y[i] = r.y[i];
+            trials[i] = r.trials.data ? r.trials[i] : 1;
+            offset[i] = r.offset.data ? r.offset[i] : 0;
+        }
+        begin.push_back(0);
+        for (Index g = 0; g + 1 < r.starts.size && d > 0; ++g)
+            if (r.starts[g + 1] > begin.back()) begin.push_back(r.starts[g + 1]);
+        for (Index i = 0; d == 0 && i < n; i += summed) begin.push_back(std::min(n, i + summed)); // pieces: it is a sum
+        groups = Index(begin.size()) - 1;
+        for (Index g = 0; g < groups; ++g) {
+            bool same = d == 1, one = true;
+            for (Index i = begin[g]; i < begin[g + 1]; ++i) same &= d == 1 && Z[i] == 1, one &= trials[i] == 1;
+            unit.push_back(same), ones.push_back(one);
+        }
+    }
+
+    bool dispersed() const { return constant.dispersed(); }
+    Index size() const { return p + d * (d + 1) / 2 + dispersed(); }
 };
 
 /// Of a row, in the last coordinate w of a point (log sd, or phi): dl / dw without what does not depend on eta, and its derivatives.

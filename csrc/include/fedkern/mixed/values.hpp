@@ -453,12 +453,43 @@ template <MixedFamily family, int d> void values_of(const Rows& rows, const Rule
     }
 }
 
+/// Rows without effects. Of logistic ones with one trial a logarithm is of the product of a piece's 1 + e^-|eta|, which are at most 2.
 template <MixedFamily family> void sums_of_rows(const Rows& rows, Points& points, Lane& total) {
-    Lane one;
-    for (Index i = 0; i < rows.n; ++i) {
-        points.take(rows, i, i + 1);
-        for (int l = 0; l < points.lanes; ++l) one[l] = Row<family>(points.base[0][l], rows.y[i], rows.trials[i], points.square[l]).value;
-        for (int l = 0; l < points.lanes; ++l) total[l] += one[l];
+    const int L = points.lanes;
+    Lane sum, product;
+    for (Index g = 0; g < rows.groups; ++g) {
+        const Index begin = rows.begin[g], end = rows.begin[g + 1];
+        points.take(rows, begin, end);
+        sum.fill(0, L);
+        if (family == MixedFamily::binomial && rows.ones[g]) {
+            product.fill(1, L);
+            for (Index i = begin; i < end; ++i) {
+                const double y = rows.y[i];
+                const Lane& base = points.base[i - begin];
+                for (int l = 0; l < L; ++l) {
+                    const double eta = base[l], size = math::magnitude(eta);
+                    sum[l] += y * eta - (eta > 0 ? eta : 0.0);
+                    product[l] += product[l] * quick_decay(size);
+                }
+            }
+            for (int l = 0; l < L; ++l) sum[l] -= math::log(product[l]);
+        } else if (family == MixedFamily::poisson) {
+            for (Index i = begin; i < end; ++i) {
+                const double y = rows.y[i];
+                const Lane& base = points.base[i - begin];
+                for (int l = 0; l < L; ++l) {
+                    const double eta = base[l] > most_eta ? most_eta : base[l]; // NaN stays
+                    sum[l] += y * eta - quick_exp(eta > -most_eta ? eta : -most_eta);
+                }
+            }
+        } else {
+            for (Index i = begin; i < end; ++i) {
+                const double y = rows.y[i], trials = rows.trials[i];
+                const Lane& base = points.base[i - begin];
+                for (int l = 0; l < L; ++l) sum[l] += Row<family>(base[l], y, trials, points.square[l]).value;
+            }
+        }
+        for (int l = 0; l < L; ++l) total[l] += sum[l];
     }
 }
 
@@ -503,7 +534,7 @@ inline void mixed_values(Matrix<const double> points, const MixedRows& given, Ve
             values_of(rows, rule, some, total);
             for (Index i = begin; i < end; ++i) {
                 const int l = int(i - begin);
-                const double x = total[l] + rows.constant_at(some.last[l]);
+                const double x = total[l] + rows.constant.at(some.last[l]);
                 value[i] = some.bad[l] || !is_finite(x) ? math::not_a_number<double>() : x;
             }
         }

@@ -56,7 +56,7 @@ class Curvature {
             for (Index l = 0; l < k; ++l) {
                 const double* other = chance_ + (l + 1) * block;
                 for (Index r = 0; r < count; ++r) weights[r] = -own[r] * other[r];
-                add_gram(x_, weights, count, p_, width_, gram_ + (k * (k + 1) / 2 + l) * p_ * width_);
+                add_gram(x_, width_, weights, count, p_, width_, gram_ + (k * (k + 1) / 2 + l) * p_ * width_);
             }
             std::fill(weights, weights + count, 0.0);
             for (Index m = 0; m <= others_; ++m)
@@ -68,7 +68,7 @@ class Curvature {
                 for (Index j = 0; j < width_; ++j) to[j] += by * x[j];
                 weights[r] *= own[r];
             }
-            add_gram(x_, weights, count, p_, width_, gram_ + (k * (k + 1) / 2 + k) * p_ * width_);
+            add_gram(x_, width_, weights, count, p_, width_, gram_ + (k * (k + 1) / 2 + k) * p_ * width_);
         }
     }
 

@@ -4,17 +4,16 @@
 #include <algorithm>
 
 #include "fedkern/blocks.hpp"
-#include "fedkern/math.hpp"
-#include "fedkern/pack.hpp"
-#include "fedkern/pieces.hpp"
+#include "fedkern/predictors.hpp"
+#include "fedkern/quick.hpp"
 #include "views.hpp"
 
 namespace fedkern {
 inline namespace FEDKERN_ISA {
 namespace multinomial {
 
-inline constexpr int lanes = 16, tile = 4; // points and rows at a time
-inline constexpr Index multiplied = 32;    // sums in a product: of a million levels it has 192 digits
+inline constexpr int lanes = 16;           // points at a time
+inline constexpr Index multiplied = 24;    // rows at a time, whose sums make a product: of a million levels it has 144 digits
 
 FEDKERN_INLINE bool is_finite(double x) { return x - x == 0; }
 
@@ -31,74 +30,55 @@ inline bool has_levels(const MultinomialRows& rows) {
 class Values {
   public:
     Values(const MultinomialRows& rows, Matrix<const double> points, Index begin, Index count)
-        : rows_(rows), others_(rows.levels - 1), p_(rows.X.cols), beta_(others_ * p_ * lanes), eta_(rows.levels * tile * lanes),
-          copies_(tile * p_) {
-        for (int l = 0; l < lanes; ++l) value[l] = 0, product_[l] = 1;
-        for (Index j = 0; j < others_ * p_; ++j)
-            for (int l = 0; l < lanes; ++l) {
-                const double b = points.row(begin + (l < count ? l : 0))[j];
-                beta_[j * lanes + l] = b;
-                value[l] += 0 * b; // NaN where a point is not finite
-            }
-        std::fill(eta_ + 0, eta_ + tile * lanes, 0.0); // of the reference
+        : rows_(rows), others_(rows.levels - 1), p_(rows.X.cols), beta_(p_, others_ * lanes), eta_(multiplied * rows.levels * lanes),
+          copies_(multiplied * p_) {
+        for (int l = 0; l < lanes; ++l) value[l] = 0;
+        for (Index k = 0; k < others_; ++k)
+            for (Index j = 0; j < p_; ++j)
+                for (int l = 0; l < lanes; ++l) {
+                    const double b = points.row(begin + (l < count ? l : 0))[k * p_ + j];
+                    beta_.at(j, k * lanes + l) = b;
+                    value[l] += 0 * b; // NaN where a point is not finite
+                }
+        std::fill_n(+eta_, multiplied * rows.levels * lanes, 0.0); // of the reference
     }
 
     alignas(64) double value[lanes];
 
     void run() {
-        const Index n = rows_.X.rows;
-        Index waiting = 0;
-        for (Index i = 0; i < n; i += tile) {
-            const Index count = std::min(n - i, Index(tile));
-            predict(i, count);
-            for (Index r = 0; r < count; ++r) add(i + r, eta_ + r * lanes);
-            waiting += count;
-            if (waiting > multiplied - tile) flush(), waiting = 0;
+        const Index n = rows_.X.rows, step = rows_.levels * lanes;
+        for (Index i = 0; i < n; i += multiplied) {
+            const Index count = std::min(n - i, multiplied);
+            const double* x[multiplied];
+            for (Index r = 0; r < count; ++r) x[r] = contiguous(rows_.X.row(i + r), copies_ + r * p_);
+            beta_.predict(count, [&](Index r) { return x[r]; }, [](Index) { return 0.0; }, eta_ + lanes, step);
+            alignas(64) double product[lanes];
+            for (double& one : product) one = 1;
+            for (Index r = 0; r < count; ++r) add(Index(rows_.y[i + r]), eta_ + r * step, product);
+            for (int l = 0; l < lanes; ++l) value[l] -= math::log(product[l]);
         }
-        flush();
     }
 
   private:
-    /// Of rows begin .. begin + count - 1, in registers; behind them the last again.
-    void predict(Index begin, Index count) {
-        using Lanes = Pack<double, lanes>;
-        const double* x[tile];
-        for (int r = 0; r < tile; ++r) x[r] = contiguous(rows_.X.row(begin + std::min<Index>(r, count - 1)), copies_ + r * p_);
-        for (Index k = 0; k < others_; ++k) {
-            const double* b = beta_ + k * p_ * lanes;
-            Lanes sum[tile];
-            for (Lanes& one : sum) one = Lanes::all(0);
-            for (Index j = 0; j < p_; ++j, b += lanes) {
-                const Lanes own = Lanes::load(b);
-                for (int r = 0; r < tile; ++r) sum[r] = sum[r] + Lanes::all(x[r][j]) * own;
-            }
-            for (int r = 0; r < tile; ++r) sum[r].store(eta_ + ((k + 1) * tile + r) * lanes);
-        }
-    }
-
-    void add(Index i, const double* eta) {
+    /// A row's predictors (level, point).
+    FEDKERN_INLINE void add(Index level, const double* eta, double* product) {
         alignas(64) double top[lanes], sum[lanes];
-        const double* seen = eta + Index(rows_.y[i]) * tile * lanes;
         for (int l = 0; l < lanes; ++l) top[l] = 0;
         for (Index k = 1; k <= others_; ++k)
-            for (int l = 0; l < lanes; ++l) {
-                const double e = eta[k * tile * lanes + l];
-                value[l] += 0 * e, top[l] = e > top[l] ? e : top[l];
-            }
-        for (int l = 0; l < lanes; ++l) sum[l] = math::exp(-top[l]), value[l] += seen[l] - top[l];
+            for (int l = 0; l < lanes; ++l) top[l] = eta[k * lanes + l] > top[l] ? eta[k * lanes + l] : top[l];
+        for (int l = 0; l < lanes; ++l) sum[l] = quick_decay(top[l]), value[l] += eta[level * lanes + l] - top[l];
         for (Index k = 1; k <= others_; ++k)
-            for (int l = 0; l < lanes; ++l) sum[l] += math::exp(eta[k * tile * lanes + l] - top[l]);
-        for (int l = 0; l < lanes; ++l) product_[l] *= sum[l];
-    }
-
-    void flush() {
-        for (int l = 0; l < lanes; ++l) value[l] -= math::log(product_[l]), product_[l] = 1;
+            for (int l = 0; l < lanes; ++l) {
+                const double below = top[l] - eta[k * lanes + l];
+                sum[l] += quick_decay(below) + 0 * below; // NaN stays
+            }
+        for (int l = 0; l < lanes; ++l) product[l] *= sum[l];
     }
 
     const MultinomialRows& rows_;
     const Index others_, p_;
-    alignas(64) double product_[lanes];
-    Scratch<double> beta_, eta_, copies_; // eta: (level, row, point)
+    Coefficients beta_;
+    Scratch<double> eta_, copies_; // eta: (row, level, point)
 };
 
 } // namespace multinomial

@@ -147,7 +147,7 @@ class Curvature {
 
     /// Computes the predictors of the `count` rows in x_; row(r) is the number of the r-th.
     template <class Row> void predict(Index count, const Row& row) {
-        multiply(x_, count, width_, beta_, eta_);
+        multiply(x_, width_, count, width_, beta_, eta_);
         if (rows_.offset.data)
             for (Index r = 0; r < count; ++r) eta_[r] += rows_.offset[row(r)];
     }
@@ -222,7 +222,7 @@ class Curvature {
             sum_tied_ += e_[j];
             tied_value_ += weight_of(rows_, steps_.row(j)) * eta_[j - block_begin_];
         }
-        add_rows(x_ + (begin - block_begin_) * width_, e_ + begin, to - begin, width_, M_tied_);
+        add_rows(x_ + (begin - block_begin_) * width_, width_, e_ + begin, to - begin, width_, M_tied_);
         if (to < end) return to;
         if (steps_.leave && falls_or_peaks(sum_rest_ + sum_tied_)) return recompute(next_set_);
         double each = 0, c_rest = 0, c_tied = 0;
@@ -262,7 +262,7 @@ class Curvature {
             for (Index r = 0; r < count; ++r) highest = eta_[r] > highest ? eta_[r] : highest;
             if (highest > top_) make_relative(highest);
             for (Index r = 0; r < count; ++r) sum_rest_ += e[r] = weight_of(rows_, row[r]) * math::exp(eta_[r] - top_);
-            add_rows(x_, e, count, width_, M_rest_);
+            add_rows(x_, width_, e, count, width_, M_rest_);
         });
         segments_.push_back({step, top_, k}), next_set_ = k, tied_value_ = 0, is_recomputed_ = true;
         return step;
@@ -289,7 +289,7 @@ class Curvature {
         for (Index r = 0; r < block; r += pack)
             for (Index l = 0; l < pack; ++l) total[l] += weights_[r + l] * math::log(sums_[r + l]);
         for (const double one : total) value -= one;
-        add_gram(mean_, weights_, n_waiting_, p_, width_, of_means_);
+        add_gram(mean_, width_, weights_, n_waiting_, p_, width_, of_means_);
         n_waiting_ = 0;
     }
 
@@ -366,8 +366,8 @@ class Curvature {
                     residual[i - from] += weight_of(rows_, i);
                 if (rows_.ends[k] > to) break;
             }
-            add_rows(x_, residual, to - from, width_, gradient);
-            add_gram(x_, a + from, to - from, p_, width_, of_rows_);
+            add_rows(x_, width_, residual, to - from, width_, gradient);
+            add_gram(x_, width_, a + from, to - from, p_, width_, of_rows_);
         }
     }
 };

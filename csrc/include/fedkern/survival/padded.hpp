@@ -36,21 +36,19 @@ FEDKERN_INLINE void pad(Vector<const double> x, Index width, double* to) {
     }
 }
 
-/// out[r] = x_r'b.
-inline void multiply(const double* x, Index rows, Index width, const double* b, double* out) {
-    const auto products = [&](const double* row) {
-        Eight sum = Eight::load(row) * Eight::load(b);
-        for (Index j = pack; j < width; j += pack) sum = sum + Eight::load(row + j) * Eight::load(b + j);
-        return sum;
-    };
+/// out[r] = x_r'b, of rows at a stride.
+inline void multiply(const double* x, Index stride, Index rows, Index width, const double* b, double* out) {
     if (width == 0) std::fill(out, out + rows, 0.0);
-    const Index fours = width ? rows / 4 * 4 : rows;
-    for (Index r = 0; width && r < fours; r += 4) {
-        Eight sums[4];
-        for (Index l = 0; l < 4; ++l) sums[l] = products(x + (r + l) * width);
-        sums_of<4>(sums, out + r);
-    }
-    for (Index r = fours; r < rows; ++r) out[r] = products(x + r * width).sum();
+    const auto products = [&](auto count, Index r) {
+        Eight sums[count];
+        for (int l = 0; l < count; ++l) sums[l] = Eight::load(x + (r + l) * stride) * Eight::load(b);
+        for (Index j = pack; j < width; j += pack)
+            for (int l = 0; l < count; ++l) sums[l] = sums[l] + Eight::load(x + (r + l) * stride + j) * Eight::load(b + j);
+        sums_of<count>(sums, out + r);
+    };
+    const Index all = width ? rows : 0, fours = all / 4 * 4;
+    for (Index r = 0; r < fours; r += 4) products(std::integral_constant<int, 4>{}, r);
+    for (Index r = fours; r < all; ++r) products(std::integral_constant<int, 1>{}, r);
 }
 
 /// sum += weights[r] x_r. After each row the sum so far goes to `to`, which then goes on by hops[r].
@@ -71,13 +69,13 @@ inline void running_sums(const double* x, const double* weights, const Index* ho
     });
 }
 
-/// sum += weights[r] x_r.
-inline void add_rows(const double* x, const double* weights, Index rows, Index width, double* sum) {
+/// sum += weights[r] x_r, of rows at a stride.
+inline void add_rows(const double* x, Index stride, const double* weights, Index rows, Index width, double* sum) {
     for_vectors(width, [&](auto vectors, Index from) {
         Eight even[vectors], odd[vectors];
         for (int v = 0; v < vectors; ++v) even[v] = Eight::load(sum + from + v * pack), odd[v] = Eight::all(0);
         const auto add = [&](Eight* total, Index r) {
-            for (int v = 0; v < vectors; ++v) total[v] = total[v] + Eight::all(weights[r]) * Eight::load(x + r * width + from + v * pack);
+            for (int v = 0; v < vectors; ++v) total[v] = total[v] + Eight::all(weights[r]) * Eight::load(x + r * stride + from + v * pack);
         };
         const Index pairs = rows - rows % 2;
         for (Index r = 0; r < pairs; r += 2) add(even, r), add(odd, r + 1);

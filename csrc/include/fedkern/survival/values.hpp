@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "fedkern/blocks.hpp"
-#include "fedkern/math.hpp"
-#include "fedkern/pack.hpp"
-#include "fedkern/pieces.hpp"
+#include "fedkern/predictors.hpp"
+#include "fedkern/quick.hpp"
 #include "views.hpp"
 
 namespace fedkern {
@@ -17,6 +16,8 @@ inline namespace FEDKERN_ISA {
 namespace survival {
 
 inline constexpr int lanes = 16;             // points at a time
+inline constexpr Index predicted = 48;       // rows, before the first of them is needed
+inline constexpr int multiplied = 8;         // sums over who is at risk, of which one logarithm is taken
 inline constexpr double fallen = 1.0 / 16;   // of a sum that rows have left
 
 struct alignas(64) Lane {
@@ -64,12 +65,13 @@ class Leaving {
 class Values {
   public:
     Values(const SurvivalRows& rows, const Leaving& leaving, Matrix<const double> points, Index begin, Index count)
-        : rows_(rows), leaving_(leaving), beta_(rows.X.cols), kept_(rows.until.data ? rows.X.rows : 0) {
-        value.fill(0);
+        : rows_(rows), leaving_(leaving), beta_(rows.X.cols, lanes), copies_(predicted * rows.X.cols),
+          kept_(rows.until.data ? rows.X.rows : 0) {
+        value.fill(0), product_.fill(1);
         for (Index j = 0; j < rows.X.cols; ++j)
             for (int l = 0; l < lanes; ++l) {
                 const double b = points.row(begin + (l < count ? l : 0))[j];
-                beta_[j][l] = b;
+                beta_.at(j, l) = b;
                 value[l] += 0 * b; // NaN where a point is not finite
             }
     }
@@ -85,7 +87,7 @@ class Values {
             double weight = 0;
             for (Index i = at; i < end - deaths; ++i) enter(i, k, rest_);
             for (Index i = end - deaths; i < end; ++i) {
-                const Lane eta = enter(i, k, dying_);
+                const Lane& eta = enter(i, k, dying_);
                 const double w = weight_of(rows_, i);
                 weight += w;
                 for (int l = 0; l < lanes; ++l) value[l] += w * eta[l];
@@ -93,18 +95,30 @@ class Values {
             if (rows_.until.data) refresh(k);
             for (Index m = 0; m < deaths; ++m) {
                 const double share = double(deaths - m) / double(deaths), each = weight / double(deaths);
-                for (int l = 0; l < lanes; ++l) value[l] -= each * (math::log(rest_[l] + share * dying_[l]) + top_[l]);
+                if (!rows_.weights.data) {
+                    for (int l = 0; l < lanes; ++l) product_[l] *= rest_[l] + share * dying_[l], value[l] -= top_[l];
+                    if (++factors_ == multiplied) flush();
+                } else {
+                    for (int l = 0; l < lanes; ++l) value[l] -= each * (math::log(rest_[l] + share * dying_[l]) + top_[l]);
+                }
             }
             for (int l = 0; l < lanes; ++l) rest_[l] += dying_[l], dying_[l] = 0;
             at = end;
         }
+        flush();
     }
 
   private:
     void clear() { top_.fill(-math::infinity<double>()), rest_.fill(0), dying_.fill(0), most_.fill(0); }
 
-    FEDKERN_INLINE Lane enter(Index i, Index k, Lane& sum) {
-        const Lane eta = predictor(i);
+    /// Sums are from about 1 / deaths to the number of rows: a product of a few stays within the range of exponents.
+    void flush() {
+        for (int l = 0; l < lanes; ++l) value[l] -= math::log(product_[l]), product_[l] = 1;
+        factors_ = 0;
+    }
+
+    FEDKERN_INLINE const Lane& enter(Index i, Index k, Lane& sum) {
+        const Lane& eta = predictor(i);
         for (int l = 0; l < lanes; ++l) value[l] += 0 * eta[l];
         if (kept_.size()) kept_[i] = eta;
         if (!stays(rows_, i, k)) return eta;
@@ -112,19 +126,25 @@ class Values {
         for (int l = 0; l < lanes; ++l) higher |= eta[l] > top_[l];
         if (higher) raise(eta);
         const double w = weight_of(rows_, i);
-        for (int l = 0; l < lanes; ++l) sum[l] += w * math::exp(eta[l] - top_[l]);
+        if (rows_.until.data) // to the last bit: the row is taken away again
+            for (int l = 0; l < lanes; ++l) sum[l] += w * math::exp(eta[l] - top_[l]);
+        else
+            for (int l = 0; l < lanes; ++l) sum[l] += w * quick_decay(top_[l] - eta[l]);
         return eta;
     }
 
-    /// In registers: an array would be stored and read again for each column.
-    FEDKERN_INLINE Lane predictor(Index i) const {
-        using Lanes = Pack<double, lanes>;
-        Lanes sum = Lanes::all(rows_.offset.data ? rows_.offset[i] : 0.0);
-        const Vector<const double> x = rows_.X.row(i);
-        for (Index j = 0; j < x.size; ++j) sum = sum + Lanes::all(x[j]) * Lanes::load(beta_[j].x);
-        Lane eta;
-        sum.store(eta.x);
-        return eta;
+    /// Rows come one after the other.
+    FEDKERN_INLINE const Lane& predictor(Index i) {
+        if (i < from_ || i >= to_) predict(i);
+        return eta_[i - from_];
+    }
+
+    void predict(Index i) {
+        from_ = i, to_ = std::min(i + predicted, rows_.X.rows);
+        const double* x[predicted];
+        for (Index r = 0; r < to_ - from_; ++r) x[r] = contiguous(rows_.X.row(from_ + r), copies_ + r * rows_.X.cols);
+        const auto start = [&](Index r) { return rows_.offset.data ? rows_.offset[from_ + r] : 0.0; };
+        beta_.predict(to_ - from_, [&](Index r) { return x[r]; }, start, eta_[0].x, lanes);
     }
 
     void raise(const Lane& eta) {
@@ -160,8 +180,12 @@ class Values {
 
     const SurvivalRows& rows_;
     const Leaving& leaving_;
-    std::vector<Lane> beta_, kept_; // kept: predictors of rows that may leave
-    Lane top_, rest_, dying_, most_;
+    Coefficients beta_;
+    Scratch<double> copies_;
+    std::vector<Lane> kept_; // predictors of rows that may leave
+    Lane top_, rest_, dying_, most_, product_, eta_[predicted];
+    Index from_ = 0, to_ = 0;
+    int factors_ = 0;
 };
 
 } // namespace survival
