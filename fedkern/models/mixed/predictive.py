@@ -113,13 +113,14 @@ def sums(rows: Rows, inner: Vector, key: int) -> Sums:
     layout, y, record = rows.layout, rows.y, FAMILIES[rows.layout.family]
     T, scale, d = layout.factor(inner, "group"), layout.scale(inner), len(layout.group)
     replicated = np.empty((len(inner), 3))
-    for s in range(len(inner)):
-        source, eta = _Keyed(key, s), predictor(rows, inner[s : s + 1])
-        if d:
-            u = source.normal(rows.n_groups * d).reshape(1, rows.n_groups, d)
-            eta = with_effects(rows, eta, T[s : s + 1], u)
-        again = record.draw(source, record.mean(eta[0]), scale[..., s], rows.trials)
-        replicated[s] = again.sum(), (again**2).sum(), (again == 0).sum()
+    for part in pieces(len(inner), MOST // max(len(rows), 1)):  # one pass over the rows for several draws
+        for s, eta in enumerate(predictor(rows, inner[part]), part.start):
+            source = _Keyed(key, s)
+            if d:
+                u = source.normal(rows.n_groups * d).reshape(1, rows.n_groups, d)
+                eta = with_effects(rows, eta[np.newaxis], T[s : s + 1], u)[0]
+            again = record.draw(source, record.mean(eta), scale[..., s], rows.trials)
+            replicated[s] = again.sum(), again @ again, len(again) - np.count_nonzero(again)
     observed = np.array([len(y), y.sum(), (y**2).sum(), (y == 0).sum()], dtype=np.float64)
     return Sums(observed, replicated, _tenths(rows, inner), _misfits(rows, inner, key))
 
