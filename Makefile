@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(abspath $(VENV))/bin
 # What builds the package (pyproject.toml), installed here: the compiler runs as a step of its own, in sight, before pip packs its work.
 BUILDERS := $(shell sed -n 's/^requires = \[\(.*\)\]/\1/p' pyproject.toml | tr -d ,)
-PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
+# Most of what pip unpacks is never imported: Python compiles the rest when it is, instead of pip all.
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --no-compile
 # $(SAY) NAME COMMAND .. says every few seconds how far the command is; `make demo` ends with the seconds of each name.
 SAY := $(PYTHON) tools/progress.py $(VENV)/seconds
 LINTS := lint-mypy lint-tests lint-stubs lint-imports lint-ruff lint-clang lint-asv
@@ -16,6 +17,8 @@ SOURCES := pyproject.toml setup.py $(shell find fedkern csrc stubs -type f ! -na
 # runs/make-demo, which it makes anew; `fedkern demo` writes into runs/demo, and overwrites nothing.
 demo: $(VENV)/demo
 	@rm -rf runs/make-demo
+	@# The ranks import at once, and each would compile all that none has imported before.
+	@$(SAY) job $(BIN)/fedkern check fedkern/demo.toml
 	@PATH="$(BIN):$$PATH" $(PYTHON) tools/progress.py --show $(VENV)/seconds job $(BIN)/fedkern demo --out runs/make-demo
 	@awk '{ s[$$1] += $$2 } END { printf "Seconds: pip %d, compiler %d, job %d.\n", s["pip"], s["compiler"], s["job"] }' $(VENV)/seconds
 	@rm $(VENV)/seconds
@@ -119,7 +122,7 @@ install: $(VENV)/test
 needs = $(BIN)/python tools/needs.py $(EXTRAS) > $(VENV)/needs.txt
 compiled = $(needs) && $(SAY) pip $(PIP) $(BUILDERS) && \
 	$(SAY) pip $(PIP) -r $(VENV)/needs.txt + compiler $(BIN)/python setup.py --quiet build_ext && \
-	$(SAY) pip $(PIP) --no-build-isolation '.[$(EXTRAS)]' && echo "$$FEDKERN_LEVELS" > $(VENV)/levels
+	$(SAY) pip $(PIP) --no-deps --no-build-isolation . && echo "$$FEDKERN_LEVELS" > $(VENV)/levels
 # pip takes a file of the version that is installed for the same, and does nothing, unless it is told to.
 from_wheel = echo "Installing $$wheel: it was built from these sources." && $(needs) && $(SAY) pip $(PIP) -r $(VENV)/needs.txt && \
 	$(SAY) pip $(PIP) --no-deps --no-index --force-reinstall "$$wheel" && echo all > $(VENV)/levels
@@ -129,7 +132,7 @@ WANTED := $(or $(FEDKERN_LEVELS),native)
 lacking = $(if $(filter all $(1),$(shell cat $(VENV)/levels 2>/dev/null)),,other-levels)
 
 # From a wheel in dist/, if it was built from these very files; else the level of instructions that this machine has is compiled.
-$(VENV)/demo: EXTRAS := mpi,dp,results,demo
+$(VENV)/demo: EXTRAS := mpi,dp,page,demo
 $(VENV)/demo: export FEDKERN_LEVELS := $(WANTED)
 $(VENV)/demo: $(SOURCES) $(call lacking,$(WANTED)) | $(VENV)/bin/python
 	@echo "Looking into dist/ for a wheel of these sources .."
@@ -137,9 +140,7 @@ $(VENV)/demo: $(SOURCES) $(call lacking,$(WANTED)) | $(VENV)/bin/python
 	@touch $@
 
 # Tests ask every level: those that `make demo` has compiled are not compiled again.
-# Most of what pip unpacks is never imported: Python compiles the rest when it is, instead of pip all. A demo's ranks import at once.
 $(VENV)/test: EXTRAS := test
-$(VENV)/test: PIP += --no-compile
 $(VENV)/test: export FEDKERN_LEVELS := all
 $(VENV)/test: $(SOURCES) $(call lacking,all) | $(VENV)/bin/python
 	@$(compiled)

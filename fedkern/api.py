@@ -22,7 +22,7 @@ from .jobs.load import merged
 from .jobs.progress import in_notebook
 from .jobs.run import Output, Part
 from .jobs.sent import SentByKind
-from .methods import METHODS, installed, load_method, of_record, parse
+from .methods import data_keys, installed, load_method, of_record, parse
 from .methods import load as job_of
 from .printing import Lines
 from .privacy.plan import Plan
@@ -333,8 +333,9 @@ def _are_keys(data: object) -> bool:
     """Tells whether `data=` holds keys of [data], and no clients' tables. A list counts as a value only of a known key."""
     if not isinstance(data, Mapping) or not data:
         return isinstance(data, Mapping)
-    known = {key for name in METHODS for key in load_method(name).keys.Config.model_fields["data"].annotation.model_fields}
-    return all(isinstance(v, str | bool | int | float) or (isinstance(v, list | Mapping) and k in known) for k, v in data.items())
+    return all(
+        isinstance(v, str | bool | int | float) or (isinstance(v, list | Mapping) and k in data_keys()) for k, v in data.items()
+    )
 
 
 def load(folder: str | Path) -> Result:

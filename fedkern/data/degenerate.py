@@ -130,6 +130,17 @@ def _is_coarse(column: Column, low: float, high: float) -> bool:
         return bool(size > COARSE * scale * (high - low))
 
 
+def _stand_well_apart(products: Array) -> bool:
+    """Tells, by cross-products of columns of length 1, whether far more is left of each than of one that follows from others.
+
+    So it is with most, which then need no QR factorisation.
+    """
+    try:
+        return bool((np.diag(np.linalg.cholesky(products)) > 10 * LEFT).all())
+    except np.linalg.LinAlgError:
+        return False
+
+
 def _collinear(X: np.ndarray, places: list[int], intercept: bool, units: Array) -> dict[int, list[int]] | None:
     """Returns column -> earlier ones that it follows from, or None if too few rows are complete to say so; `units`: see there."""
     q = len(places)
@@ -145,10 +156,15 @@ def _collinear(X: np.ndarray, places: list[int], intercept: bool, units: Array) 
     with np.errstate(all="ignore"):
         if intercept:
             part = part - part.mean(axis=0)
-        norm = np.sqrt((part**2).sum(axis=0))
-        part /= np.where(norm > 0, norm, 1.0)
-    if not np.isfinite(part).all():
+        products = part.T @ part
+        norm = np.sqrt(np.diag(products))
+        own = np.where(norm > 0, norm, 1.0)
+        products /= np.outer(own, own)
+    if not np.isfinite(products).all():
         return None
+    if norm.all() and _stand_well_apart(products):
+        return {}
+    part /= own
     # The length that is left of each column after its earlier ones are taken out.
     left = np.abs(np.diag(qr(part, mode="r", check_finite=False)[0][:q]))
     follows: dict[int, list[int]] = {}

@@ -200,6 +200,8 @@ def _labels_of(table: Table, spec: Spec) -> tuple[str, ...]:
     cells = table.columns.get(spec.response or "")
     if cells is None or spec.declared_labels is not None or not (spec.undecided or spec.positive is not None):
         return ()
+    if spec.undecided and not isinstance(cells, Text) and bool(((cells == 0) | (cells == 1)).all()):
+        return ()
     cells = labels(cells)
     there = {cells.levels[code] for code in np.unique(cells.codes)} - {""}
     if not spec.undecided:

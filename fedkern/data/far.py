@@ -125,8 +125,13 @@ def _twice(table: Table) -> list[str]:
     if not 0 < table.n_rows <= MOST_ROWS:
         return []
     cells = [column.codes if isinstance(column, Text) else column for column in table.columns.values()]
-    rows = np.column_stack([np.unique(one, return_inverse=True)[1].ravel() for one in cells])
-    counts = np.unique(rows, axis=0, return_counts=True)[1]
+    codes = list[NDArray[np.int64]]()
+    for each in cells:
+        _, code, counts = np.unique(each, return_inverse=True, return_counts=True)
+        if np.gcd.reduce(counts) == 1:  # as of most files already in the first column
+            return []
+        codes.append(code.ravel())
+    counts = np.unique(np.column_stack(codes), axis=0, return_counts=True)[1]
     times = int(np.gcd.reduce(counts)) if len(counts) >= PATTERNS else 1
     return [f"every row stands in the file {times} times: leave one of them where they are one"] if times > 1 else []
 
@@ -152,7 +157,10 @@ def any_thousandths(values: Array) -> bool:
     """Tells whether a column looks as if 1,234 were written 1.234: whole numbers up to some hundreds, and a few with three
     digits.
     """
-    there = np.unique(values[np.isfinite(values)])
+    there = values[np.isfinite(values)]
+    if np.count_nonzero(there == np.rint(there)) < LEAST:  # as of most measurements, which then need no sorting
+        return False
+    there = np.unique(there)
     whole = there == np.rint(there)
     split = there[~whole]
     if len(split) == 0 or whole.sum() < LEAST or not THOUSAND / 2 <= there[whole].max() < THOUSAND:

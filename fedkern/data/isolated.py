@@ -42,6 +42,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from .standardised import middle
+
 Array = NDArray[np.float64]
 Cells = NDArray[np.bool_]
 
@@ -242,8 +244,8 @@ def robust(values: Array) -> tuple[float, float]:
     """Returns the median, and a standard deviation that a few values cannot move; 0 if no more than two values are different."""
     if not len(values):
         return 0.0, 0.0
-    centre = float(np.median(values))
-    sd = NORMAL * float(np.median(np.abs(values - centre)))
+    centre = middle(values)
+    sd = NORMAL * middle(np.abs(values - centre))
     if sd > 0 and len(np.unique(values[:100])) > 2:  # as of most columns, which then need not be sorted
         return centre, sd
     different, count = np.unique(values, return_counts=True)

@@ -97,8 +97,7 @@ def standardised(table: Table, columns: Sequence[Column], weights: Array, most: 
     d = 1 + len(own.parts)
     if d > MOST_SUMMED or np.count_nonzero(counted) * d * d > most:
         return None
-    X = np.concatenate([np.zeros((0, d)), *own._replace(weights=counted.astype(np.float64)).blocks()])
-    return Standardised(X, tuple(part.name for part in own.parts), own.scale)
+    return Standardised(own.rows(np.flatnonzero(counted)), tuple(part.name for part in own.parts), own.scale)
 
 
 def _values(cells: Cells, column: Column) -> np.ndarray:

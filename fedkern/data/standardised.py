@@ -38,11 +38,12 @@ class Design(NamedTuple):
     def rows(self, at: Ints, which: Ints | None = None) -> Array:
         """Returns rows (b, 1 + d), or some columns of them; column 0 is 1, and a missing cell is at the mean."""
         which = np.arange(1 + len(self.parts)) if which is None else which
-        Z = np.ones((len(at), len(which)))
+        Z = np.ones((len(which), len(at)))
         for k, j in enumerate(which.tolist()):
             if j:
-                Z[:, k] = (self.parts[j - 1].numbers(at) - self.centre[j - 1]) / self.scale[j - 1]
-        return np.nan_to_num(Z)
+                np.subtract(self.parts[j - 1].numbers(at), self.centre[j - 1], out=Z[k])
+                Z[k] /= self.scale[j - 1]
+        return np.nan_to_num(Z.T, copy=False)
 
     def blocks(self) -> Iterator[Array]:
         """Yields the rows that count, times the roots of their weights."""

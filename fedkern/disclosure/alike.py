@@ -40,6 +40,29 @@ SMALL_R = 0.1  # of a negative binomial whose r is learnt: about as small as r i
 BY_FIT = "by-the-fit"
 
 
+class _Looked:
+    """Holds a client's rows, and their standardised columns once they were asked for.
+
+    Attributes
+    ----------
+    table, weights : the rows, and (n,) their weights, 0 of those that do not count
+    """
+
+    def __init__(self, table: Table, weights: Array):
+        self.table, self.weights = table, weights
+        self._known: dict[tuple[str, ...], Standardised] = {}
+
+    def standardised(self, columns: Sequence[Column], most: float) -> Standardised | None:
+        """Returns `data.rare.standardised` of some columns."""
+        names = tuple(column.name for column in columns)
+        found = self._known.get(names)
+        if found is None:
+            found = standardised(self.table, columns, self.weights, most)
+            self._known |= {} if found is None else {names: found}
+            return found
+        return found if found.X.size * found.X.shape[1] <= most else None
+
+
 def of_a_value(asked: Requirement, family: str) -> int:
     """Returns how many rows must share a value of a covariate; 0 where that is not asked."""
     if asked.each_row:
@@ -63,6 +86,7 @@ def find_alike(
     wanted, search = of_a_value(asked, spec.family), asked.rules.search
     splines = asked.fit.splines
     table, columns = with_splines(splines, table, columns_told(table, spec))
+    looked = _Looked(table, weights)
     fewest = min(LEAST_OF_LEVEL, wanted)  # of what a server has a sum of, and no more
     filled = [column.name for column in columns if marked(column.name) in table.columns]
 
@@ -75,7 +99,7 @@ def find_alike(
         yield broken(every)
     alone = bool(every)  # then what the fit makes of the rows says the same once more
     levered = (
-        _of_leverage(asked, table, spec, columns, _at_no_slopes(table, spec, weights)) if covariates and not search else None
+        _of_leverage(asked, looked, spec, columns, _at_no_slopes(table, spec, weights)) if covariates and not search else None
     )
     if levered is not None:
         yield levered
@@ -88,7 +112,7 @@ def find_alike(
         if 0 < few < least_of and not asked.summed:
             yield broken((Rare((str(spec.response),), few, wanted=least_of),))
             return
-        fits: Iterator[tuple[Array, str]] = ((own, BY_FIT) for own in _level_weights(asked, table, columns, spec, weights))
+        fits: Iterator[tuple[Array, str]] = ((own, BY_FIT) for own in _level_weights(asked, looked, columns, spec))
     elif family.measured:
         return
     else:
@@ -103,7 +127,7 @@ def find_alike(
             remedies = ("log-of-exposure", "mend-cells", "no-offset")
             yield _by_weight("rows-by-offset", "rows_per_value", int(number), number, wanted, remedies, column=str(spec.offset))
             return
-        fits = _weighed(asked, table, columns, spec, y, trials, weights, exposed)
+        fits = _weighed(asked, looked, columns, spec, y, trials, exposed)
     # Questions, too, ask for rows by their effective number, unless fewer than usual are asked for.
     rows = asked.rules.rows if asked.weighs is not None and asked.rules.rows >= LEVELS["standard"].rows else 0
     for own, why in fits:
@@ -114,7 +138,7 @@ def find_alike(
             yield broken(found, why)
             alone = True
         if not search and covariates and levered is None and why == BY_FIT:
-            levered = _of_leverage(asked, table, spec, columns, own)
+            levered = _of_leverage(asked, looked, spec, columns, own)
             if levered is not None:
                 yield levered
 
@@ -178,7 +202,7 @@ def _at_no_slopes(table: Table, spec: Spec, weights: Array) -> Array:
     return weights * (mean if family.link == "log" else max(mean * (1 - mean), 1e-6))
 
 
-def _of_leverage(asked: Requirement, table: Table, spec: Spec, columns: Sequence[Column], weights: Array) -> Broken | None:
+def _of_leverage(asked: Requirement, looked: _Looked, spec: Spec, columns: Sequence[Column], weights: Array) -> Broken | None:
     """Finds a row whose leverage in the posterior's curvature is above the rule's: it is nearly alone in some sum of the columns
     of numbers. Of levels rows are counted; where fewer than usual are asked for they are looked at, as in questions, whose points
     are others than the fit: a number that does for this row would not do there."""
@@ -188,8 +212,8 @@ def _of_leverage(asked: Requirement, table: Table, spec: Spec, columns: Sequence
     if asked.rules.leverage >= 1 or not numbers:
         return None
     with np.errstate(all="ignore"):  # numbers whose squares are none are faults, or end the job later
-        design, there = standardised(table, numbers, weights, MOST_LEVERED), np.flatnonzero(weights > 0)
-    if design is None or not len(there) or not np.isfinite(design.X).all():
+        design, there = looked.standardised(numbers, MOST_LEVERED), np.flatnonzero(looked.weights > 0)
+    if design is None or not weights.any() or not np.isfinite(design.X).all():
         return None
     X, precision = design.X * np.sqrt(weights[there])[:, None], np.zeros(1 + len(design.names))
     if not linear:
@@ -199,10 +223,10 @@ def _of_leverage(asked: Requirement, table: Table, spec: Spec, columns: Sequence
     if leverage[row] <= asked.rules.leverage:
         return None
     name = design.names[int(np.abs(design.X[row, 1:]).argmax())]
-    cells = table.columns[name]
+    cells = looked.table.columns[name]
     value = cells.levels[cells.codes[there[row]]] if isinstance(cells, Text) else float(floats(cells)[there[row]])
     values: dict[str, Value] = {
-        "row": table.place(int(there[row])),
+        "row": looked.table.place(int(there[row])),
         "leverage": float(leverage[row]),
         "most": asked.rules.leverage,
     }
@@ -233,12 +257,11 @@ def _number(name: str) -> Column:
 
 def _weighed(
     asked: Requirement,
-    table: Table,
+    looked: _Looked,
     columns: Sequence[Column],
     spec: Spec,
     y: Array,
     trials: Array | None,
-    weights: Array,
     exposed: Array | None,
 ) -> Iterator[tuple[Array, str]]:
     """Yields (n,) the weights of the rows in X'WX, and the fact that says why.
@@ -249,8 +272,8 @@ def _weighed(
         yield exposed, "by-the-offset"
     if spec.family.endswith("negative-binomial"):
         # Rows weigh (r + y) r mu / (r + mu)^2: where r is small, by their counts alone.
-        yield weights * ((SMALL_R if asked.fit.r is None else asked.fit.r) + y), "by-the-counts"
-    at_fit = _at_fit(asked, table, columns, spec, y, trials, weights)
+        yield looked.weights * ((SMALL_R if asked.fit.r is None else asked.fit.r) + y), "by-the-counts"
+    at_fit = _at_fit(asked, looked, columns, spec, y, trials)
     if at_fit is not None:
         yield at_fit, BY_FIT
 
@@ -344,18 +367,18 @@ def codes_of(cells: Cells, levels: Sequence[str]) -> NDArray[np.int64]:
     return np.array([numbers.index(value) if value in numbers else -1 for value in values.tolist()], np.int64)
 
 
-def _level_weights(asked: Requirement, table: Table, columns: Sequence[Column], spec: Spec, weights: Array) -> Iterator[Array]:
+def _level_weights(asked: Requirement, looked: _Looked, columns: Sequence[Column], spec: Spec) -> Iterator[Array]:
     """Yields (n,) the weights of the rows in X'WX where logistic models fit the levels.
 
     Nominal levels have a model of each level against the others, with weights of its own. Ordered levels have a model of all up
     to a level against those above: they are weighed together, since all have the same slopes.
     """
-    codes, k = levels_of(table, spec), len(spec.levels)
+    codes, k = levels_of(looked.table, spec), len(spec.levels)
     nominal = asked.nominal
     splits = [(codes == j) if nominal else (codes >= j) for j in range(1, k)]
-    together = np.zeros(len(weights))
+    together = np.zeros(len(codes))
     for split in splits:
-        own = _at_fit(asked, table, columns, spec, split.astype(np.float64), None, weights)
+        own = _at_fit(asked, looked, columns, spec, split.astype(np.float64), None)
         if own is None:
             return
         if nominal:
@@ -399,25 +422,25 @@ def _exposed(table: Table, spec: Spec, y: Array, trials: Array | None, weights: 
 def by_fit(asked: Requirement, table: Table, columns: Sequence[Column], spec: Spec, weights: Array) -> list[Array]:
     """Returns (n,) the weights of the rows in X'WX where the model fits them, for each of its curvatures; none where these are
     the same everywhere, and 0 where the rows are too many to be fitted."""
-    family = FAMILIES[spec.family]
+    family, looked = FAMILIES[spec.family], _Looked(table, weights)
     if family.leveled:
-        found: list[Array] = [*_level_weights(asked, table, columns, spec, weights)]
+        found: list[Array] = [*_level_weights(asked, looked, columns, spec)]
         return found or [np.zeros(len(weights))] * (len(spec.levels) - 1 if asked.nominal else 1)
     if family.measured:
         return []
-    own = _at_fit(asked, table, columns, spec, *events(table, spec), weights)
+    own = _at_fit(asked, looked, columns, spec, *events(table, spec))
     return [np.zeros(len(weights)) if own is None else own]
 
 
 def _at_fit(
-    asked: Requirement, table: Table, columns: Sequence[Column], spec: Spec, y: Array, trials: Array | None, weights: Array
+    asked: Requirement, looked: _Looked, columns: Sequence[Column], spec: Spec, y: Array, trials: Array | None
 ) -> Array | None:
     """Returns (n,) the weight of each row in X'WX where the model fits the client's rows; None where they are too many."""
-    covariates = [column for column in columns if column.name != spec.offset]
-    design, counted = standardised(table, covariates, weights, MOST_FITTED), weights > 0
+    covariates, weights = [column for column in columns if column.name != spec.offset], looked.weights
+    design, counted = looked.standardised(covariates, MOST_FITTED), weights > 0
     if design is None:
         return None
-    none, offset = np.zeros(len(weights)), _offset(table, spec)
+    none, offset = np.zeros(len(weights)), _offset(looked.table, spec)
     offset = none if offset is None else offset
     precision = np.concatenate([[OF_INTERCEPT], _precision(asked, columns, design)])
     every = np.ones(len(y)) if trials is None else trials

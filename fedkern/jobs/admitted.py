@@ -113,7 +113,7 @@ def kept(
     # Where all rows are in one process nothing is asked of them, and it is said what would be if parties were apart.
     alone, leaves_out = config.level == "none", config.disclosure.small == "leave-out"
     usual, tables, own, apart = config.at_standard(), dict[int, Table](), dict[int, str](), dict[str, str]()
-    signed = signers(place, parties.n_clients)
+    signed, requirement = signers(place, parties.n_clients), usual.requirement
     summed, faulty = set[int](), Refusals()
     for k in place.mine(parties.n_clients):
         with faulty.collecting(), owned(k):
@@ -125,7 +125,7 @@ def kept(
             asked = config.requirement if alone else holders.bound(config, policies, signed=k in signed)
             refusals, few = faults_of(config, asked, parties, table, spec, name), None
             with refusals.collecting():
-                few = find_few(usual.requirement if alone else asked, refusals.usable(table), spec, name)
+                few = find_few(requirement if alone else asked, refusals.usable(table), spec, name)
             if few is not None and few.by_summary:
                 summed.add(k)
                 few = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
@@ -12,15 +13,15 @@ PACKAGES = (
     *("numpy", "scipy", "numba", "pydantic", "mpi4py", "dp-accounting", "cryptography"),
     *("arviz-stats", "arviz", "matplotlib"),
 )
-SHORT = ("fedkern", "python", "numpy", "scipy", "isa")
+SHORT = ("numpy", "scipy")
 
 
-def versions() -> dict[str, str | None]:
+def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str | None]:
     """Returns the version of each package; None where it is not installed."""
     from .. import __version__
 
     known: dict[str, str | None] = {"fedkern": __version__, "python": platform.python_version()}
-    return known | {package: _installed(package) for package in PACKAGES}
+    return known | {package: _installed(package) for package in packages}
 
 
 @cache  # a file is read and parsed for each, and a job asks for all
@@ -35,8 +36,7 @@ def of_a_run() -> dict[str, str]:
     """Returns the versions that summary.json records: promised bits hold at equal versions and an equal instruction-set level."""
     from .. import _core
 
-    known = {name: text for name, text in versions().items() if text is not None} | {"isa": _core.isa()}
-    return {name: known[name] for name in SHORT}
+    return {name: text for name, text in versions(SHORT).items() if text is not None} | {"isa": _core.isa()}
 
 
 def cores() -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -47,6 +48,13 @@ def load_method(name: str, tables: Raw = MappingProxyType({}), files: Iterable[P
     if not isinstance(other, Method):
         raise JobError(f"{installed.METHODS_GROUP}: {name!r} is {found.value}, which is no fedkern.jobs.method.Method")
     return other
+
+
+@cache
+def data_keys() -> frozenset[str]:
+    """Returns the keys that [data] has with any method of this package. Of the methods only their keys are imported."""
+    kinds = [import_module(f".{name}.keys", __name__).Config for name in METHODS]
+    return frozenset(key for kind in kinds for key in kind.model_fields["data"].annotation.model_fields)
 
 
 def _unknown(key: str, name: object) -> str:

@@ -232,13 +232,13 @@ def scale_of(P: Matrix) -> Matrix:
 
 def packed(hessian: Matrix) -> Matrix:
     """Returns the (c, P(P+1)/2) lower triangles, row by row."""
-    rows, columns = np.tril_indices(hessian.shape[-1])
+    rows, columns = _triangle(hessian.shape[-1])
     return np.ascontiguousarray(hessian[:, rows, columns])
 
 
 def unpacked(triangle: Matrix, size: int) -> Matrix:
     """Returns the matrices from which `packed` makes these triangles."""
-    rows, columns = np.tril_indices(size)
+    rows, columns = _triangle(size)
     out = np.empty((len(triangle), size, size))
     out[:, rows, columns] = triangle
     out[:, columns, rows] = triangle

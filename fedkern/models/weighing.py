@@ -67,15 +67,15 @@ def leverages(X: Vector, precision: Vector) -> Vector:
     X : (n, p) times the roots of weights
     precision : (p, p)
     """
-    squares = X**2
-    lengths = np.maximum(squares.sum(axis=0) + np.diag(precision), TINY)
+    products = X.T @ X + precision
+    lengths = np.maximum(np.diag(products), TINY)
     if len(X) <= FULL * X.shape[1]:
-        return np.asarray((squares / lengths).max(axis=1))
+        return np.asarray((X**2 / lengths).max(axis=1))
     scale = np.sqrt(lengths)  # so that units decide nothing
-    X = X / scale
-    sizes, turned = np.linalg.eigh(X.T @ X + precision / np.outer(scale, scale))
+    sizes, turned = np.linalg.eigh(products / np.outer(scale, scale))
     kept = sizes > ENOUGH_DIGITS * sizes[-1]
-    return np.asarray(((X @ (turned[:, kept] / np.sqrt(sizes[kept]))) ** 2).sum(axis=1))
+    Q = (turned[:, kept] / np.sqrt(sizes[kept]) / scale[:, np.newaxis]).T @ X.T
+    return np.einsum("ji,ji->i", Q, Q)
 
 
 def few(rows: Weighed, point: Vector, prior: Vector, least: Least) -> bool:

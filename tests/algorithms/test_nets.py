@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+from scipy.stats import qmc
 
-from fedkern.algorithms.core.nets import NETS, largest
+from fedkern.algorithms.core.directions import DIMENSIONS
+from fedkern.algorithms.core.nets import HALF, NETS, largest, sobol
 from fedkern.algorithms.nested.design import Lattice, Source
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 9, 40, DIMENSIONS, DIMENSIONS + 1])
+@pytest.mark.parametrize("n", [1, 2, 3, 1024])
+def test_points_are_those_of_scipy_to_the_last_bit(dimensions: int, n: int) -> None:
+    key = (dimensions, n, 2**64 - 1)
+    generator = np.random.default_rng(list(key))
+    points = qmc.Sobol(dimensions, scramble=True, bits=30, rng=generator).random_base2((n - 1).bit_length())
+    np.testing.assert_array_equal(sobol(n, dimensions, key), points[:n, generator.permutation(dimensions)] + HALF)
 
 
 def test_points_without_weight_may_be_as_far_as_numbers_go() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fedkern.data import degenerate as module
 from fedkern.data.degenerate import Degenerate, degenerate
 from fedkern.models.encoding import Column, Encoding
 
@@ -29,6 +30,12 @@ def test_ordinary_columns_are_not_named(rng: np.random.Generator) -> None:
     a, b, c = rng.normal(size=(3, 300))
     years = rng.integers(1990, 2020, 300).astype(float)
     assert found(a, 1e6 + b, 0.95 * a + 0.3 * c, years) == Degenerate()
+
+
+def test_columns_that_stand_well_apart_need_no_factorisation(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "qr", lambda *given, **more: pytest.fail("factorised"))
+    a, b, c = rng.normal(size=(3, 300))
+    assert found(a, 1e4 + b, 0.95 * a + 0.1 * c) == Degenerate()
 
 
 def test_a_constant_column(rng: np.random.Generator) -> None:

@@ -22,7 +22,7 @@ PROGRESS = ROOT / "tools" / "progress.py"
 STAND_IN = """#!/bin/sh
 case "$1" in
 tools/*) exec {python} "$@" ;;
--m) echo "pip $@" | sed 's/pip -m pip install --disable-pip-version-check --progress-bar off/pip/' >> calls.txt ;;
+-m) echo "pip $@" | sed 's/pip -m pip install --disable-pip-version-check --progress-bar off --no-compile/pip/' >> calls.txt ;;
 *) echo "$FEDKERN_LEVELS $*" >> calls.txt ;;
 esac
 """
@@ -57,42 +57,47 @@ def make(checkout: Path, target: str, **settings: str) -> tuple[list[str], subpr
     return sorted(calls.read_text().splitlines()) if calls.exists() else [], run
 
 
-def steps(levels: str, extras: str) -> list[str]:
-    """The steps of a build from sources. Only for a demo pip compiles what it unpacks."""
-    pip = "pip --no-compile" if extras == "test" else "pip"
+def steps(levels: str) -> list[str]:
+    """The steps of a build from sources: what it needs is looked up once."""
     return [
         f"{levels} setup.py --quiet build_ext",
-        f"{pip} --no-build-isolation .[{extras}]",
-        f"{pip} -r .venv/needs.txt",
-        f"{pip} setuptools>=77 pybind11>=3",
+        "pip --no-deps --no-build-isolation .",
+        "pip -r .venv/needs.txt",
+        "pip setuptools>=77 pybind11>=3",
     ]
 
 
-DEMO = "mpi,dp,results,demo"
-
-
 def test_a_demo_compiles_this_machines_level_and_tests_compile_all(checkout: Path) -> None:
-    assert make(checkout, "demo")[0] == sorted(steps("native", DEMO))
+    assert make(checkout, "demo")[0] == sorted(steps("native"))
     assert make(checkout, "demo")[0] == []
-    assert make(checkout, "test", FEDKERN_LEVELS="native")[0] == sorted(steps("all", "test"))
+    assert make(checkout, "test", FEDKERN_LEVELS="native")[0] == sorted(steps("all"))
     assert make(checkout, "test")[0] == []
     assert make(checkout, "demo")[0] == []  # tests have all that it needs
 
 
+def test_a_demo_needs_no_more_than_its_job_and_its_page(checkout: Path) -> None:
+    make(checkout, "demo")
+    few = (checkout / ".venv/needs.txt").read_text()
+    assert {"h5py", "jinja2", "dp-accounting", "scikit-learn"} <= set(re.findall(r"^[\w-]+", few, re.MULTILINE))
+    assert "arviz" not in few
+    make(checkout, "test")
+    assert "arviz" in (checkout / ".venv/needs.txt").read_text()
+
+
 def test_a_demo_compiles_the_levels_that_are_asked_for(checkout: Path) -> None:
-    assert make(checkout, "demo", FEDKERN_LEVELS="baseline")[0] == sorted(steps("baseline", DEMO))
+    assert make(checkout, "demo", FEDKERN_LEVELS="baseline")[0] == sorted(steps("baseline"))
     assert make(checkout, "demo", FEDKERN_LEVELS="baseline")[0] == []
     # The remedy that a job names whose ranks have no level in common.
-    assert make(checkout, "demo", FEDKERN_LEVELS="all")[0] == sorted(steps("all", DEMO))
+    assert make(checkout, "demo", FEDKERN_LEVELS="all")[0] == sorted(steps("all"))
     assert make(checkout, "demo")[0] == []
 
 
 def test_tests_compile_what_a_demo_has_left_out(checkout: Path) -> None:
-    assert make(checkout, "test")[0] == sorted(steps("all", "test"))
+    assert make(checkout, "test")[0] == sorted(steps("all"))
     (checkout / "setup.py").write_text("changed")
-    assert make(checkout, "demo")[0] == sorted(steps("native", DEMO))
+    assert make(checkout, "demo")[0] == sorted(steps("native"))
     (checkout / ".venv/test").touch()  # were it ever so new
-    assert make(checkout, "test")[0] == sorted(steps("all", "test"))
+    assert make(checkout, "test")[0] == sorted(steps("all"))
 
 
 def test_a_demo_installs_a_wheel_of_the_same_sources(checkout: Path) -> None:
@@ -101,7 +106,7 @@ def test_a_demo_installs_a_wheel_of_the_same_sources(checkout: Path) -> None:
     assert calls == [f"pip --no-deps --no-index --force-reinstall dist/{HERE}.whl", "pip -r .venv/needs.txt"]
     assert f"\nInstalling dist/{HERE}.whl: it was built from these sources.\n" in run.stdout
     # Tests are of what the compiler makes here.
-    assert make(checkout, "test")[0] == sorted(steps("all", "test"))
+    assert make(checkout, "test")[0] == sorted(steps("all"))
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name != "pyproject.toml"])
@@ -110,7 +115,7 @@ def test_a_demo_compiles_where_the_wheel_is_of_other_sources(checkout: Path, nam
     assert make(checkout, "demo")[0][-1] == "pip -r .venv/needs.txt"
     (checkout / name).write_text("changed")
     calls, run = make(checkout, "demo")
-    assert calls == sorted(steps("native", DEMO))
+    assert calls == sorted(steps("native"))
     assert run.stderr == f"dist: not used, because not built from these sources: {HERE}.whl\n"
 
 
@@ -120,7 +125,7 @@ def test_a_step_that_fails_ends_the_build(checkout: Path) -> None:
     calls, run = make(checkout, "demo")
     assert run.returncode == 2
     assert without_seconds(run.stdout).endswith("python setup.py --quiet build_ext\nwhy\ncompiler failed after N s\n")
-    assert f"pip --no-build-isolation .[{DEMO}]" not in calls
+    assert "pip --no-deps --no-build-isolation ." not in calls
     assert not (checkout / ".venv" / "demo").exists()
 
 

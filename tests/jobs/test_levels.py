@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import fedkern
+from fedkern.disclosure import alike
 from fedkern.disclosure.rules import LEVELS, Rules, of_old_keys, with_keys
 from fedkern.errors import FedkernError, HolderError, JobError
 from fedkern.jobs import admitted
@@ -220,3 +221,19 @@ def test_a_client_with_few_rows_a_coefficient_takes_part_by_a_summary() -> None:
         fedkern.run({**job, "disclosure": {"level": "strict"}}, data=data)
     with pytest.raises(JobError, match=r"client 'a'.*more than 60 rows are asked for"):
         fedkern.run({**job, "data": {"response": "died"}, "disclosure": {"level": "standard"}}, data={**data, "a": X[:14]})
+
+
+def test_where_all_rows_are_in_one_process_no_sums_of_columns_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what the fit makes of rows is looked at with one standardised design of each client."""
+    made = list[int]()
+
+    def counted(*given: Any) -> Any:
+        made.append(1)
+        return standardised(*given)
+
+    standardised = alike.standardised
+    monkeypatch.setattr(alike, "standardised", counted)
+    monkeypatch.setattr("fedkern.data.rare.search_directions", lambda *given: pytest.fail("searched"))
+    tables = {name: people(200, seed, z=np.arange(200) % 7) for seed, name in enumerate("abc")}
+    assert fedkern.run(JOB, data=tables).summary["converged"]
+    assert len(made) == len(tables)

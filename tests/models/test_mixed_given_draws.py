@@ -213,6 +213,24 @@ def test_responses_drawn_anew_are_like_those_of_the_model(family):
         assert ((weight - len(y) / 10) ** 2).sum() / (len(y) / 10) < 60  # 9 degrees of freedom, groups of 6 alike
 
 
+@pytest.mark.parametrize(
+    "family",
+    [
+        *("bernoulli", "binomial", "poisson", "negative-binomial", "gaussian", "student", "gamma", "beta"),
+        *("zero-inflated-poisson", "zero-inflated-negative-binomial"),
+    ],
+)
+@pytest.mark.parametrize("group", [(), ("intercept",)])
+def test_responses_are_drawn_for_many_draws_at_once_as_for_each(family, group, monkeypatch):
+    mine = rows(family, group, sizes=(5, 1, 7))
+    inner = np.stack([point(mine.layout, seed) for seed in range(9)])
+    together = predictive.sums(mine, inner, KEY).replicated
+    monkeypatch.setattr(predictive, "MOST", len(mine))
+    assert np.allclose(together, predictive.sums(mine, inner, KEY).replicated, rtol=1e-12)
+    monkeypatch.setattr(predictive, "MOST", 4 * len(mine))
+    assert np.allclose(together, predictive.sums(mine, inner, KEY).replicated, rtol=1e-12)
+
+
 def test_a_model_without_its_spread_is_seen():
     mine, xi = drawn("negative-binomial", 3)
     poisson = Rows(Layout(("intercept", "a"), "poisson"), mine.X, mine.y, mine.starts)

@@ -14,10 +14,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from .directions import DIMENSIONS, directions
+
 Array = NDArray[np.float64]
 
 NETS = 8  # of a round
-HALF = 2.0**-31  # half a step of Sobol's points: none is 0
+BITS = 30
+HALF = 2.0 ** -(BITS + 1)  # half a step of Sobol's points: none is 0
 SURE = 2.576  # standard errors that a number is off with a probability of 1 %
 
 
@@ -25,13 +28,31 @@ def sobol(n: int, dimensions: int, key: tuple[int, ...]) -> Array:
     """Returns points (n, dimensions) in the open unit cube, scrambled by the key."""
     if not n:
         return np.empty((0, dimensions))
-    from scipy.stats import qmc  # as long as all else of a job to import, and only servers draw points
-
     generator = np.random.default_rng([one % 2**64 for one in key])
-    engine = qmc.Sobol(dimensions, scramble=True, bits=30, seed=generator)
     power = max(n - 1, 0).bit_length()
-    points = engine.random_base2(power)[:n, generator.permutation(dimensions)]
+    points = _scrambled(power, dimensions, generator)[:n, generator.permutation(dimensions)]
     return np.asarray(points + HALF)
+
+
+def _scrambled(power: int, dimensions: int, generator: np.random.Generator) -> Array:
+    """Returns 2^power points, scrambled by random lower triangular matrices and a shift: to the last bit those of SciPy.
+
+    Their numbers x(i) are in the order of Gray's code: x(2^k + j) = x(2^k - 1 - j) ^ v(k).
+    """
+    if dimensions > DIMENSIONS:
+        from scipy.stats import qmc  # takes a second to import
+
+        return np.asarray(qmc.Sobol(dimensions, scramble=True, bits=BITS, seed=generator).random_base2(power))
+    powers, random = 1 << np.arange(BITS), generator.spawn(1)[0]
+    shift = random.integers(2, size=(dimensions, BITS), dtype=np.uint32) @ powers
+    triangles = np.tril(random.integers(2, size=(dimensions, BITS, BITS), dtype=np.uint32), -1) + np.eye(BITS, dtype=np.int64)
+    digits = directions(dimensions, BITS)[:, np.newaxis, :power] >> np.arange(BITS)[::-1, np.newaxis] & 1
+    steps = powers[::-1] @ (triangles @ digits & 1)
+    numbers = np.empty((2**power, dimensions), np.int64)
+    numbers[0] = shift
+    for k in range(power):
+        numbers[2**k : 2 ** (k + 1)] = numbers[2**k - 1 :: -1] ^ steps[:, k]
+    return numbers / 2.0**BITS
 
 
 def largest(points: Array, weights: Array, nets: NDArray[np.int64]) -> tuple[float, float]:

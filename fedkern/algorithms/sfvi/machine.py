@@ -30,7 +30,6 @@ from scipy.special import logsumexp
 from ...errors import NumericalError
 from ...kernels import rng
 from ...models.hierarchical import GlobalPrior, LocalModel
-from ...models.spatial.within_site import WithinSite
 from ...models.variational import Block
 from ...privacy.masks import WIDE
 from ..core import tells, until
@@ -492,6 +491,8 @@ def log_terms(state: Client, xi: Matrix, key: int, first: int = 0) -> Vector:
     key : of the draws of u, a stream of the client's own number
     first : number of the first of xi among all that are asked about
     """
+    from ...models.spatial.within_site import WithinSite  # with SciPy's sparse matrices, which only maps need
+
     family, model = state.family, state.model
     if isinstance(model, WithinSite) and model.integrated and model.likelihood.record.link == "identity":  # exactly
         parts = np.split(xi, range(TOGETHER, len(xi), TOGETHER))

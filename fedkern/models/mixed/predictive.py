@@ -14,6 +14,7 @@ effects (a realised discrepancy: Gelman, Meng and Stern 1996). Where the model i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -94,32 +95,38 @@ def _statistics(n: float, sums: Vector) -> Vector:
 
 
 class _Keyed:
-    """Draws random numbers for one draw of the posterior, other ones at each call."""
+    """Draws random numbers for some draws of the posterior, as many for each, other ones at each call."""
 
-    def __init__(self, key: int, draw: int):
-        self._key, self._draw, self._step = key, draw, 0
+    def __init__(self, key: int, *draws: int):
+        self._key, self._draws, self._step = key, draws, 0
 
     def uniform(self, n: int) -> Vector:
-        self._step += 1
-        return rng.uniform(n, key=self._key, draw=self._draw, step=self._step)
+        return self._made(rng.uniform, n)
 
     def normal(self, n: int) -> Vector:
+        return self._made(rng.normal, n)
+
+    def _made(self, kernel: Callable[..., Vector], n: int) -> Vector:
         self._step += 1
-        return rng.normal(n, key=self._key, draw=self._draw, step=self._step)
+        each = n // len(self._draws)
+        return np.concatenate([kernel(each, key=self._key, draw=draw, step=self._step) for draw in self._draws])
 
 
 def sums(rows: Rows, inner: Vector, key: int) -> Sums:
     """Returns the sums of a client's rows, at draws (S, P_inner) of `effects.complete_draws`; `key`: of its random numbers."""
     layout, y, record = rows.layout, rows.y, FAMILIES[rows.layout.family]
     T, scale, d = layout.factor(inner, "group"), layout.scale(inner), len(layout.group)
-    replicated = np.empty((len(inner), 3))
-    for s in range(len(inner)):
-        source, eta = _Keyed(key, s), predictor(rows, inner[s : s + 1])
+    replicated, n = np.empty((len(inner), 3)), len(rows)
+    # One pass over the rows for several draws, but of levels, whose scale is a vector.
+    for part in pieces(len(inner), 1 if record.leveled else MOST // max(n, 1)):
+        source, eta, own = _Keyed(key, *range(part.start, part.stop)), predictor(rows, inner[part]), scale[..., part]
+        k = len(eta)
         if d:
-            u = source.normal(rows.n_groups * d).reshape(1, rows.n_groups, d)
-            eta = with_effects(rows, eta, T[s : s + 1], u)
-        again = record.draw(source, record.mean(eta[0]), scale[..., s], rows.trials)
-        replicated[s] = again.sum(), (again**2).sum(), (again == 0).sum()
+            eta = with_effects(rows, eta, T[part], source.normal(k * rows.n_groups * d).reshape(k, rows.n_groups, d))
+        own = own[..., 0] if k == 1 else np.repeat(own, n, axis=-1)
+        trials = None if rows.trials is None else np.tile(rows.trials, k)
+        again = record.draw(source, record.mean(eta.ravel()), own, trials).reshape(k, n)
+        replicated[part] = np.stack([again.sum(axis=1), (again**2).sum(axis=1), n - np.count_nonzero(again, axis=1)], axis=1)
     observed = np.array([len(y), y.sum(), (y**2).sum(), (y == 0).sum()], dtype=np.float64)
     return Sums(observed, replicated, _tenths(rows, inner), _misfits(rows, inner, key))
 
