@@ -447,3 +447,20 @@ def test_a_run_that_goes_on_from_a_checkpoint_has_the_same_prior() -> None:
         )
     assert server.widened == 2
     assert server.climb.at[0, 0] == pytest.approx(8.0, abs=0.01)
+
+
+def test_a_cube_of_calendar_years_is_that_of_r() -> None:
+    """Columns differ in the seventh digit, the curvature of their differences is 1e-12 of the largest, and the mode is far off."""
+    of_r = {  # lm(y ~ t + I(t^2) + I(t^3)) in R 4.2.2
+        "intercept": (-3.0813575e06, 1.1331304e05),
+        "theta[t]": (4661.7493, 171.8257),
+        "theta[I(t ** 2)]": (-2.3509158, 0.086849603),
+        "theta[I(t ** 3)]": (3.951907e-04, 1.4632518e-05),
+    }
+    t = np.round(1959 + np.arange(468) / 12, 4)
+    z = (t - 1978.5) / 19.5
+    y = 1 + z - 2 * z**2 + 3 * z**3 + 0.5 * np.sin(2 * np.pi * t)
+    frames = {name: pd.DataFrame({"t": t, "y": y}).iloc[k::3] for k, name in enumerate("abc")}
+    result = run(frames, {"formula": "y ~ t + I(t^2) + I(t^3)", "family": "gaussian"})
+    near(result, of_r)
+    assert result.converged
