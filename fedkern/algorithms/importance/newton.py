@@ -24,7 +24,7 @@ from ..core.messages import evolve
 Array = NDArray[np.float64]
 Ends = tuple[Array, Array]  # (P,) each: the least and the largest value of each coordinate
 
-# Eigenvalues of so much of the largest, times the order of the matrix, and curvatures are rounding: nothing is known of a direction.
+# Eigenvalues of so much of the largest, times the order of the matrix, and curvatures, at which nothing is known of a direction.
 # A cube of calendar years leaves about 1e-13, of which all digits that count are known.
 FLAT, FLAT_DIAGONAL = 2e-15, 1e-14
 CLOSE = 1e-2  # posterior sds that may be left where rounding has made the radius as short as what else may be

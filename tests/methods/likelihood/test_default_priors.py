@@ -450,7 +450,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_has_the_same_prior() -> None:
 
 
 def test_a_cube_of_calendar_years_is_that_of_r() -> None:
-    """Columns differ in the seventh digit, the curvature of their differences is 1e-12 of the largest, and the mode is far off."""
+    """Columns differ in the seventh digit, the curvature of their differences is 1e-12 of the largest, and the mode is far."""
     of_r = {  # lm(y ~ t + I(t^2) + I(t^3)) in R 4.2.2
         "intercept": (-3.0813575e06, 1.1331304e05),
         "theta[t]": (4661.7493, 171.8257),
