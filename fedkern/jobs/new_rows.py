@@ -54,7 +54,10 @@ def read(job: Record, encoding: Encoding, rows: object, *labels: str | None) -> 
     check_there(rows)
     dialect = DialectSection.model_validate(job["data"].get("dialect") or {}).dialect
     if not isinstance(rows, str | Path):
-        loaded = memory.table(rows, "rows", text=texts, response=response)
+        read = {*encoding.needed, *labels, response}
+        loaded = memory.table(
+            rows, "rows", text=texts, response=response, used=lambda name: any(name in one for one in read if one)
+        )
     else:
         loaded = table.load(rows, text=texts, response=response, dialect=dialect)
     if loaded.lines is None:  # a table with types; of a file of text the job's words are empty since it was read

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -199,6 +200,13 @@ class Spec:
         """All names of columns that the job file has, and so every party."""
         made = frozenset() if self.formula is None else frozenset(self.formula.arguments)
         return frozenset(self.needed) | frozenset(self.columns) | frozenset(self.ignore) | made
+
+    def may_read(self, name: str) -> bool:
+        """Tells whether a job reads a column of this name, or may calculate with it: `log(py)` of a role names "py"."""
+        if self.formula is None:
+            return name not in self.ignore
+        whole = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+        return any(whole.search(text) for text in (*self.needed, *self.columns))
 
     @property
     def declared_labels(self) -> tuple[str, ...] | None:
