@@ -251,7 +251,7 @@ def _column(series: Any, name: str, source: str, keep: bool) -> Cells:
         return worded(typed(series.to_list()))
     kind = getattr(series.to_native(), "dtype", dtype) if dtype == "Unknown" else dtype
     raise JobError(
-        f"{source}: column {name!r} has type {kind}; numbers, truth values and texts can be used; name others in data.ignore"
+        f"{source}: column {name!r} has type {kind}; numbers, truth values and texts can be used; leave others out (their term, or by data.ignore)"
     )
 
 
