@@ -250,9 +250,8 @@ def _column(series: Any, name: str, source: str, keep: bool) -> Cells:
     if dtype.startswith(("String", "Date", "Time", "Null")):
         return worded(typed(series.to_list()))
     kind = getattr(series.to_native(), "dtype", dtype) if dtype == "Unknown" else dtype
-    raise JobError(
-        f"{source}: column {name!r} has type {kind}; numbers, truth values and texts can be used; leave others out (their term, or by data.ignore)"
-    )
+    remedy = "numbers, truth values and texts can be used; leave others out (their term, or by data.ignore)"
+    raise JobError(f"{source}: column {name!r} has type {kind}; {remedy}")
 
 
 def _order(series: Any) -> Sequence[object] | None:

@@ -111,11 +111,8 @@ def _counts(summary: Record, model: Record) -> Iterator[str]:
     yield f"{there}{of} clients by {summary['method']}, {summary['claim']}"
     if summary["method"] == "pvi" and not summary["privacy"]:
         family = FAMILIES.get(str(model.get("family")))
-        asks = (
-            ", and asks whether counts vary more than that"
-            if family is not None and family.counted and not family.dispersion
-            else ""
-        )
+        # Intervals are too narrow where counts vary more than their mean tells, and pvi does not look.
+        asks = ", and looks whether counts vary more" if family and family.counted and not family.dispersion else ""
         yield f'method = "likelihood" has the exact posterior{asks}'
 
 
