@@ -128,7 +128,7 @@ def posterior(kind: str, frames: dict[str, pd.DataFrame], seed: int = 1) -> dict
         u = numpyro.sample("u", dist.Normal(level, sd).expand([int(d["group"].max()) + 1]).to_event(1))
         eta = eta + u[d["group"]]
         if about["family"] == "weibull":
-            w = numpyro.sample("log_shape", dist.Normal(0, 1))
+            w = numpyro.deterministic("log_shape", -2 * jnp.log(numpyro.sample("root", dist.HalfCauchy(1))))
             k = jnp.exp(w)
             log_hazard, between = w + (k - 1) * jnp.log(time), time**k - entry**k
         else:
@@ -144,7 +144,7 @@ def posterior(kind: str, frames: dict[str, pd.DataFrame], seed: int = 1) -> dict
     mcmc.run(jax.random.PRNGKey(seed))
     found = {}
     for name, values in mcmc.get_samples(group_by_chain=True).items():
-        if name in ("u", "steps", "walk_sd"):
+        if name in ("u", "steps", "walk_sd", "root"):
             continue
         for j, one in enumerate(np.moveaxis(np.atleast_3d(np.asarray(values)), 2, 0)):
             if one.std() > 0:

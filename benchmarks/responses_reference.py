@@ -137,15 +137,16 @@ def _model(family: str, X: Vector, y: Vector, level: float, group: NDArray[np.in
             nu, sigma = numpyro.sample("nu", dist.Gamma(2, 0.1)), numpyro.sample("sigma", dist.HalfNormal(1))
             row = dist.StudentT(nu, eta, sigma)
         elif family == "gamma":
-            shape = numpyro.sample("shape", dist.LogNormal(0, 1))
+            shape = numpyro.deterministic("shape", numpyro.sample("root", dist.HalfCauchy(1)) ** -2)
             row = dist.Gamma(shape, shape / jnp.exp(eta))
         elif family == "beta":
-            precision, mean = numpyro.sample("precision", dist.LogNormal(2, 1.5)), 1 / (1 + jnp.exp(-eta))
+            precision = numpyro.deterministic("precision", numpyro.sample("root", dist.HalfCauchy(1)) ** -2)
+            mean = 1 / (1 + jnp.exp(-eta))
             row = dist.Beta(mean * precision, (1 - mean) * precision)
         elif family == "zero-inflated-poisson":
             row = zeros(dist.Poisson(jnp.exp(eta)))
         else:
-            phi = numpyro.sample("phi", dist.HalfNormal(1))
+            phi = numpyro.sample("phi", dist.HalfCauchy(1))
             row = zeros(dist.NegativeBinomial2(jnp.exp(eta), phi**-2))
         numpyro.sample("y", row, obs=y)
 

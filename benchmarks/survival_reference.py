@@ -111,7 +111,7 @@ def posterior(kind: str, frames: dict[str, pd.DataFrame], seed: int) -> dict[str
         eta = eta + numpyro.sample("intercept", dist.Normal(0, 5))
         own: Any = 0.0
         if kind == "weibull":
-            own = numpyro.sample("log_shape", dist.Normal(0, 1))
+            own = numpyro.deterministic("log_shape", -2 * jnp.log(numpyro.sample("root", dist.HalfCauchy(1))))
         if kind == "piecewise":
             s = numpyro.sample("walk_sd", dist.HalfNormal(1))
             steps = numpyro.sample("steps", dist.Normal(0, 1).expand([len(about["cuts"])]).to_event(1))
@@ -145,7 +145,7 @@ def posterior(kind: str, frames: dict[str, pd.DataFrame], seed: int) -> dict[str
     mcmc.run(jax.random.PRNGKey(seed))
     found = {}
     for name, values in mcmc.get_samples(group_by_chain=True).items():
-        if name in ("u", "steps", "walk_sd"):
+        if name in ("u", "steps", "walk_sd", "root"):
             continue
         for k, one in enumerate(np.moveaxis(np.atleast_3d(np.asarray(values)), 2, 0)):
             if one.std() > 0:

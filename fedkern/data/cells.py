@@ -172,6 +172,8 @@ def missing(value: object) -> bool:
         return bool(value != value)
     except TypeError:
         return True
+    except ValueError:  # an array among the cells
+        return False
 
 
 def plain(value: object) -> str:

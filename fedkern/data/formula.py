@@ -290,8 +290,9 @@ def looked_at(table: Table, spec: Spec, client: str = "") -> tuple[Table, Spec]:
         if not (one.indicator and len(one.of) == 1):
             columns[one.name] = made[:, j]
             said[one.name] = Column(one.name, "numeric", None, 0.0, 1.0)
-    roles = [name for name in table.names if name in spec.roles]
-    names = (*roles, *said)
+    spec, copies = spec.apart(said)
+    columns |= {name: table.columns[copies.get(name, name)] for name in (*table.names, *copies) if name in spec.roles}
+    names = (*(name for name in columns if name in spec.roles), *said)
     whole = spec.intercept + len(formula.made)
     response = {str(spec.response): spec.columns[str(spec.response)]} if spec.response in spec.columns else {}
     return (

@@ -131,7 +131,7 @@ def fill_cells(table: Table, centers: Mapping[str, float]) -> Table:
     readable[[*table.broken]] = False
     for name in there:
         empty = _empty(table.columns[name], True) & readable
-        columns[name] = _filled(table.columns[name], empty, centers[name])
+        columns[name] = filled(table.columns[name], empty, centers[name])
         columns[marked(name)] = empty.astype(np.float64)
         lacking |= empty
     names = with_marks(table.names, centers)
@@ -168,11 +168,18 @@ def _empty(cells: Cells, numeric: bool) -> Mask:
     return np.array(empty, dtype=bool)[cells.codes]
 
 
-def _filled(cells: Cells, empty: Mask, value: float) -> Cells:
+def lacking_cells(cells: Cells, known: Collection[str] | None) -> Mask:
+    """Returns which cells (n,) of a column are empty; `known`: its levels, None of a column of numbers."""
+    if known is None or not isinstance(cells, Text):
+        return _empty(cells, True)
+    return np.array([level in {"", *NO_LABEL.difference(known)} for level in cells.levels], dtype=bool)[cells.codes]
+
+
+def filled(cells: Cells, empty: Mask, value: float | str) -> Cells:
     """Returns cells with the empty ones filled."""
     if not isinstance(cells, Text):
         return np.where(empty, value, np.asarray(cells, np.float64))
-    written = repr(float(value)).replace(".", cells.decimal)
+    written = value if isinstance(value, str) else repr(float(value)).replace(".", cells.decimal)
     return replace(cells, codes=np.where(empty, len(cells.levels), cells.codes), levels=(*cells.levels, written))
 
 

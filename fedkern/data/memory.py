@@ -7,7 +7,7 @@ cell.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -28,7 +28,12 @@ PAIR = "give one data frame that has y as a column, or arrays: (X.to_numpy(), y.
 CPU = 1  # kDLCPU
 
 
-def table(held: object, source: str, *, text: frozenset[str] = frozenset(), response: str = "y") -> Table:
+Used = Callable[[str], bool]
+
+
+def table(
+    held: object, source: str, *, text: frozenset[str] = frozenset(), response: str = "y", used: Used = lambda name: True
+) -> Table:
     """Returns rows in memory as a table.
 
     Parameters
@@ -38,21 +43,23 @@ def table(held: object, source: str, *, text: frozenset[str] = frozenset(), resp
     source : its name in errors
     text : columns that are kept as texts even where all look like numbers
     response : the name that y gets
+    used : whether a column's cells may be read; one of lists, or of another odd type, is left out of the table where they are not
 
     Raises
     ------
     JobError
-        It is no table, a column has a type that none can be made of, no name or that of another, or arrays differ in length.
+        It is no table, a used column has a type that none can be made of, a column no name or that of another, or arrays differ
+        in length.
     """
     if (frame := _frame(held, source)) is not None:
         names = _names(frame.columns, source)
         series = {name: frame[:, at] for name, at in names.items()}
-        columns = {name: _column(one, name, source, name in text) for name, one in series.items()}
-        dates = frozenset(name for name, one in series.items() if _dates(one))
-        texts = frozenset(name for name, one in series.items() if not _numbers(one)) - dates
-        return Table(source, tuple(names), columns, len(frame), broken=_lost(columns), texts=texts, dates=dates)
+        columns = _readable(series, used, lambda name, one: _column(one, name, source, name in text))
+        dates = frozenset(name for name, one in series.items() if _dates(one)) & columns.keys()
+        texts = frozenset(name for name, one in series.items() if not _numbers(one)) & columns.keys() - dates
+        return Table(source, tuple(columns), columns, len(frame), broken=_lost(columns), texts=texts, dates=dates)
     if isinstance(held, Mapping):
-        return _of_columns(held, source, text)
+        return _of_columns(held, source, text, used)
     X, y = _arrays(held, source)
     columns = dict(zip(_numbered(X), (_array_column(X[:, j], f"x{j + 1}" in text) for j in range(X.shape[1]))))
     if y is not None:
@@ -74,10 +81,10 @@ def mark(held: object) -> str | None:
     """Returns the fingerprint of rows in memory (`mark.of_rows`), whatever a job says of them; None if they are no table."""
     try:
         if (frame := _frame(held, "")) is None:
-            return marks.of_rows(table(held, "", response=marks.RESPONSE))
-        names = _names(frame.columns, "")
-        columns = {name: _column(frame[:, at], name, "", keep=False) for name, at in names.items()}
-        return marks.of_rows(Table("", tuple(names), columns, len(frame)))
+            return marks.of_rows(table(held, "", response=marks.RESPONSE, used=lambda name: False))
+        series = {name: frame[:, at] for name, at in _names(frame.columns, "").items()}
+        columns = _readable(series, lambda name: False, lambda name, one: _column(one, name, "", keep=False))
+        return marks.of_rows(Table("", tuple(columns), columns, len(frame)))
     except JobError:  # reading the rows says so
         return None
 
@@ -141,38 +148,56 @@ def _is_plain(held: object) -> bool:
     return held is None or isinstance(held, str | bytes | bool | int | float | list | dict | set | Mapping)
 
 
-def _of_columns(held: Mapping[Any, object], source: str, text: frozenset[str]) -> Table:
+def _of_columns(held: Mapping[Any, object], source: str, text: frozenset[str], used: Used) -> Table:
     """Returns the table of a dictionary of columns."""
     import narwhals as nw
 
-    given = [*held.values()]
-    columns: dict[str, Cells] = {}
-    texts, dates = set[str](), set[str]()
-    for name, at in _names(held, source).items():
-        series = nw.from_native(given[at], series_only=True, pass_through=True)
+    given, texts, dates = [*held.values()], set[str](), set[str]()
+
+    def column(name: str, one: object) -> Cells:
+        series = nw.from_native(one, series_only=True, pass_through=True)
         if isinstance(series, nw.Series):
-            columns[name] = _column(series, name, source, name in text)
-            if not _numbers(series) and isinstance(columns[name], Text):
+            cells = _column(series, name, source, name in text)
+            if not _numbers(series) and isinstance(cells, Text):
                 texts.add(name)
             if _dates(series):
                 dates.add(name)
-            continue
-        values = _array(np.array(given[at]) if isinstance(given[at], list) else given[at], f"{source}: column {name!r}", "OUfiub")
+            return cells
+        values = _array(np.array(one) if isinstance(one, list) else one, f"{source}: column {name!r}", "OUfiub")
         if values.ndim != 1:
             raise JobError(f"{source}: column {name!r} has {values.ndim} dimensions; a column is one row of cells")
-        if values.dtype.kind == "O":
-            columns[name] = _objects(values.tolist(), name, source, name in text)
-        else:
-            columns[name] = truths(values.tolist()) if values.dtype.kind == "b" else _array_column(values, name in text)
         if values.dtype.kind in "OU":
             texts.add(name)
-    sizes = {len(column.codes if isinstance(column, Text) else column) for column in columns.values()}
+        if values.dtype.kind == "O":
+            return _objects(values.tolist(), name, source, name in text)
+        return truths(values.tolist()) if values.dtype.kind == "b" else _array_column(values, name in text)
+
+    columns = _readable({name: given[at] for name, at in _names(held, source).items()}, used, column)
+    sizes = {len(cells.codes if isinstance(cells, Text) else cells) for cells in columns.values()}
     if len(sizes) > 1:
         text_of_all = f"{source}: columns have different lengths; every column needs a cell for every row"
         raise OwnFault(text_of_all, f"{text_of_all}; there are columns of {', '.join(map(str, sorted(sizes)))} cells")
     return Table(
-        source, tuple(columns), columns, sizes.pop(), broken=_lost(columns), texts=frozenset(texts), dates=frozenset(dates)
+        source,
+        tuple(columns),
+        columns,
+        sizes.pop(),
+        broken=_lost(columns),
+        texts=frozenset(texts & columns.keys()),
+        dates=frozenset(dates & columns.keys()),
     )
+
+
+def _readable(given: Mapping[str, Any], used: Used, read: Callable[[str, Any], Cells]) -> dict[str, Cells]:
+    """Returns the columns that can be read; raises what is wrong with another one only if it is used."""
+    columns: dict[str, Cells] = {}
+    for name, one in given.items():
+        try:
+            columns[name] = read(name, one)
+        except (JobError, OwnFault):
+            if used(name):
+                raise
+    return columns
 
 
 def _names(columns: Iterable[object], source: str) -> dict[str, int]:
@@ -224,7 +249,9 @@ def _column(series: Any, name: str, source: str, keep: bool) -> Cells:
         return replace(typed(series.to_list()), category=True)
     if dtype.startswith(("String", "Date", "Time", "Null")):
         return worded(typed(series.to_list()))
-    raise JobError(f"{source}: column {name!r} has type {dtype}; numbers, truth values and texts can be used")
+    kind = getattr(series.to_native(), "dtype", dtype) if dtype == "Unknown" else dtype
+    remedy = "numbers, truth values and texts can be used; leave others out (their term, or by data.ignore)"
+    raise JobError(f"{source}: column {name!r} has type {kind}; {remedy}")
 
 
 def _order(series: Any) -> Sequence[object] | None:
@@ -258,7 +285,7 @@ def _objects(cells: list[Any], name: str, source: str, keep: bool) -> Cells:
             return np.array([np.nan if missing(cell) else float(cell) for cell in cells], dtype=np.float64)
     elif not all(issubclass(one, str) for one in there):
         types = " and ".join(sorted(one.__name__ for one in there))
-        remedy = "make it a column of numbers, or of texts"
+        remedy = "make it a column of numbers, or of texts, or leave it out (its term, or by data.ignore)"
         text = f"{source}: column {name!r} holds objects ({types}); {remedy}"
         rarest = min(there, key=lambda one: sum(type(cell) is one for cell in cells))
         row = next(i for i, cell in enumerate(cells) if type(cell) is rarest)

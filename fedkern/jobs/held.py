@@ -63,7 +63,8 @@ class Held:
     def tables(self, response: str) -> Iterator[Table]:
         """Yields the clients' rows; `response`: a column that is read as texts."""
         for name, held in self.clients.items():
-            yield memory.table(held, f"data[{name!r}]", text=frozenset({response}), response=response)
+            used = lambda column: column == response  # noqa: E731
+            yield memory.table(held, f"data[{name!r}]", text=frozenset({response}), response=response, used=used)
 
     def over(self, parties: Parties) -> Parties:
         """Returns the parties, with these tables in the place of files."""
@@ -72,7 +73,7 @@ class Held:
 
         def rows(k: int) -> Table:
             with owned(k), own_of_client(names[k], parties.spec):
-                return memory.table(held[k], source(k), text=parties.texts, response=response)
+                return memory.table(held[k], source(k), text=parties.texts, response=response, used=parties.spec.may_read)
 
         def header(k: int) -> tuple[str, tuple[str, ...]]:
             with owned(k), own_of_client(names[k], parties.spec):
@@ -82,7 +83,8 @@ class Held:
             return f"data[{names[k]!r}]"
 
         def own(name: str) -> Table:
-            return memory.table(self.own[name], name, text=parties.texts, response=response)
+            used = parties.spec.may_read if parties.spec.formula is not None else lambda column: True
+            return memory.table(self.own[name], name, text=parties.texts, response=response, used=used)
 
         def data_set(name: str, one: object) -> DataSet:
             """Returns the marks by which a policy knows them under any name: a memory map's file, and a fingerprint."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -43,14 +44,20 @@ def responded(table: Table, encoding: Encoding) -> list[bool]:
     return [cell in labels or cell.lower() not in MISSING for cell in cells]
 
 
-def read(job: Record, encoding: Encoding, rows: object, *labels: str | None) -> Table:
-    """Reads the rows as the job's files were read; `labels`: columns of texts that are looked at beside the encoding's."""
+def read(job: Record, encoding: Encoding, rows: object, *labels: str | None) -> tuple[Table, NDArray[np.bool_]]:
+    """Reads the rows as the job's files were read; `labels`: columns of texts that are looked at beside the encoding's.
+
+    Also returns which rows (n,) lack a cell that the model needs: others' cells stand there, so that the rest can be computed.
+    """
     texts = encoding.texts | {name for name in labels if name}
     response = encoding.response or "y"
     check_there(rows)
     dialect = DialectSection.model_validate(job["data"].get("dialect") or {}).dialect
     if not isinstance(rows, str | Path):
-        loaded = memory.table(rows, "rows", text=texts, response=response)
+        read = {*encoding.needed, *labels, response}
+        loaded = memory.table(
+            rows, "rows", text=texts, response=response, used=lambda name: any(name in one for one in read if one)
+        )
     else:
         loaded = table.load(rows, text=texts, response=response, dialect=dialect)
     if loaded.lines is None:  # a table with types; of a file of text the job's words are empty since it was read
@@ -59,7 +66,23 @@ def read(job: Record, encoding: Encoding, rows: object, *labels: str | None) -> 
     for name in labels:
         loaded = with_group(loaded, name)
     centers = _centers(job, encoding)
-    return incomplete.fill_cells(loaded, centers) if centers else loaded
+    return _completed(incomplete.fill_cells(loaded, centers) if centers else loaded, encoding)
+
+
+def _completed(rows: Table, encoding: Encoding) -> tuple[Table, NDArray[np.bool_]]:
+    """Returns the rows with their empty cells filled, and which rows (n,) had some."""
+    beside = {encoding.response, encoding.weight, encoding.row_id, encoding.trials}
+    levels = {column.name: column.levels for column in encoding.columns}
+    levels |= {} if encoding.formula is None else {name: variable.levels for name, variable in encoding.formula.known.items()}
+    lacking, columns = np.zeros(rows.n_rows, bool), dict(rows.columns)
+    for name in columns.keys() & {*encoding.needed} - beside:
+        known = (levels.get(name) or ()) if name in encoding.texts else None
+        empty = incomplete.lacking_cells(columns[name], known)
+        empty[[*rows.broken]] = False
+        if empty.any():
+            columns[name] = incomplete.filled(columns[name], empty, known[0] if known else 1.0)
+            lacking |= empty
+    return replace(rows, columns=columns, matrix=None, matrix_names=()) if lacking.any() else rows, lacking
 
 
 def check_there(rows: object) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -181,7 +182,8 @@ class Spec:
         if self.positive is not None and not FAMILIES[self.family].binary:
             binary = quoted(tuple(f.name for f in FAMILIES.values() if f.binary))
             raise JobError(f"[data] positive: only family = {binary} has a positive label, not {self.family!r}; remove it")
-        for name in set(roles[1:]) & self.columns.keys():
+        terms = {*self.formula.variables, *self.formula.arguments} if self.formula is not None else set()
+        for name in set(roles[1:]) & self.columns.keys() - terms:
             raise JobError(f"[data.columns.{name}]: this column is not a covariate; remove the table")
         if self.private and not all(self.complete(name) for name in self.declared):
             raise JobError(self.undeclared)
@@ -198,6 +200,13 @@ class Spec:
         """All names of columns that the job file has, and so every party."""
         made = frozenset() if self.formula is None else frozenset(self.formula.arguments)
         return frozenset(self.needed) | frozenset(self.columns) | frozenset(self.ignore) | made
+
+    def may_read(self, name: str) -> bool:
+        """Tells whether a job reads a column of this name, or may calculate with it: `log(py)` of a role names "py"."""
+        if self.formula is None:
+            return name not in self.ignore
+        whole = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+        return any(whole.search(text) for text in (*self.needed, *self.columns))
 
     @property
     def declared_labels(self) -> tuple[str, ...] | None:
@@ -261,6 +270,20 @@ class Spec:
         names = {self.response, self.offset, self.weight, self.row_id, self.trials, self.group, *self.times, self.upper}
         parts = {part for name in (*self.times, self.upper) if name is not None for part in name.split(" - ")}
         return frozenset(name for name in names | parts if name is not None)
+
+    def apart(self, covariates: Collection[str]) -> tuple[Spec, dict[str, str]]:
+        """Returns the same of columns of which none of these has another role, and whose copy each new column is."""
+        copies = dict[str, str]()
+
+        def of(role: str, name: str) -> str:
+            if name not in covariates:
+                return name
+            copies[new := f"{name} (data.{role})"] = name
+            return new
+
+        single = {role: getattr(self, role) for role in ("offset", "weight", "row_id", "trials", "group", "upper")}
+        apart = {role: of(role, name) for role, name in single.items() if name is not None}
+        return replace(self, times=tuple(of("entry", name) for name in self.times), **apart), copies
 
     def covariates(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Returns those of a file's columns that are covariates, in the file's order."""

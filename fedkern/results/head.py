@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..kernels.families import FAMILIES, HAZARDS, NOMINAL
+from ..models.encoding import Encoding
+from ..models.formula_effects import coefficients_of_effects
 from ..models.mixed.layout import INTERCEPT_SD, PRIOR_SD
 from . import shown
 from .plain import Record, real
@@ -108,7 +110,10 @@ def _counts(summary: Record, model: Record) -> Iterator[str]:
     of = "" if there == len(summary["clients"]) else f" of {len(summary['clients'])}"
     yield f"{there}{of} clients by {summary['method']}, {summary['claim']}"
     if summary["method"] == "pvi" and not summary["privacy"]:
-        yield 'method = "likelihood" has the exact posterior'
+        family = FAMILIES.get(str(model.get("family")))
+        # Intervals are too narrow where counts vary more than their mean tells, and pvi does not look.
+        asks = ", and looks whether counts vary more" if family and family.counted and not family.dispersion else ""
+        yield f'method = "likelihood" has the exact posterior{asks}'
 
 
 def _priors(summary: Record, model: Record, data: Record) -> str:
@@ -122,7 +127,8 @@ def _priors(summary: Record, model: Record, data: Record) -> str:
         return ""
     family = FAMILIES.get(str(model.get("family")))
     by = " x the response's" if family is not None and family.measured and summary["method"] in ("likelihood", "sigma") else ""
-    said = f"coefficients N({own.get('mean', 0):g}, {sd:g}^2) per {UNITS.get(str(data.get('standardise')), 'sd')}{by}"
+    of = "effects at the means of columns and levels" if _of_effects(summary, model) else "coefficients"
+    said = f"{of} N({own.get('mean', 0):g}, {sd:g}^2) per {UNITS.get(str(data.get('standardise')), 'sd')}{by}"
     said += _widened(summary, "prior_sd", PRIOR_SD)
     spread, centre = used.get("intercept_sd") or model.get("coefficient_sd"), model.get("intercept_centre")
     if spread is None or not (model.get("intercept") or model.get("family") == "ordinal") or model.get("family") in NOMINAL:
@@ -130,6 +136,14 @@ def _priors(summary: Record, model: Record, data: Record) -> str:
     of = "intercept" if model["family"] != "ordinal" else "first threshold"
     level = "pooled level" if centre is None else f"{centre:g}"
     return f"{said}, {of} N({level}, {spread:g}^2){_widened(summary, 'intercept_sd', INTERCEPT_SD)}"
+
+
+def _of_effects(summary: Record, model: Record) -> bool:
+    """Tells whether a formula has products or levels, so that a default prior is of other effects than its coefficients."""
+    if summary["method"] != "likelihood" or "formula" not in summary["encoding"]:
+        return False
+    encoding = Encoding.from_dict(summary["encoding"])
+    return coefficients_of_effects(encoding, of_constant=bool(model.get("intercept"))) is not None
 
 
 def used_priors(summary: Record, model: Record) -> dict[str, Any]:

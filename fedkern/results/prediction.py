@@ -119,16 +119,31 @@ def within(prediction: Prediction, family: str, more: NDArray[np.bool_] | None =
     cut = cut if more is None else cut | more
     if not cut.any():
         return prediction
+    used = {**prediction.used, BEYOND: [f"rate above e^{MOST:g}" if one else "" for one in cut.tolist()]}
+    return replace(_without(prediction, cut), used=used)
+
+
+def without_lacking(prediction: Prediction, lacking: NDArray[np.bool_]) -> Prediction:
+    """Removes the numbers of rows (n,) that lack a cell, as R's `predict` does, and says how many they are."""
+    if not lacking.any():
+        return prediction
+    made = _without(prediction, lacking)
+    linear = [np.where(lacking, np.nan, one) if len(one) else one for one in (made.linear_mean, made.linear_sd)]
+    note = f"{int(lacking.sum())} of {len(lacking)} rows lack a cell that the model needs, and have no prediction"
+    return replace(made, linear_mean=linear[0], linear_sd=linear[1], notes=(*made.notes, note))
+
+
+def _without(prediction: Prediction, rows: NDArray[np.bool_]) -> Prediction:
+    """Returns the prediction without the numbers of the response of rows (n,)."""
 
     def left(values: Vector) -> Vector:
-        return np.where(cut, np.nan, values)
+        return np.where(rows if values.ndim == 1 else rows[:, np.newaxis], np.nan, values)
 
     return replace(
         prediction,
         mean=left(prediction.mean),
         quantiles={name: left(values) for name, values in prediction.quantiles.items()},
         more={name: left(values) for name, values in prediction.more.items()},
-        used={**prediction.used, BEYOND: [f"rate above e^{MOST:g}" if one else "" for one in cut.tolist()]},
     )
 
 

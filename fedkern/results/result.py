@@ -189,7 +189,7 @@ class Result:
         Warns
         -----
         UserWarning
-            Rows are far from all rows of the job, or have labels that it does not know.
+            Rows are far from all rows of the job, have labels that it does not know, or lack a cell: these have no prediction.
         """
         prediction = self.prediction(rows)
         for note in prediction.notes:

@@ -347,7 +347,6 @@ def test_what_a_private_job_must_be_given(
         ("died ~ 0 + age", {"model": {"intercept": True}}, r"has no intercept, and model\.intercept = true"),
         ("died ~ age", {"data": {"ignore": ["age"]}}, r'"age" stands among the terms, and in data\.ignore'),
         ("died ~ age + died", {}, r'"died" stands among the terms, and is data\.response too'),
-        ("died ~ log(bmi) + offset(log(bmi))", {}, r'"log\(bmi\)" is a term and an offset, too'),
         ("died ~ sex + (1 | ward)", {"model": {"random": {"group": "sex"}}}, r"says that model\.random\.group is 'ward'"),
         ("died ~ sex + (1 + age | ward)", {}, r'slopes: "age" is no term of model\.formula by itself'),
         ("died ~ age", {"model": {"missing": "indicator"}}, r'model\.missing = "indicator" makes columns'),

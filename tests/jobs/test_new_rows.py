@@ -1,4 +1,4 @@
-"""New rows that are far from all rows of a job are told of, by what its result has of the columns."""
+"""New rows that lack a cell have no prediction, as in R, and all others have theirs."""
 
 from __future__ import annotations
 
@@ -6,91 +6,55 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedkern
-from fedkern.cli.__main__ import main
-from fedkern.errors import JobError
-from fedkern.jobs import new_rows
-from fedkern.models.encoding import Column, Encoding
-from support import few
 
-pd = pytest.importorskip("pandas")
-
-
-def frame(seed: int, n: int = 80) -> Any:
-    random = np.random.default_rng(seed)
-    made = {"age": random.normal(60, 9, n).round(), "sex": random.choice(["F", "M"], n), "rare": (np.arange(n) < 2) * 1.0}
-    return pd.DataFrame({**made, "y": random.integers(0, 2, n)})
+SPEED = (
+    "4 4 7 7 8 9 10 10 10 11 11 12 12 12 12 13 13 13 13 14 14 14 14 15 15 15 16 16 17 17 17 18 18 18 18 19 19 19 20 20 20 20 20 "
+    "22 23 24 24 24 24 25"
+)
+DIST = (
+    "2 10 4 22 16 10 18 26 34 17 28 14 20 24 28 26 34 34 46 26 36 60 80 20 26 54 32 40 32 40 50 42 56 76 84 36 46 68 32 48 52 56 "
+    "64 66 54 70 92 93 120 85"
+)
+IN_R = (21.74499, np.nan, 61.06908)  # predict(lm(dist ~ speed, cars), data.frame(speed = c(10, NA, 20))) of R 4.2.2
 
 
-def rows(**cells: Any) -> Any:
-    return pd.DataFrame({"age": [60.0, 61.0], "sex": ["F", "M"], "rare": [0.0, 1.0], **cells})
+def cars() -> pd.DataFrame:
+    frame = pd.DataFrame({"speed": list(map(float, SPEED.split())), "dist": list(map(float, DIST.split()))})
+    return frame.assign(brakes=np.where(np.arange(50) % 3, "drum", "disc"))
 
 
-@pytest.mark.parametrize("method", ["pvi", "likelihood"])
-def test_far_rows_are_told_of_and_ordinary_ones_are_not(method: str) -> None:
-    job = {"job": {"method": method}, "data": {"response": "y", **few.ANY}, "output": {"draws": 100}}
-    result = fedkern.run(job, data={"a": frame(1), "b": frame(2)}, job={"rounds": 5} if method == "pvi" else {})
-    assert not [note for note in result.prediction(rows()).notes if "column" in note]
-    (note,) = (note for note in result.prediction(rows(age=[60.0, 9999.0])).notes if "column" in note)
-    assert note.startswith("column 'age', row 2: more than 10 times the column's scale (")
-    assert "from its center (60" in note or "from its center (59" in note
-    (note,) = (note for note in result.prediction(rows(rare=[2.0, 1.0])).notes if "column" in note)
-    assert note.startswith("column 'rare', row 1: neither 0 nor 1, as all rows of the job are; ")
-    with pytest.raises(
-        JobError, match="'X' is an unknown level; the levels are F, M; correct the cell, or leave the row"
-    ) as caught:
-        result.prediction(rows(sex=["F", "X"]))
-    assert "data.columns" not in str(caught.value)
+def of(method: str, formula: str) -> fedkern.Result:
+    scale: dict[str, Any] = {"scale": 15.4} if method == "pvi" else {}
+    job = {"job": {"method": method}, "model": {"formula": formula, "family": "gaussian", **scale}}
+    return fedkern.run(job, data={name: cars().iloc[k::2] for k, name in enumerate("ab")})
 
 
-def test_ends_are_those_that_the_job_gives_or_none() -> None:
-    columns = (
-        Column("plain", "numeric", None, 0.0, 1.0),
-        Column("ward", "categorical", ("a", "b")),
-        Column("dose", "numeric", None, 50.0, 25.0),
-        Column("given", "numeric", None, 0.0, 1.0),
+@pytest.mark.parametrize("method", ["likelihood", "pvi"])
+def test_a_row_that_lacks_a_cell_has_no_prediction(method: str) -> None:
+    result, rows = of(method, "dist ~ speed"), pd.DataFrame({"speed": [10.0, np.nan, 20.0]})
+    with pytest.warns(UserWarning, match="1 of 3 rows lack a cell that the model needs, and have no prediction") as warned:
+        found = result.predict(rows)
+    assert len(warned) == 1
+    np.testing.assert_allclose(found["mean"], IN_R, atol=0.6)
+    np.testing.assert_array_equal(found.isna(), np.isnan(np.array(IN_R))[:, np.newaxis] * np.ones(found.shape[1], bool))
+    none = result.prediction(rows.assign(speed=np.nan))
+    assert np.isnan(none.mean).all()
+
+
+def test_labels_and_files_that_lack_a_cell(tmp_path: Path) -> None:
+    result = of("likelihood", "dist ~ log(speed) + brakes")
+    rows = pd.DataFrame(
+        {"speed": [10.0, 12.0, 20.0, np.nan], "brakes": ["drum", None, "disc", "drum"], "dist": [20.0, 20, 60, 30]}
     )
-    encoding = Encoding(columns=columns, response="y", intercept=True, family="gaussian")
-    X = np.array([[1, 1e6, 1, 0, 1.0, -10.0], [1, 0, 0, 1, 1.04, -10.1], [1, 0, 0, 1, -9.9, 0.0]])
-    said = {"dose": {"lower": 25.0, "upper": 75.0}, "given": {"center": 0.0, "scale": 1.0, "lower": None}}
-    dose, given = new_rows.notes(said, encoding, X)
-    assert dose.startswith("column 'dose', rows 2, 3: not between lower = 25 and upper = 75 of the job; ")
-    assert given.startswith("column 'given', row 2: more than 10 times")
-    assert new_rows.notes(None, encoding, X[:2]) == ()
-    many = np.tile(X[1], (9, 1))
-    assert "rows 1, 2, 3, 4, 5, .. (9 in all): " in new_rows.notes(said, encoding, many)[0]
-
-
-def test_a_client_of_a_vertical_job_is_told_of_its_own_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    whole = frame(1).assign(id=[f"p{k}" for k in range(80)])
-    parts, server = {"a": whole[["id", "age"]], "b": whole[["id", "rare"]]}, whole[["id", "y"]]
-    job = {"job": {"method": "vertical", "rounds": 5}, "data": {"id": "id", "response": "y", **few.ANY}}
-    result = fedkern.run(job, data=parts, server=server, out=tmp_path / "out")
-    new = pd.DataFrame({"id": ["n1", "n2"], "age": [60.0, 9999.0], "rare": [0.0, 1.0]})
-    (note,) = (note for note in result.prediction(new).notes if "column" in note)
-    assert note.startswith("client 'a': column 'age', row 2: more than 10 times the column's scale (")
-    new[["id", "age"]].to_csv(tmp_path / "new.csv", index=False)
-
-    assert (
-        main(["predict", str(tmp_path / "out"), str(tmp_path / "new.csv"), "--client", "a", "--out", str(tmp_path / "a.csv")])
-        == 0
-    )
-    assert note in capsys.readouterr().err
-
-
-def test_faults_of_new_rows_name_no_key_of_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    job = {"job": {"method": "pvi", "rounds": 2}, "data": {"response": "y", **few.ANY}}
-    result = fedkern.run(job, data={"a": frame(1), "b": frame(2)}, out=tmp_path / "out")
-    with pytest.raises(JobError, match=r"gone\.csv: no such file; give the path of the rows that are to be predicted"):
-        result.prediction(tmp_path / "gone.csv")
-    with pytest.raises(JobError, match="new rows need the columns of the job's, with the same names"):
-        result.prediction(rows().rename(columns={"age": "Age"}))
-    for cells in ({"age": ["60", "old"]}, {"age": ["60", ""]}, {"y": [0, 2]}):
-        with pytest.raises(JobError, match=r"correct|fill in") as caught:
-            result.prediction(rows(**cells))
-        assert "[data" not in str(caught.value)
-    rows().to_csv(tmp_path / "new.csv", index=False)
-    assert main(["predict", str(tmp_path / "out" / "client-a"), str(tmp_path / "new.csv")]) == 2
-    assert "is the own folder of client 'a', from which only likelihood and sigma predict" in capsys.readouterr().err
+    rows.to_csv(tmp_path / "rows.csv", index=False, na_rep="NA")
+    for own in (rows, tmp_path / "rows.csv"):
+        found = result.prediction(own)
+        assert np.isnan(found.mean).tolist() == [False, True, False, True]
+        assert found.scored == 2
+        whole = result.prediction(rows.dropna())
+        np.testing.assert_allclose(found.mean[[0, 2]], whole.mean)
+        assert found.scores == pytest.approx(whole.scores)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedkern import run
-from fedkern.algorithms.exchanges import apart
+from fedkern.algorithms.exchanges import apart, compare
 from fedkern.algorithms.exchanges.scales import means_of, means_reply
 from fedkern.api import check_job
 from fedkern.data.isolated import decide, distances
@@ -390,3 +390,37 @@ def test_ordinary_differences_of_hospitals_make_no_result_fall(exact: bool) -> N
     for columns in ([children, old], [children, *others], [children, *others, old]):
         assert judged(columns, exact=exact).odd.any()
         assert not judged(columns, exact=exact).sure.any()
+
+
+# --- sites that are of all sizes
+
+# AER's Grunfeld in R: mean and sd of value of eleven firms in twenty years, from General Motors to American Steel
+FIRMS = (
+    (4333.8, 904.3),
+    (1971.8, 301.1),
+    (1941.3, 413.8),
+    (693.2, 160.6),
+    (231.5, 73.8),
+    (419.9, 217.0),
+    (149.8, 32.9),
+    (670.9, 222.4),
+    (333.7, 77.3),
+    (70.9, 9.3),
+    (57.5, 18.1),
+)
+
+
+@pytest.mark.parametrize("slip", [1.0, 1000.0])
+def test_firms_of_all_sizes_are_in_no_other_unit(slip: float) -> None:
+    """But one that gives thousands among those that give millions is, though they differ by 75 times."""
+    z = np.random.default_rng(2).normal(size=(len(FIRMS), 20))
+    z = (z - z.mean(axis=1, keepdims=True)) / z.std(axis=1, keepdims=True)
+    columns = np.array([mean + sd * own for (mean, sd), own in zip(FIRMS, z)])
+    columns[3] *= slip
+    means, variances, n = columns.mean(axis=1), columns.var(axis=1), np.full(len(FIRMS), 20.0)
+    names = [f"firm {k}" for k in range(len(FIRMS))]
+    found = list(compare.of_column("column 'value'", names, n, means, variances, [], owner="value"))
+    if slip == 1:
+        assert not found
+    else:
+        assert [one.values["clients"] for one in found] == [["firm 3"]]

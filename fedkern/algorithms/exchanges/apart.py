@@ -100,11 +100,34 @@ def compare_spreads(
         for k in np.flatnonzero(varies & ~near):
             ends = (degrees[k], degrees[near].sum())
             odd[k] = ends[1] > 0 and _beyond(variance[k] / base, *(ends if variance[k] > base else ends[::-1]), sure)
-    times, agree = np.sqrt(variance / base), varies & ~odd
+    times = np.sqrt(variance / base)
+    far = _beyond_others(np.log(times), varies, 2 * USUAL, USUAL)
+    odd &= far > NOTED
+    agree = varies & ~odd
     certain = np.abs(np.log(np.where(varies, times, 1.0))) > np.log(MANIFOLD)
     if means is not None and agree.any():
         certain |= bool(np.median(np.abs(means[agree]) / np.sqrt(variance[agree])) > 1)
-    return Apart(times, np.log(times), odd, agree, odd & certain, torn)
+    return Apart(times, np.log(times), odd, agree, odd & certain & (far > NO_ORDINARY), torn)
+
+
+def _beyond_others(values: Array, there: Sites, alike: float | Array, usual: float | Array) -> Array:
+    """Returns (m,) how far each site's value is from the others', in standard deviations by which these differ.
+
+    Where firms are of all sizes, one that is twenty times as large as the middle one is in no other unit.
+
+    Parameters
+    ----------
+    alike : (m,) the distance within which sites may be in the same other unit, and say nothing of each other
+    usual : (m,) the standard deviation that sites have, which counts for `WORTH` degrees of freedom
+    """
+    found = np.full(len(values), np.inf)
+    alike, usual = (np.broadcast_to(one, values.shape) for one in (alike, usual))
+    for k in np.flatnonzero(there):
+        own = values[there & (np.abs(values - values[k]) > alike[k])]
+        if len(own):
+            variance = (WORTH * usual[k] ** 2 + ((own - own.mean()) ** 2).sum()) / (WORTH + len(own) - 1)
+            found[k] = abs(values[k] - own.mean()) / np.sqrt(variance)
+    return found
 
 
 def _beyond(ratio: float, above: float, below: float, sure: float) -> bool:
@@ -132,6 +155,9 @@ def compare_means(means: Array, variances: Array, degrees: Array, among: Sites) 
             middle, scale = (means[low] + means[high]) / 2, np.sqrt(spread[low]) * np.sqrt(spread[high])
         distance, times, wider = np.abs(means - middle) / (np.sqrt(spread) * np.sqrt(scale)), means / middle, spread / scale
         odd[there] = means[there] > middle if torn else distance[there] > FAR
+        odd &= _beyond_others(means, agree, FAR * spread, spread) > FAR
+        if (means[agree] > 0).all():  # of positive numbers that sites have in other sizes, by their logarithms too
+            odd &= _beyond_others(np.log(np.where(agree, means, 1.0)), agree, FAR * spread / means, spread / means) > FAR
         agree &= ~odd
         another = (times <= 0) | (np.maximum(times, 1 / times) >= ANOTHER)
         factor = (np.maximum(wider, 1 / wider) >= ANOTHER) & (np.maximum(times / wider, wider / times) <= ALIKE)

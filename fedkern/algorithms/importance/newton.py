@@ -1,7 +1,7 @@
 """Climbs to the mode of a log-density by Newton steps in a trust region, from several points side by side.
 
-A step is d = A^-1 g, g the gradient and A minus the Hessian with the absolute values of its eigenvalues, those that are negative
-at least 1e-6 of the largest (columns that nearly say the same leave small ones that are right), and cut to the radius in the norm
+A step is d = A^-1 g, g the gradient and A minus the Hessian with the absolute values of its eigenvalues, those that are rounding
+raised to that (columns that nearly say the same leave small ones that are right), and cut to the radius in the norm
 (d'Ad)^1/2: about so many posterior standard deviations. Eigenvalues are those of the coordinates that are scaled to a unit
 diagonal, so that units decide nothing. If the gradient vanishes and a curvature is negative, a step along that direction leaves
 the saddle; if the curvature vanishes too, the density is flat. A coefficient that separates responses has a gradient that
@@ -24,8 +24,9 @@ from ..core.messages import evolve
 Array = NDArray[np.float64]
 Ends = tuple[Array, Array]  # (P,) each: the least and the largest value of each coordinate
 
-FLOOR, TINY = 1e-6, 1e-12  # of the largest eigenvalue: the least size of a negative one, and of one that is positive
-FLAT, FLAT_DIAGONAL = 1e-10, 1e-14  # eigenvalues, and curvatures, at which nothing is known of a direction
+# Eigenvalues of so much of the largest, times the order of the matrix, and curvatures, at which nothing is known of a direction.
+# A cube of calendar years leaves about 1e-13, of which all digits that count are known.
+FLAT, FLAT_DIAGONAL = 2e-15, 1e-14
 CLOSE = 1e-2  # posterior sds that may be left where rounding has made the radius as short as what else may be
 SEVERAL = 10.0  # times as much of the way as of one coordinate may be left in all directions together
 RELATIVE = 1e-12  # of a value, which is no loss: its sum is rounded there
@@ -72,14 +73,17 @@ class Metric(NamedTuple):
     @property
     def positive(self) -> bool:
         """Whether the matrix is positive definite."""
-        return bool(self.eigenvalues[0] > FLAT and self.known.all())
+        return bool(self.eigenvalues[0] > self.rounding and self.known.all())
+
+    @property
+    def rounding(self) -> float:
+        """The size of eigenvalues of which nothing is known."""
+        return float(FLAT * len(self.eigenvalues) * max(np.abs(self.eigenvalues).max(), 1.0))
 
     @property
     def floored(self) -> Array:
-        """The sizes of the eigenvalues, with small negative ones raised."""
-        sizes = np.abs(self.eigenvalues)
-        largest = max(float(sizes.max()), FLAT)
-        return np.asarray(np.where(self.eigenvalues > TINY * largest, sizes, np.maximum(sizes, FLOOR * largest)))
+        """The sizes of the eigenvalues, those that are rounding raised."""
+        return np.asarray(np.maximum(np.abs(self.eigenvalues), self.rounding))
 
     @property
     def factor(self) -> Array:
@@ -222,7 +226,7 @@ def _planned(i: int, new: dict[str, Array], ends: Ends | None, limits: Limits) -
         new["done"][i], new["trial"][i] = True, new["at"][i]
         return
     if near and not metric.positive:
-        if metric.eigenvalues[0] >= -FLAT:
+        if metric.eigenvalues[0] >= -metric.rounding:
             new["flat"][i], new["trial"][i] = True, new["at"][i]
             return
         d = B[:, 0] * (1.0 if g @ B[:, 0] >= 0 else -1.0)  # away from the saddle

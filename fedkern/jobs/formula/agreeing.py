@@ -174,8 +174,10 @@ def _made(table: Table, spec: Spec, formula: Formula, names: list[str]) -> Table
     """Returns some of the columns that the terms make, with those that are no covariates."""
     matrix = formula.matrix(Reader(table, Marks(table)), table.n_rows)
     at = {one.name: j for j, one in enumerate(formula.made)}
-    roles = [name for name in table.names if name in spec.roles]
-    columns = {name: table.columns[name] for name in roles} | {name: matrix[:, at[name]] for name in names}
+    spec, copies = spec.apart([one.name for one in formula.made])
+    columns = {**table.columns, **{new: table.columns[name] for new, name in copies.items()}}
+    roles = [name for name in columns if name in spec.roles]
+    columns = {name: columns[name] for name in roles} | {name: matrix[:, at[name]] for name in names}
     return replace(table, names=(*roles, *names), columns=columns, matrix=None, matrix_names=())
 
 
@@ -184,6 +186,7 @@ def _of(spec: Spec, first: Encoding, formula: Formula) -> Spec:
     columns = {name: column for name, column in spec.columns.items() if name == spec.response}
     if spec.response and first.labels:
         columns[spec.response] = Column(spec.response, "categorical", first.labels)
+    spec, _ = spec.apart([one.name for one in formula.made])
     return replace(spec, formula=None, columns=columns, positive=first.positive, ignore=(), derived=formula.derived)
 
 

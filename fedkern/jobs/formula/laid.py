@@ -127,19 +127,14 @@ def conflicts(config: JobConfig, formula: Formula | None) -> Iterator[str]:
             "job file says of each, and a formula makes others; remove one of them"
         )
     random = getattr(config.model, "random", None)
-    roles = {name: getattr(data, name, None) for name in ("response", "offset", "weight", "row_id", "trials", *_TIMES)}
-    roles["group"] = getattr(random, "group", None)
+    # An offset, a weight, an entry, a stratum or a group may have an effect as well; a response has none on itself.
+    roles = {name: getattr(data, name, None) for name in ("response", "row_id", "time", "time_upper", "event")}
     for name in formula.variables:
         if role := next((key for key, column in roles.items() if column and name in column.split(" - ")), None):
             yield f'model.formula: "{name}" stands among the terms, and is data.{role} too; name another column'
         if name in data.ignore:
             yield f'model.formula: "{name}" stands among the terms, and in data.ignore; take it out of one'
         yield from _kinds(formula, name, data.columns.get(name))
-    if roles["offset"] in {factor for term in formula.terms for factor in term}:
-        yield (
-            f'model.formula: "{roles["offset"]}" is a term and an offset, too: give the offset another column (of all files, '
-            "the same numbers), or leave one of them out"
-        )
     for key in ("slopes", "client_slopes"):
         for slope in getattr(random, key, ()):
             if not {(slope,), (factors.quoted(slope),)} & {*formula.terms}:
@@ -149,9 +144,6 @@ def conflicts(config: JobConfig, formula: Formula | None) -> Iterator[str]:
                 )
     if config.private or data.standardise != "exchange":
         yield from _constants(formula, data.columns, data.standardise)
-
-
-_TIMES = ("time", "event", "entry", "strata")
 
 
 def _kinds(formula: Formula, name: str, said: ColumnSection | None) -> Iterator[str]:

@@ -22,7 +22,7 @@ from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed.conditional import pieces
 from ...models.survival_parametric import Baseline
 from ...results.plain import Record
-from ...results.prediction import Prediction
+from ...results.prediction import Prediction, without_lacking
 from ...results.released import Group
 from ...results.table import ENDS
 from .known import Known
@@ -43,12 +43,13 @@ def predict_times(job: Record, posterior: Group, encoding: Encoding, terms: Mapp
         The job names no time.
     """
     asked = Times.of(job)
-    X, offset = columns(new_rows.read(job, encoding, rows), encoding)
+    read, lacking = new_rows.read(job, encoding, rows)
+    X, offset = columns(read, encoding)
     notes = new_rows.notes(job["data"].get("columns"), encoding, X)
     family = str(job["model"]["family"])
     drawn = Predictive.of(posterior, encoding, family, terms)
     base = _baseline(posterior, family, [float(cut) for cut in job["model"].get("cuts") or ()], len(drawn.theta))
-    return asked.prediction(*_curves(asked, drawn, base, X, offset), notes)
+    return without_lacking(asked.prediction(*_curves(asked, drawn, base, X, offset), notes), lacking)
 
 
 def at_holder(job: Record, own: Known, read: Table, groups: Indices) -> Prediction:

@@ -20,7 +20,7 @@ from ...jobs import new_rows
 from ...kernels.families import HAZARDS, LIFETIMES, NOMINAL
 from ...models.encoding import INTERCEPT, Encoding
 from ...results.plain import Record
-from ...results.prediction import OfLevels, Prediction, within
+from ...results.prediction import OfLevels, Prediction, within, without_lacking
 from ...results.released import Drawing
 from ...results.result import Result
 from ...results.table import ENDS
@@ -63,7 +63,8 @@ def predicted(result: Result, rows: Any) -> Prediction:
         def foresee(X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float], which: Indices) -> Foreseen:
             return predictive.of_rows(X, offset, y, at)
 
-        return _prediction(new_rows.read(result.job, encoding, rows), encoding, predictive, foresee, result.job)
+        read, lacking = new_rows.read(result.job, encoding, rows)
+        return _prediction(read, lacking, encoding, predictive, foresee, result.job)
 
 
 def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool]:
@@ -86,7 +87,7 @@ def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool
     own = known.read(folder, record["run"]["id"], record["run"]["party"])
     about, encoding = own.about, own.new.encoding
     with new_rows.own():
-        read = new_rows.read(record, encoding, rows, about.group)
+        read, lacking = new_rows.read(record, encoding, rows, about.group)
         if about.group is not None and about.group not in read.names:
             remedy = "add it; where it is empty, or a label that this client has not, a row is of a new group"
             raise JobError(f"{read.source}: column {about.group!r} (model.random.group) is missing; {remedy}")
@@ -97,9 +98,9 @@ def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool
             return own.foreseen(X, offset, y, groups[which], at)
 
         if own.baseline is not None:
-            prediction = foreseen.at_holder(record, own, read, groups)
+            prediction = without_lacking(foreseen.at_holder(record, own, read, groups), lacking)
         else:
-            prediction = _prediction(read, encoding, own.new, foresee, record)
+            prediction = _prediction(read, lacking, encoding, own.new, foresee, record)
     if about.group is None:
         return prediction, about.converged
     used = ["new" if group == known.NEW else "known" for group in groups.tolist()]
@@ -124,11 +125,13 @@ def _refuse(job: Record) -> None:
         )
 
 
-def _prediction(read: Table, encoding: Encoding, predictive: Predictive, foresee: Foresee, job: Record) -> Prediction:
+def _prediction(
+    read: Table, lacking: NDArray[np.bool_], encoding: Encoding, predictive: Predictive, foresee: Foresee, job: Record
+) -> Prediction:
     """The prediction of rows that were read, with scores of those that have a response."""
     whole, trials = replace(encoding, row_id=None), encoding.trials
     known_response = encoding.response in read.names and (trials is None or trials in read.names)
-    scored = np.array(new_rows.responded(read, whole) if known_response else [], np.bool_)
+    scored = np.array(new_rows.responded(read, whole), np.bool_) & ~lacking if known_response else np.zeros(0, np.bool_)
     bare = replace(encoding, response=None, positive=None, labels=(), trials=None, row_id=None)
     design = encode(read, bare)
     drawn = foresee(np.asarray(design.X, np.float64), design.offset, None, ENDS, np.arange(len(design.X)))
@@ -142,11 +145,11 @@ def _prediction(read: Table, encoding: Encoding, predictive: Predictive, foresee
     if predictive.width > 1:
         linear = predictive.family not in NOMINAL
         made = of_levels(encoding.labels, drawn, scores, scored=int(scored.sum()), linear=linear)
-        return replace(made, notes=notes)
+        return without_lacking(replace(made, notes=notes), lacking)
     made = Prediction(
         drawn.mean, drawn.quantiles, drawn.linear_mean, drawn.linear_sd, scores, scored=int(scored.sum()), notes=notes
     )
-    return within(made, predictive.family)
+    return without_lacking(within(made, predictive.family), lacking)
 
 
 def of_levels(levels: Sequence[str], drawn: Foreseen, scores: Mapping[str, float], *, scored: int, linear: bool) -> Prediction:

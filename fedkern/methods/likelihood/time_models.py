@@ -328,7 +328,9 @@ class LifetimeModel(TimeModel):
         wanted = self.config.requirement.told_up_to(self.encoding.size)
         given = self.config.model.intercept_centre is not None
         pieces = f", constant between {', '.join(f'{cut:g}' for cut in self.cuts)}: logarithms walk, sd ~ HalfNormal(1)"
-        of_family = {"weibull": ", log shape ~ N(0, 1)", "exponential": ", constant", "piecewise": pieces}[self.family]
+        of_family = {"weibull": ", 1 / sqrt(shape) ~ HalfCauchy(1)", "exponential": ", constant", "piecewise": pieces}[
+            self.family
+        ]
         yield f"hazards  one baseline for all clients{of_family}"
         if self.config.data.entry is not None and self.config.model.random is not None:
             one_by_one = "of rows that came one by one, each given no event until its own; it takes groups of twenty rows or more"

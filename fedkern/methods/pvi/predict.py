@@ -14,7 +14,7 @@ from ...kernels.families import FAMILIES
 from ...models.encoding import Encoding
 from ...models.glm import Rows, averaged, metrics, predictive_mean
 from ...results.gaussian import Posterior
-from ...results.prediction import Prediction, within
+from ...results.prediction import Prediction, within, without_lacking
 from ...results.result import Result
 from ...results.table import ENDS
 
@@ -34,11 +34,11 @@ def predicted(result: Result, rows: object) -> Prediction:
             "predict needs the run's posterior.nc, and there is none: run the job where xarray and h5netcdf are installed"
         )
     encoding, model = Encoding.from_dict(result.summary["encoding"]), result.job["model"]
-    read = new_rows.read(result.job, encoding, rows)
+    read, lacking = new_rows.read(result.job, encoding, rows)
     whole, trials = replace(encoding, row_id=None), encoding.trials
     known = encoding.response in read.names and (trials is None or trials in read.names)
     # Rows with a response are scored; a file may have it for some of its rows, or for none.
-    scored = np.array(new_rows.responded(read, whole) if known else [], np.bool_)
+    scored = np.array(new_rows.responded(read, whole), np.bool_) & ~lacking if known else np.zeros(0, np.bool_)
     known = bool(scored.any())
     if not known or not scored.all() or trials:  # a row of trials has one mean, and successes and failures to be scored
         encoding = replace(encoding, response=None, positive=None, labels=(), trials=None)
@@ -61,4 +61,4 @@ def predicted(result: Result, rows: object) -> Prediction:
     method = averaged(private=bool(result.job.get("privacy")))  # as `metrics` of the run
     scores = metrics(q, own, family, scale, method) if known else {}
     made = Prediction(predicted_mean, quantiles, mean, sd, scores, scored=int(scored.sum()), notes=notes)
-    return within(made, family)
+    return without_lacking(within(made, family), lacking)

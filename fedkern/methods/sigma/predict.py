@@ -18,7 +18,7 @@ from ...data.table import Table
 from ...errors import JobError
 from ...jobs import new_rows
 from ...results.plain import Record
-from ...results.prediction import Prediction, within, without_means
+from ...results.prediction import Prediction, within, without_lacking, without_means
 from ...results.result import Result
 from . import foreseen, kept
 
@@ -65,7 +65,7 @@ def at_holder(folder: Path, record: Record, rows: object) -> tuple[Prediction, b
         raise JobError(f"{folder}: the job is over locations; areas.csv there has the level of every point")
     period = data.get("period")
     with new_rows.own():
-        read = new_rows.read(record, encoding, rows, area, period)
+        read, lacking = new_rows.read(record, encoding, rows, area, period)
         for name in (area, period, data.get("exposure")):
             if name is not None and name not in read.names:
                 raise JobError(f"{read.source}: column {name!r} is missing; give it (an exposure of 1 for rates)")
@@ -91,7 +91,7 @@ def at_holder(folder: Path, record: Record, rows: object) -> tuple[Prediction, b
     far = new_rows.notes(data.get("columns"), encoding, new.X)
     prediction = within(replace(prediction, notes=(*prediction.notes, *far)), about.family, cut)
     later = np.zeros(read.n_rows, bool) if when is None else when >= len(about.periods)
-    return without_means(prediction, about.family, later, INFINITE), about.converged
+    return without_lacking(without_means(prediction, about.family, later, INFINITE), lacking), about.converged
 
 
 def _periods(read: Table, name: str, known: list[str]) -> tuple[list[str], NDArray[np.int64]]:

@@ -58,7 +58,7 @@ def exact(frames: Frames, *, dispersed: bool) -> float:
     a, b = level - 0.08 + np.linspace(-6, 6, 25) * max(sd, 0.03), np.linspace(-0.1, 1.0, 45)
     phi = np.linspace(1e-4, 1.5, 50) if dispersed else np.array([0.0])
     prior_a, prior_b = -0.5 * ((a - level) / 5) ** 2 - np.log(5), -0.5 * (b / 2.5) ** 2 - np.log(2.5)
-    prior_phi = np.log(2) - 0.5 * phi**2 - 0.5 * np.log(2 * np.pi) if dispersed else np.zeros(1)
+    prior_phi = np.log(2 / np.pi) - np.log1p(phi**2) if dispersed else np.zeros(1)
     total = np.empty((len(a), len(b), len(phi)))
     for i, at in enumerate(a):
         eta = at + np.outer(b, x)
@@ -209,7 +209,7 @@ def test_the_remedy_of_that_note_ends_it() -> None:
 
 
 @pytest.mark.parametrize("of_job", [{}, SECURE], ids=["open", "secure"])
-@pytest.mark.parametrize("after", [10, 20, 35, 50])
+@pytest.mark.parametrize("after", [10, 20, 35, 45])
 def test_a_job_that_goes_on_has_the_same_family_and_bits(
     after: int, of_job: dict[str, Any], tmp_path: Path, streams: Streams
 ) -> None:

@@ -483,7 +483,7 @@ def test_check_says_what_is_shared_and_what_leaves(files: Path, capsys: pytest.C
     assert "hazards  one baseline for all clients" in said
     assert "each client tells its events, and how long it saw rows" in said
     assert "LifetimeSums" in said
-    assert "log shape ~ N(0, 1)" in said
+    assert "1 / sqrt(shape) ~ HalfCauchy(1)" in said
     assert "CumulativeHazards" not in said
 
 

@@ -187,6 +187,11 @@ def test_a_product_that_nearly_repeats_a_level_is_not_said_to_follow_from_it(arr
     assert "'again' follows from 'year'" in str(fedkern.run(tables, data=twice).notes)
 
 
+def test_the_line_of_priors_says_of_which_effects_they_are() -> None:
+    assert "priors: effects at the means of columns and levels N(0, 2.5^2)" in str(run(births(), "low ~ age * lwt", "bernoulli"))
+    assert "priors: coefficients N(0, 2.5^2)" in str(run(births(), "low ~ age + lwt", "bernoulli"))
+
+
 def test_secure_sums_have_the_same_prior_where_the_box_has_room() -> None:
     trials = {"data": {"trials": "n"}}
     frames = cases()

@@ -336,6 +336,9 @@ def test_an_open_job_says_what_likelihood_asks() -> None:
     words = 'method = "likelihood" has the exact posterior'
     assert words in fedkern.check(job, data=rows, verbose=True)[1]
     assert words in repr(fedkern.run(job, data=rows)).splitlines()[1]
+    counts = {name: (X, random.poisson(np.exp(X[:, 0]), 60) * 1.0) for name, (X, _) in rows.items()}
+    found = fedkern.run({**job, "model": {"family": "poisson"}}, data=counts)
+    assert f"{words}, and looks whether counts vary more" in repr(found).splitlines()[1]
 
 
 def test_sds_are_said_to_be_those_of_the_nearest_normal_and_not_of_a_skewed_posterior() -> None:
