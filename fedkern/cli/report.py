@@ -23,6 +23,7 @@ from ..jobs.files import write_atomically
 from ..jobs.load import merged
 from ..jobs.progress import in_notebook
 from ..methods import load_method
+from ..printing import listed
 from ..results import guard
 from ..results.plain import Record
 from ..results.report import RunFiles, page
@@ -154,7 +155,7 @@ def _lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
         elif line.strip():
             torn.append(str(number))
     if torn:
-        which = ", ".join(torn[:NAMED]) + (f" and {len(torn) - NAMED} more" if len(torn) > NAMED else "")
+        which = listed(torn, NAMED)
         name = path.name if path.parent.name != "ledger" else f"ledger/{path.name}"
         notes.append(f"{name}: line {which} cannot be read and is not counted here; a crash cuts the line that is being written")
     return records

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError
+from ..printing import listed
 from . import mixing, page, plots
 from .marginals import Drawn, Marginal
 from .released import Drawing, Group, Released
@@ -162,8 +163,7 @@ def _paired(ours: Arrays, theirs: Arrays, name: str, other: str, path: str) -> l
 
 def _some(names: Sequence[str] | Mapping[str, object]) -> str:
     """Lists the first few names, and how many more there are."""
-    listed = list(names)
-    return ", ".join(listed[:NAMED]) + (f" and {len(listed) - NAMED} more" if len(listed) > NAMED else "")
+    return listed(list(names), NAMED)
 
 
 def _compared(name: str, other: str, ours: Marginal, theirs: Drawn) -> Compared:

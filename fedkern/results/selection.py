@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..printing import listed
 from .diagnostics import MARKED
 from .plain import Record, real
 from .verdict import doubtful, is_doubtful, marked
@@ -168,7 +169,7 @@ def explain(
     rate = f"at a false discovery rate of {alpha:g}"
     if apart := [j for j in chosen.tolist() if names[j] in unsure]:
         assert rhat is not None
-        which = ", ".join(names[j] for j in apart[:6]) + (f" and {len(apart) - 6} more" if len(apart) > 6 else "")
+        which = listed([names[j] for j in apart], 6)
         return (
             f"no set {rate}: chains do not agree about {which}, which would be in it (R-hat {rhat[apart].max():.2f}, wanted "
             f"{MARKED:g} at most); more rounds tell"

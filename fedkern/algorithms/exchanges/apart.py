@@ -14,6 +14,7 @@ import scipy
 from numpy.typing import NDArray
 
 from ...finding import Finding, Value
+from ...printing import listed
 
 Array = NDArray[np.float64]
 Sites = NDArray[np.bool_]
@@ -65,13 +66,9 @@ class Apart:
 
     def others(self, names: Sequence[str]) -> str:
         """Names the sites that are as likely in another unit: where `torn`."""
-        return f" or at {some([name for name, agrees in zip(names, self.agree) if agrees])}" if self.torn else ""
-
-
-def some(names: Sequence[str]) -> str:
-    """Names the first few."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+        if not self.torn:
+            return ""
+        return f" or at {listed([name for name, agrees in zip(names, self.agree) if agrees], SHOWN)}"
 
 
 def compare_spreads(

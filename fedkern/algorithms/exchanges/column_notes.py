@@ -20,6 +20,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from ...finding import NAMES, Finding
+from ...printing import listed
 from ..core import legs, once, pieces, tells
 from ..core.legs import Leg
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
@@ -106,8 +107,7 @@ def _coarse(name: str, where: str) -> Finding:
 
 
 def _names(clients: Sequence[str]) -> str:
-    more = f" and {len(clients) - NAMES} more" if len(clients) > NAMES else ""
-    return ", ".join(map(repr, clients[:NAMES])) + more
+    return listed([*map(repr, clients)], NAMES)
 
 
 def of_each(clients: tuple[str, ...], answers: Sequence[Degenerate]) -> list[Finding]:

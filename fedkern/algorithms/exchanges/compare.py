@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from ...finding import Finding, Value
 from ...models.encoding import Column
+from ...printing import listed
 from . import apart
-from .apart import Apart, some
+from .apart import Apart
 
 Array = NDArray[np.float64]
 
@@ -223,7 +224,8 @@ def _of_codes(name: str, facts: Facts, lower: Sequence[int | None], means: Array
     pairs = sorted({low for low in lower if low is not None})
     if len(pairs) < 2:
         return
-    codes = [f"{pair} and {pair + 1} at {some([who for who, low in zip(facts.clients, lower) if low == pair])}" for pair in pairs]
+    where = [[who for who, low in zip(facts.clients, lower) if low == pair] for pair in pairs]
+    codes = [f"{pair} and {pair + 1} at {listed(clients, apart.SHOWN)}" for pair, clients in zip(pairs, where)]
     enough = {low for low, n in zip(lower, facts.sizes) if low is not None and n >= OF_TWO}
     others = [low is None for low in lower] & (facts.sizes > 0) & ~((variances <= NOISE) & (means >= 0) & (means <= 2))
     sure = pairs == [0, 1] and enough == {0, 1} and not others.any()

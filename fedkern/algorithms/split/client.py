@@ -18,6 +18,7 @@ from ...kernels import rng
 from ...kernels.ranges import finite
 from ...models.likelihood import Likelihood
 from ...models.split.site import Drawn, Site
+from ...printing import listed
 from ..core import until
 from ..core.kept import GIVEN, only
 from ..core.messages import ClientEffects, Event, RemoteFault, Saved, evolve, number
@@ -388,5 +389,5 @@ def _not_finite(state: Client, g: Vector) -> str:
         bad = np.abs(g) == np.abs(g).max()
     where = np.flatnonzero(bad) if columns is None else columns[bad]
     parts = list(dict.fromkeys(state.site.place(int(j)) for j in where))
-    named = ", ".join(parts[:4]) + (f" and {len(parts) - 4} more" if len(parts) > 4 else "")
+    named = listed(parts, 4)
     return f"client {state.name!r}, round {state.round}: the gradient of {named} is not finite; {REMEDY}"
