@@ -27,7 +27,7 @@ def sobol(n: int, dimensions: int, key: tuple[int, ...]) -> Array:
         return np.empty((0, dimensions))
     from scipy.stats import qmc  # as long as all else of a job to import, and only servers draw points
 
-    generator = np.random.default_rng([one % 2**64 for one in key])
+    generator = np.random.default_rng([word % 2**64 for word in key])
     engine = qmc.Sobol(dimensions, scramble=True, bits=30, seed=generator)
     power = max(n - 1, 0).bit_length()
     points = engine.random_base2(power)[:n, generator.permutation(dimensions)]
