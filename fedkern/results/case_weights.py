@@ -57,7 +57,8 @@ def compare(column: str, weighed: Mapping[str, Weighed], *, counts: bool = False
         return Said(
             doubts=(
                 f"weights of column {column!r} are not those of the other clients: {_each(far, weighed)}. Correct the file where "
-                f"it has another column there or weights in another unit, or divide {column!r} by its mean at each client; {COUNTS}",
+                f"it has another column there or weights in another unit, or divide {column!r} by its mean at each client; "
+                f"{COUNTS}",
             )
         )
     if not 1 / WHOLE <= whole <= WHOLE:

@@ -287,7 +287,7 @@ def canvas(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def tidy(axes: Axes, grid: str) -> None:
+def tidy(axes: Axes, grid: Literal["x", "y"]) -> None:
     """Removes the frame and leaves a light grid along one direction."""
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)

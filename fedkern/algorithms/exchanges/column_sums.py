@@ -322,7 +322,7 @@ def _refuse_cells(state: Client, block: tuple[str, ...], sums: Array) -> None:
 def with_constants(columns: tuple[Column, ...], ended: Server | Client) -> tuple[Column, ...]:
     """Returns the columns with the constants that were found."""
     constants = zip(ended.columns, ended.centres, ended.scales)
-    found = {name: {"center": centre, "scale": scale} for name, centre, scale in constants}
+    found: dict[str, dict[str, Any]] = {name: {"center": centre, "scale": scale} for name, centre, scale in constants}
     return tuple(replace(column, **found.get(column.name, {})) for column in columns)
 
 

@@ -157,8 +157,8 @@ class Summary:
         if not converted:
             return self
         kinds = tuple(_changed(self.names, self.kinds, names, "categorical"))
-        numeric = None if self.numeric is None else np.delete(self.numeric, converted, axis=1)
-        return replace(self, kinds=kinds, numeric=numeric)
+        left = None if self.numeric is None else np.delete(self.numeric, converted, axis=1)
+        return replace(self, kinds=kinds, numeric=left)
 
     @property
     def n_rows(self) -> int:

@@ -320,6 +320,8 @@ def read_policies(path: Path) -> PolicyFile:
             value = getattr(table, key)
             return getattr(section, key) if value is None else value
 
+        settings = {key: setting(key) for key in ("open", "values", "sums", "sums_except")}
+        settings |= {key: tuple(setting(key)) for key in ("factories", "methods", "places")}
         units = tuple(section.unit)
         if setting("client_level") and "client" not in units:
             units = (*units, "client")
@@ -335,8 +337,7 @@ def read_policies(path: Path) -> PolicyFile:
             paths=beside(table.paths),
             file=path,
             disclosure=disclosure,
-            **{key: setting(key) for key in ("open", "values", "sums", "sums_except")},
-            **{key: tuple(setting(key)) for key in ("factories", "methods", "places")},
+            **settings,
             **more,
         )
 
