@@ -163,7 +163,7 @@ def grouped(names: Sequence[str], drawn: Mapping[str, Vector]) -> Group:
         if slopes:
             variables[f"theta{suffix}"] = ((*axes, "slope"), values[..., slopes])
         variables |= {f"{name}{suffix}": (axes, values[..., j]) for j, name in enumerate(names) if name in PLAIN}
-    sampled: dict[str, Sequence[object]] = dict(zip(axes, map(np.arange, drawn[""].shape)))
+    sampled: dict[str, object] = {axis: np.arange(size) for axis, size in zip(axes, drawn[""].shape)}
     if slopes:
         sampled["slope"] = [names[j] for j in slopes]
     return Group(variables, sampled)

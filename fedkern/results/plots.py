@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from warnings import catch_warnings, filterwarnings
 
 import numpy as np

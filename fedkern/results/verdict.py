@@ -212,7 +212,7 @@ def of_movement(movement: Movement | None, names: Sequence[str]) -> Verdict:
         sd_error=100 * float(movement.sd_error[k]),
         wanted_sd=100 * SD,
     )
-    word = "settled" if movement.settled else False
+    word: Word = "settled" if movement.settled else False
     judged = Verdict.of(word, found, name)
     if movement.noise[k] == most > 1:
         judged = judged.also(Check(Finding.of("movement-too-noisy"), movement.settled))

@@ -309,7 +309,7 @@ class SparseModel(JobModel[OutputSection]):
         """The numbers that the machines need."""
         model, a = self.config.model, self.config.algorithm
         kind = model.kind
-        indicators = sparse.graph(len(self.nodes), one=kind == "sem") if self.is_graph else self.coefficients.indicators
+        indicators = sparse.graph(len(self.nodes), one_group=kind == "sem") if self.is_graph else self.coefficients.indicators
         slab = math.inf if model.slab is None else model.slab
         spike = (model.negligible / 2) ** 2 if model.negligible else 0.0
         prior = Prior(
