@@ -179,7 +179,7 @@ def _numbered(numbers: list[int]) -> NDArray[np.int64]:
 
 
 def graph(n_nodes: int, *, one_group: bool) -> NDArray[np.int64]:
-    """Returns indicators of all edges of `n_nodes`: (n, n), a regression for each node, or with `one_group` (1, n * n) in one group."""
+    """Returns indicators of all edges of `n_nodes`: (n, n), a regression for each node; of `one_group` (1, n * n)."""
     numbers = np.arange(n_nodes * n_nodes).reshape(n_nodes, n_nodes)
     if not one_group:
         numbers = np.tile(np.arange(n_nodes), (n_nodes, 1))
