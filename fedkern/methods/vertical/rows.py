@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,8 +85,10 @@ def spec_of(config: Config, *, response: bool, names: Collection[str] = ()) -> S
     columns = {name: Column.declared(name, given) for name, given in sections.items() if given or not config.private}
     columns |= {name: column for name, column in incomplete.marks(config).items() if name in names}
     response_here = data.response if response else None
-    ignore = {*data.ignore, data.group, data.response} - {None, response_here}
-    standardise = "public" if data.standardise == "public" else "none"
+    ignore = {*data.ignore, data.group} - {None}
+    if not response:
+        ignore.add(data.response)
+    standardise: Literal["public", "none"] = "public" if data.standardise == "public" else "none"
     positive = data.positive if response else None
     return Spec(
         response=response_here,
