@@ -113,7 +113,7 @@ def table(
     return out | blank(posterior | dict(fit), hidden & unknown(rows, d))
 
 
-def counts(low: Array, high: Array, rows: Array) -> list[str]:
+def counts(low: np.ndarray, high: np.ndarray, rows: np.ndarray) -> list[str]:
     """Formats observed counts, or the intervals that they are known by; empty without a row."""
     out = []
     for least, most, n in zip(low, high, rows):
@@ -145,7 +145,7 @@ def crude(rows: AreaRows, likelihood: Likelihood, d: int) -> dict[str, Array]:
     seen, record = rows.observed, likelihood.record
     weights = np.exp(seen.offset) if record.link == "log" else seen.trials
     n, y = (np.bincount(seen.area, w, d).astype(float) for w in (None, seen.y))
-    base = n if weights is None else np.bincount(seen.area, weights, d)
+    base = n if weights is None else np.bincount(seen.area, weights, d).astype(float)
     known = base > 0
     known[np.unique(seen.area[~seen.known])] = False
     out = {name: np.full(d, np.nan) for name in ("crude", "crude_low", "crude_high")}

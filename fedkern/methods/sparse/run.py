@@ -352,7 +352,9 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
             return gibbs_pooled.start(state)
 
         server, _ = run.exchange(stage, asked, {k: _statistics(data, k) for k in data.sites})
-        return server and server.sampled, {}
+        if server is None:
+            return None, {}
+        return server.sampled, {}
 
     def start() -> tuple[gibbs.Server, ServerEffects]:
         server, questions = gibbs.start(settings, m, judge, _trace(model, client=False), variant.without)
