@@ -104,7 +104,8 @@ def build_posterior(model: SparseModel, server: gibbs.Server, scales: Array) -> 
     if settings.share_local:
         here = [name for k, name in enumerate(model.names) if k not in server.lost]
         sites = {name: np.ascontiguousarray(trace["sites"][:, :, i]) for i, name in enumerate(here)}
-    about |= {name: trace[name] for name in ("average", "by_rows", "between") if name in trace.names()}
+    means = ("average", "by_rows", "between")
+    about |= dict.fromkeys(means) | {name: trace[name] for name in means if name in trace.names()}
     reached = None if server.told is None else server.told[[k for k in range(len(model.names)) if k not in server.lost]]
     return Samples(**draws, **about, sites=sites, delta=model.output.delta, told=reached)
 
