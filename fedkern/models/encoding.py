@@ -67,8 +67,7 @@ class Column:
         if kind == "categorical":
             if numbers:
                 raise JobError(f"{where} {min(numbers)}: a categorical column is not standardised; remove the key, or the levels")
-            known = None if levels is None else _levels(where, levels)
-            return cls(name, "categorical", known)
+            return cls(name, "categorical", None if levels is None else _levels(where, levels))
         if levels is not None:
             raise JobError(f'{where} levels: a numeric column has none; remove them, or set kind = "categorical"')
         if numbers.keys() & {"lower", "upper"}:

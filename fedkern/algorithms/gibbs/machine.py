@@ -93,8 +93,8 @@ class Client:
 
 def client(name: str, index: int, settings: Settings, site: Site, trace: object = None, seed: int | None = None) -> Client:
     """Returns a client before the first round; without a seed of its own it has that of all parties."""
+    values = first(settings)
     trace = Trace() if trace is None else trace
-    values, trace = first(settings), trace
     seed = settings.seed if seed is None else seed
     return Client(name, index, settings, site, site.start(settings), values.theta, values.tau_sq, trace, seed)
 
@@ -328,7 +328,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         return _lose(state, event)
     settings = state.settings
     names = state.names if state.at_hand is None else ("Locals",)
-    names, name = names, type(event).__name__
+    name = type(event).__name__
     round, have = getattr(event, "round", None), state.answers.get(sender, {})
     if not isinstance(event, Message) or sender not in state.waiting or round != state.round or name not in names or name in have:
         raise RemoteFault(f"{name} of round {round} is no answer to round {state.round}", sender)

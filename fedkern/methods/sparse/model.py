@@ -551,7 +551,7 @@ class SparseModel(JobModel[OutputSection]):
         values, mean = self._centred(columns, agreed)
         assert agreed.psi is not None
         mean = None if mean is None else mean[:w]
-        covariates, mean = self._covariates(values[:, :w], agreed.psi[:w, :w]), mean
+        covariates = self._covariates(values[:, :w], agreed.psi[:w, :w])
         if not self.scales_response:
             return LogisticImputed(covariates, np.ascontiguousarray(columns.values[:, w]), mean, intercept, n_threads)
         return Imputed(covariates, np.ascontiguousarray(values[:, w]), mean, intercept, n_threads)

@@ -152,7 +152,7 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
             columns[k] = model.columns(design, run.names[k])
             known = ~np.isnan(design.y)
             y = None if model.is_student else design.y[known]
-            looked_at, y = far.columns(table, model.encoding, known), y
+            looked_at = far.columns(table, model.encoding, known)
             degenerates[k] = with_far(degenerate(design.X[known], model.encoding), looked_at, model.encoding, y, None)
             notes = [f"{name} is not in this file: every value of it is drawn by the model" for name in absent]
             notes += [*not_there(model.ignored, table.names), *far.notes(table, model.encoding, design.y)]

@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 def trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[soul.Server | None, dict[int, soul.Client]]:
     """Runs the rounds and returns the last states of this place's parties."""
     likelihood = model.likelihood if model.shared else None
-    settings, names, likelihood = model.soul, model.names, likelihood
+    settings, names = model.soul, model.names
     clients = {}
     for k, column in rows.columns.items():
         y = column.y[rows.train] if column.y is not None else None

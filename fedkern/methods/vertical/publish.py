@@ -318,10 +318,10 @@ def _predictions(model: VerticalModel, fitted: Fitted, rows: Rows) -> tuple[dict
     likelihood, wanted, to = model.likelihood, model.output, fitted.undivided
     w = to.log_scale(fitted.log_scale)[0]
     rho = 0.0 if model.network else model.rho
-    J, rho = len(model.names), rho
+    J = len(model.names)
     y, offset = rows.server.of(rows.predicted)
     known = np.zeros(len(y)) if offset is None else offset
-    (b, spread), tested, known = fitted.intercept, slice(len(rows.test)), known
+    (b, spread), tested = fitted.intercept, slice(len(rows.test))
     corrected, slope = to.intercept(b)
     mean, variance = (x.sum(axis=0) for x in (predicted.mean, predicted.variance))
     augmented = mean / to.factor + (b + known), variance / to.factor**2 + spread

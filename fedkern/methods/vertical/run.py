@@ -249,7 +249,7 @@ def _trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[vertic
     """Runs the rounds and returns the last states of this place's parties."""
     settings, names = model.settings, model.names
     likelihood = model.likelihood if model.shared else None
-    sd, likelihood = model.start_sd, likelihood
+    sd = model.start_sd
     clients: dict[int, vertical.Client] = {}
     for k, column in rows.columns.items():
         y = column.y[rows.train] if column.y is not None else None

@@ -219,7 +219,7 @@ def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusio
         if kind[j] > -2:
             w = 1.0 if gamma[j] == 1.0 else (0.0 if fixed > 0.0 else 1.0 / c0)
             half = 0.5 if w > 0.0 else 0.0
-            half, square = half, 0.5 * w * theta[j] * theta[j]
+            square = 0.5 * w * theta[j] * theta[j]
             count += half
             total += square
             if not common:
