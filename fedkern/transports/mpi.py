@@ -86,8 +86,8 @@ class MpiLink:
         """
         status = self._status
         try:
-            tag = MPI.ANY_TAG if only is None else only
-            if not self.comm.Iprobe(MPI.ANY_SOURCE, tag, status):
+            wanted = MPI.ANY_TAG if only is None else only
+            if not self.comm.Iprobe(MPI.ANY_SOURCE, wanted, status):
                 if self._sending:
                     self._progress()
                 return None

@@ -223,8 +223,8 @@ class Server(Leg[LevelSums], answers=(LevelSums,)):
             return state.ask(AskLevel(leg, level), leg=leg, centre=level)
         if not s.measured:
             state = replace(state, note=_describe_one_kind(s, sums_told))
-            level = level if s.intercept else 0.0
-            return state.send(Units(level, pooled=level))
+            centre = level if s.intercept else 0.0
+            return state.send(Units(centre, pooled=level))
         # A measured response needs a second leg: its spread about the level of all clients.
         return state.ask(AskLevel(SPREAD, level), centre=level, rows=sum(number for number, _ in sums_told))
 
