@@ -62,22 +62,19 @@ def budget(options: argparse.Namespace) -> int:
     accounts = statement.statements(paths, _policies_of_sites(paths, options.site))
     head = ["", "begun", "kind", "steps", "epsilon alone", "at delta"]
     lines: list[str] = []
-    for account_statement in accounts:
-        body = [[j.job, j.begun, j.kind, f"{j.steps:,}", _short(j.epsilon), _short(j.delta)] for j in account_statement.jobs]
-        lines += (
-            [*account_statement.describe(), *(f"  {line}" for line in align_columns([head, *body])), ""]
-            if account_statement.jobs
-            else [*account_statement.describe(), ""]
-        )
+    for account in accounts:
+        body = [[j.job, j.begun, j.kind, f"{j.steps:,}", _short(j.epsilon), _short(j.delta)] for j in account.jobs]
+        jobs = [f"  {line}" for line in align_columns([head, *body])] if body else []
+        lines += [*account.describe(), *jobs, ""]
     rows = [
         {
-            **vars(statement),
-            "budget": str(statement.budget),
-            "policies": [*map(str, statement.policies)],
-            "total": vars(statement.total),
+            **vars(account),
+            "budget": str(account.budget),
+            "policies": [*map(str, account.policies)],
+            "total": vars(account.total),
         }
-        | {"jobs": [job._asdict() for job in statement.jobs]}
-        for statement in accounts
+        | {"jobs": [job._asdict() for job in account.jobs]}
+        for account in accounts
     ]
     return _say(options, rows, lines[:-1])
 
