@@ -49,7 +49,9 @@ def statistics() -> dict[int, Statistics]:
 def cost(name: str, rounds: int) -> None:
     received = statistics()
     p = len(received[0].q)
-    s = chosen.gibbs(Layout(graph(p, one=False)), seed=1, rounds=rounds, burn_in=rounds - 1, starts="both", **SCHEDULES[name])
+    s = chosen.gibbs(
+        Layout(graph(p, one_group=False)), seed=1, rounds=rounds, burn_in=rounds - 1, starts="both", **SCHEDULES[name]
+    )
     before = resource.getrusage(resource.RUSAGE_SELF)
     last = pooled.sample(pooled.Server(s, "mrf", len(received), received=received))
     after = resource.getrusage(resource.RUSAGE_SELF)

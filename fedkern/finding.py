@@ -25,7 +25,7 @@ from string import Formatter
 from typing import Any, Literal, NoReturn
 
 from .errors import OwnFault
-from .printing import printable
+from .printing import listed, printable
 
 Value = str | int | float | None | Sequence[str] | Sequence[tuple[str, float]]
 NAMES = 6  # of a list are shown
@@ -272,16 +272,10 @@ class _Remedies(tuple[str, ...]):
         return (between or "; ").join(self)
 
 
-def _first(names: Sequence[str]) -> str:
-    """Returns the first names of a list, and how many others there are."""
-    more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
-    return ", ".join(names[:NAMES]) + more
-
-
 def _numbered(pairs: Sequence[tuple[str, float]], how: str) -> str:
     """Returns names with their numbers; `how`: what stands before a number, and its digits."""
     before, _, digits = how.rpartition(" ")
-    return _first([f"{name} ({before}{' ' if before else ''}{number:{digits}})" for name, number in pairs])
+    return listed([f"{name} ({before}{' ' if before else ''}{number:{digits}})" for name, number in pairs], NAMES)
 
 
 def _cell(value: object, _: str) -> str:
@@ -291,7 +285,7 @@ def _cell(value: object, _: str) -> str:
 
 
 _LISTS: Mapping[str, Callable[[Any, str], str]] = {
-    "names": lambda names, _: _first(names),
+    "names": lambda names, _: listed(names, NAMES),
     "all": lambda names, _: ", ".join(names),
     "listed": lambda names, _: "; ".join(names),
     "either": lambda names, _: " or ".join(names),

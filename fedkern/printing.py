@@ -40,6 +40,13 @@ def printable_lines(text: str) -> str:
     return printable(text, keep="\n")
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """Joins the first names, and says how many others there are."""
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most} more"
+
+
 class Lines(list[str]):
     """Holds lines for people: `print` and a prompt show them one below the other, and so does a notebook.
 

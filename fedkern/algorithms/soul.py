@@ -252,7 +252,8 @@ class Client:
     def langevin_step(self, kappa: float) -> float:
         """Returns h = 0.2 / (largest eigenvalue of the gradient's linear part)."""
         s = self.settings
-        weight = 1 / s.rho**2 + (kappa / s.n_clients if s.power else 0.0)
+        power = kappa / s.n_clients if s.power else 0.0
+        weight = 1 / s.rho**2 + power
         return SHARE / (self.predictor.prior_sd**-2 + self.largest * weight)
 
 
@@ -313,7 +314,8 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     elif isinstance(event, Total):
         y, likelihood = _response(state)
         state, g, _, _ = _sampled(state, state.z)
-        eta, w = event.b + event.Z, float(event.log_scale[0]) if s.dispersed else 0.0
+        eta = event.b + event.Z
+        w = float(event.log_scale[0]) if s.dispersed else 0.0
         z = s.moved(state.z, likelihood.slope(y, eta, w), g, likelihood.curvature(y, eta, w), event.round)
         state, answer = evolve(state, z=z), Moved(event.round, z)
     else:
@@ -344,7 +346,8 @@ def _sampled(state: Client, z: Vector, event: AuxiliaryTotal | None = None) -> t
         for m in range(M):
             theta = draws[m] = step @ theta + drift + noise[m]
     else:
-        w, rest = float(event.log_scale[0]) if s.dispersed else 0.0, event.b + (event.Z - z)
+        rest = event.b + (event.Z - z)
+        w = float(event.log_scale[0]) if s.dispersed else 0.0
         y, likelihood = _response(state)
         h = state.langevin_step(float(likelihood.curvature(y, rest, w)))
         slopes, scale = _own(state, rest + H @ theta, w)
@@ -371,7 +374,8 @@ def _own(state: Client, eta: Vector, log_scale: float) -> tuple[Vector, float]:
     y, likelihood = _response(state)
     share = 1 / state.settings.n_clients
     slope: Vector = share * likelihood.slope(y, eta, log_scale)
-    return slope, share * float(likelihood.slope_scale(y, eta, log_scale).sum()) if state.settings.dispersed else 0.0
+    by_scale = share * float(likelihood.slope_scale(y, eta, log_scale).sum()) if state.settings.dispersed else 0.0
+    return slope, by_scale
 
 
 def _response(state: Client) -> tuple[Vector, Likelihood]:
@@ -497,8 +501,8 @@ def _ask(state: Server) -> tuple[Server, ServerEffects]:
 
 def _waiting(state: Server, questions: Sequence[Message]) -> tuple[Server, ServerEffects]:
     """Asks each client a question of its own."""
-    asked: ServerEffects = [*enumerate(questions)]
-    return evolve(state, waiting=PersistentSet(range(len(asked))), answers=PersistentMap()), asked
+    asks: ServerEffects = [*enumerate(questions)]
+    return evolve(state, waiting=PersistentSet(range(len(asks))), answers=PersistentMap()), asks
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
@@ -541,7 +545,8 @@ def _step(state: Server) -> Server:
         scales = float(state.likelihood.slope_scale(state.y, eta, state.log_scale).sum()) if s.dispersed else 0.0
     b, log_scale, c = state.b, state.log_scale, s.decay(k)
     if state.intercept:
-        steepest = 2 * float(np.sum(kappa) if isinstance(kappa, np.ndarray) else s.n_rows * kappa)
+        summed_kappa = np.sum(kappa) if isinstance(kappa, np.ndarray) else s.n_rows * kappa
+        steepest = 2 * float(summed_kappa)
         step = c * (slopes - b / state.prior_sd**2) / (1 / state.prior_sd**2 + steepest)
         b += float(np.clip(step, -1, 1))
     if s.dispersed:

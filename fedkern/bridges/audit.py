@@ -38,13 +38,13 @@ class Line(NamedTuple):
     Attributes
     ----------
     where : the file's name and the line's number in it
-    said : the content, without the hash
+    content : the content, without the hash
     fault : why it is not as it was written; empty where it is
     chain : the hash with which it ends
     """
 
     where: str
-    said: dict[str, Any]
+    content: dict[str, Any]
     fault: str
     chain: str = ""
 
@@ -120,18 +120,19 @@ class Audit:
     def files(self) -> list[Path]:
         """Returns the files of the log, the oldest first."""
         older = sorted(path for path in self.folder.glob(f"{NAME}.*") if re.fullmatch(r"\d{6}", path.name[len(NAME) + 1 :]))
-        return [*older, *([self.path] if self.path.exists() else [])]
+        newest = [self.path] if self.path.exists() else []
+        return [*older, *newest]
 
     def lost_end(self) -> str:
         """Returns the hash of a line at the log's end that is not there any more; empty where all are, or nobody has kept it."""
         try:
-            said = (self.folder / LOCK).read_bytes().decode(errors="replace")
+            mark = (self.folder / LOCK).read_bytes().decode(errors="replace")
         except FileNotFoundError:
             return ""
-        if not re.fullmatch("[0-9a-f]{32}", said) or said == _last(self.files()).hex():
+        if not re.fullmatch("[0-9a-f]{32}", mark) or mark == _last(self.files()).hex():
             return ""
         # A crash between the two leaves the mark of an earlier line.
-        return "" if any(said == line.chain for line in self.lines()) else said
+        return "" if any(mark == line.chain for line in self.lines()) else mark
 
     def starts(self, job: str, since: str) -> int:
         """Returns how often a job has begun here.
@@ -152,7 +153,7 @@ class Audit:
             counts = counts or line.chain == since
             if counts and line.fault:
                 raise JobError(f"{self.folder / line.where}: {line.fault}, {anew}")
-            number += counts and (line.said.get("event"), line.said.get("job")) == ("started", job)
+            number += counts and (line.content.get("event"), line.content.get("job")) == ("started", job)
         if not counts or self.lost_end():
             what = "has lost lines at its end" if counts else "does not have the line of the acceptance"
             raise JobError(f"{self.path}: the log {what}, {anew}")
@@ -160,7 +161,7 @@ class Audit:
 
     def runs(self) -> set[str]:
         """Returns the runs that have begun here."""
-        return {str(line.said.get("run")) for line in self.lines() if line.said.get("event") == "started"}
+        return {str(line.content.get("run")) for line in self.lines() if line.content.get("event") == "started"}
 
     @contextmanager
     def _locked(self) -> Iterator[tuple[int, int, bytes, int]]:
@@ -223,27 +224,29 @@ def _last(files: list[Path]) -> bytes:
         with path.open("rb") as file:
             file.seek(-min(2 * LONGEST, os.fstat(file.fileno()).st_size), os.SEEK_END)
             for data in reversed(file.read().splitlines()):
-                if (said := unseal(data)[1]) is not None:
-                    return bytes.fromhex(said)
+                if (chain := unseal(data)[1]) is not None:
+                    return bytes.fromhex(chain)
     return START
 
 
 def _read(where: str, data: bytes, head: bytes | None, *, first: bool) -> tuple[Line, bytes | None]:
     """Returns a line, and the hash with which it ends; `head` is that of the line before, None where there is none."""
-    text, told = unseal(data)
-    own = None if told is None else bytes.fromhex(told)
+    text, chain = unseal(data)
+    hash_of_line = None if chain is None else bytes.fromhex(chain)
     try:
-        said = json.loads(text)
-        if own is None or not isinstance(said, dict):
+        content = json.loads(text)
+        if hash_of_line is None or not isinstance(content, dict):
             raise ValueError
     except (ValueError, RecursionError):
-        return Line(where, {}, "the line is cut, or none of this log"), own or head  # the next line follows on what stands here
+        return Line(
+            where, {}, "the line is cut, or none of this log"
+        ), hash_of_line or head  # the next line follows on what stands here
     # The log's first file, or the first that is still here, says with which hash the one before it ended.
     if head is None and first:
-        head = bytes.fromhex(after) if re.fullmatch("[0-9a-f]{32}", after := str(said.get("after"))) else START
+        head = bytes.fromhex(after) if re.fullmatch("[0-9a-f]{32}", after := str(content.get("after"))) else START
     fault = ""
-    if head is None or following(head, text) != own:
+    if head is None or following(head, text) != hash_of_line:
         fault = "this line, or the one before it, was changed or removed"
-    elif said.get("event") == CUT:
+    elif content.get("event") == CUT:
         fault = "lines that stood before this one were cut off"
-    return Line(where, said, fault, own.hex()), own
+    return Line(where, content, fault, hash_of_line.hex()), hash_of_line

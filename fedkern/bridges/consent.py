@@ -74,9 +74,9 @@ class AcceptedSection(Section):
     @property
     def limits(self) -> str:
         """How long and how often the job may begin, in words."""
-        said = [] if self.runs is None else [f"{self.runs} run{'s' * (self.runs > 1)}"]
-        said += [] if self.until is None else [f"until {self.until}"]
-        return ", ".join(said) or UNLIMITED
+        limits = [] if self.runs is None else [f"{self.runs} run{'s' * (self.runs > 1)}"]
+        limits += [] if self.until is None else [f"until {self.until}"]
+        return ", ".join(limits) or UNLIMITED
 
     def spent(self, audit: Audit) -> str:
         """Returns why the job begins no more; empty where it may begin.
@@ -103,7 +103,7 @@ class ConsentFile(Section):
 class Accepted(NamedTuple):
     """Holds an accepted job, and whether a request asks to go on with it."""
 
-    said: AcceptedSection
+    section: AcceptedSection
     resume: bool
 
 
@@ -139,16 +139,16 @@ class Consent:
             raise JobError(f"{self.path}: other users may write to it (mode {mode & 0o777:o}); chmod go-w {self.path}")
         return validate_file(ConsentFile, tables_of(self.path, "consent"), lambda _: iter(()), NAME)
 
-    def find(self, asked: bytes) -> Accepted | None:
+    def find(self, digest_asked: bytes) -> Accepted | None:
         """Returns the accepted job that the bytes of a request name; None where they name none."""
-        for said in self.read().job:
-            digest = bytes.fromhex(said.digest)
+        for section in self.read().job:
+            digest = bytes.fromhex(section.digest)
             for resume in (False, True):
-                if asked == as_asked(digest, resume=resume):
-                    return Accepted(said, resume)
+                if digest_asked == as_asked(digest, resume=resume):
+                    return Accepted(section, resume)
         return None
 
-    def load(self, said: AcceptedSection) -> tuple[JobConfig, Path]:
+    def load(self, section: AcceptedSection) -> tuple[JobConfig, Path]:
         """Reads the site's own copy of an accepted job.
 
         Raises
@@ -157,18 +157,18 @@ class Consent:
             It cannot be read, is another job than the one that was accepted, or the list has several copies of this job.
         """
         # Copies of one job differ in paths alone, and a request cannot say which of them it means.
-        files = [one.file for one in self.read().job if one.digest == said.digest]
+        files = [accepted.file for accepted in self.read().job if accepted.digest == section.digest]
         if len(files) > 1:
             raise JobError(
                 f"{self.path}: names this job more than once ({', '.join(files)}); `fedkern site accept` of the file that you "
                 "mean leaves that one alone"
             )
-        if os.path.isabs(said.file) or os.pardir in Path(said.file).parts:
-            raise JobError(f"{self.path}: file = {said.file!r} is not in this folder; move the job file there")
-        config, folder = load(self.folder / said.file)
+        if os.path.isabs(section.file) or os.pardir in Path(section.file).parts:
+            raise JobError(f"{self.path}: file = {section.file!r} is not in this folder; move the job file there")
+        config, folder = load(self.folder / section.file)
         self.check_folder(config, folder)
-        if digest_of(config).hex() != said.digest:
-            raise JobError(f"{self.folder / said.file} has other keys than the job that was accepted; accept it anew")
+        if digest_of(config).hex() != section.digest:
+            raise JobError(f"{self.folder / section.file} has other keys than the job that was accepted; accept it anew")
         return config, folder
 
     def check_folder(self, config: JobConfig, folder: Path) -> None:
@@ -176,35 +176,37 @@ class Consent:
 
         `folder` is the job file's. Paths are no part of what the holder and the server have compared.
         """
-        own = config.output.own_folders(folder)
-        if own is not None and not Path(os.path.realpath(own)).is_relative_to(os.path.realpath(self.folder)):
+        own_folders = config.output.own_folders(folder)
+        if own_folders is not None and not Path(os.path.realpath(own_folders)).is_relative_to(os.path.realpath(self.folder)):
             raise JobError(
                 f"output.client_folder = {config.output.client_folder!r} is outside the site's folder ({self.folder}), and a job "
                 "chooses no other place on this machine; remove the key from this copy of it: the folder then lies in the run's"
             )
 
-    def text_with(self, said: AcceptedSection) -> str:
+    def text_with(self, section: AcceptedSection) -> str:
         """Returns the text of the file with one more accepted job, which takes the place of every earlier entry of this job.
 
         Where no entry is replaced, all else that stands in the file stays as it is.
         """
         before = self.read()
-        kept = [one for one in before.job if one.digest != said.digest]
+        kept = [accepted for accepted in before.job if accepted.digest != section.digest]
         if len(kept) < len(before.job):
-            return self._text(before.open, [*kept, said])
-        return self._text(before.open, [*kept, said], self._stored() or HEAD, [said])
+            return self._text(before.open, [*kept, section])
+        return self._text(before.open, [*kept, section], self._stored() or HEAD, [section])
 
-    def check_addable(self, said: AcceptedSection) -> None:
+    def check_addable(self, section: AcceptedSection) -> None:
         """Raises JobError where `add` could not write this job."""
         try:
-            self.text_with(said).encode()
+            self.text_with(section).encode()
         except UnicodeEncodeError:
-            raise JobError(f"{said.file!r}, {said.name!r}: a letter is none of UTF-8; rename the file, or give --name") from None
+            raise JobError(
+                f"{section.file!r}, {section.name!r}: a letter is none of UTF-8; rename the file, or give --name"
+            ) from None
 
-    def add(self, said: AcceptedSection) -> None:
+    def add(self, section: AcceptedSection) -> None:
         """Puts an accepted job into the file, as `text_with` says."""
         with self._alone():
-            self._put(self.text_with(said))
+            self._put(self.text_with(section))
 
     def remove(self, gone: Callable[[AcceptedSection], bool]) -> list[AcceptedSection]:
         """Removes accepted jobs from the file, each with all entries of its digest, and returns them.
@@ -216,14 +218,14 @@ class Consent:
         """
         with self._alone():
             before = self.read()
-            digests = {said.digest for said in before.job if gone(said)}
+            digests = {section.digest for section in before.job if gone(section)}
             if digests:
-                self._put(self._text(before.open, [said for said in before.job if said.digest not in digests]))
-        if left := [said.file for said in self.read().job if said.digest in digests]:
+                self._put(self._text(before.open, [section for section in before.job if section.digest not in digests]))
+        if left := [section.file for section in self.read().job if section.digest in digests]:
             raise JobError(
                 f"{self.path}: still accepts {', '.join(left)}: another program writes it; remove these entries by hand"
             )
-        return [said for said in before.job if said.digest in digests]
+        return [section for section in before.job if section.digest in digests]
 
     def _stored(self) -> str:
         """Returns the text of the file; empty without one. An editor may have put a byte order mark before it."""
@@ -244,7 +246,8 @@ class Consent:
         stored, wanted = self._stored(), ConsentFile(open=asking, job=list(jobs))  # type: ignore[arg-type]
         if above is None:
             above = re.split(r"^\s*\[\[job\]\]", stored, maxsplit=1, flags=re.MULTILINE)[0]
-        text = f"{above.rstrip()}\n" + "".join(map(_written, jobs if more is None else more))
+        added = jobs if more is None else more
+        text = f"{above.rstrip()}\n" + "".join(map(_written, added))
         if _says(text) == wanted:
             return text
         comments = [line for line in stored.splitlines() if line.lstrip().startswith("#")]
@@ -285,9 +288,9 @@ def _says(text: str) -> ConsentFile | None:
         return None
 
 
-def _written(said: AcceptedSection) -> str:
+def _written(section: AcceptedSection) -> str:
     """Returns the table of an accepted job."""
-    given = {name: value for name, value in said.model_dump().items() if value not in (None, {})}
+    given = {name: value for name, value in section.model_dump().items() if value not in (None, {})}
     return "\n[[job]]\n" + "".join(f"{name} = {_toml(value)}\n" for name, value in given.items())
 
 

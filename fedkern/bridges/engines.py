@@ -31,7 +31,7 @@ def check_engine(name: str, version: str, allowed: str | None = None) -> None:
     """
     allowed = os.environ.get(ALLOWED) if allowed is None else allowed
     if version != allowed and ".".join(version.split(".")[:2]) not in TRIED[name]:
-        tried = ", ".join(f"{one}.*" for one in TRIED[name])
+        tried = ", ".join(f"{minor}.*" for minor in TRIED[name])
         raise JobError(f"{name} {version} was not tried with this fedkern, only {tried}; {ALLOWED}={version} allows it here")
 
 
@@ -72,9 +72,11 @@ def servers_copy(folder: Path, brought: Path, digest: str, name: str = "") -> Pa
         if name or len(copies) > 1:
             listed = ", ".join(path.name for path in copies)
             wanted = f"call the one that is meant {name}.toml" if name else "leave the one that is meant in the folder"
+            have = "has" if len(copies) == 1 else "have"
+            of_name = f", {name}.toml" if name else ""
             raise JobError(
-                f"{folder}: {listed} {'has' if len(copies) == 1 else 'have'} the digest of the job that was submitted"
-                f"{f', {name}.toml' if name else ''}, and {', '.join(files)} may name another file in each copy; {wanted}"
+                f"{folder}: {listed} {have} the digest of the job that was submitted{of_name}, and {', '.join(files)} may name "
+                f"another file in each copy; {wanted}"
             )
         return copies[0]
     config, _ = load(brought)

@@ -116,9 +116,9 @@ class FlowerWire:
             self._complain(name, f"Flower says: {reply.error.reason}")
             return
         record = reply.content.get(FIELD, {})
-        if isinstance(said := record.get(SITE), str):
+        if isinstance(name_told := record.get(SITE), str):
             if not self._names.get(node):
-                self._name(node, said)
+                self._name(node, name_told)
         elif isinstance(data := record.get(LETTER), bytes):
             self._came += [(name, data)] if data else []  # a resident has no words for a request that is an old one or none
         else:

@@ -57,7 +57,8 @@ def _take(line: socket.socket, length: int) -> bytes:
 def tell_name(message: Message, context: Context) -> Message:
     """Tells the name of the site: `site` of --node-config, or the socket's."""
     path = own_socket(context)
-    name = context.node_config.get("site", "" if path is None else path.stem)
+    default = "" if path is None else path.stem
+    name = context.node_config.get("site", default)
     return _reply(message, {SITE: str(name)})
 
 

@@ -100,13 +100,13 @@ def heeding(resident: Resident, identity: str | None = None) -> Callable[[bytes,
 
     def answer(content: bytes, user: str) -> bytes:
         if content.startswith(END):
-            said = content[len(END) :]
-            resident.end(printable(said[RUN:].decode(errors="replace"))[:LONGEST_WHO], said[:RUN])
+            ending = content[len(END) :]
+            resident.end(printable(ending[RUN:].decode(errors="replace"))[:LONGEST_WHO], ending[:RUN])
             return b""
         if not content.startswith(WHO):
             return resident.answer(content, identity or user)
-        told, _, letter = content[len(WHO) :].partition(b"\0")
-        name = printable(told.decode(errors="replace"))[:LONGEST_WHO].replace('"', "'")
+        who, _, letter = content[len(WHO) :].partition(b"\0")
+        name = printable(who.decode(errors="replace"))[:LONGEST_WHO].replace('"', "'")
         return resident.answer(letter, f'"{name}", as the engine\'s client says ({user})')
 
     return answer
@@ -136,7 +136,8 @@ def listening(
     JobError
         Somebody listens there already, the folder is open to others, or the path is too long.
     """
-    with _bound(path, 0o077 if peer is None else 0o066) as gate:
+    mask = 0o077 if peer is None else 0o066
+    with _bound(path, mask) as gate:
         places, large = threading.BoundedSemaphore(MOST), threading.Lock()
 
         def listen() -> None:
@@ -219,7 +220,8 @@ def one_resident(folder: Path, path: Path) -> Iterator[None]:
         A resident runs in this folder, whatever its socket.
     """
     with _locked(
-        folder / LOCK, lambda said: f"{folder}: a resident runs here already ({said or 'it does not say which'}); end it first"
+        folder / LOCK,
+        lambda holder: f"{folder}: a resident runs here already ({holder or 'it does not say which'}); end it first",
     ) as file:
         os.ftruncate(file, 0)
         os.pwrite(file, os.fsencode(f"process {os.getpid()}, socket {path}"), 0)

@@ -137,7 +137,7 @@ def as_fingerprint(text: str) -> str:
     return PREFIX + ":".join(digits[i : i + 2] for i in range(0, 64, 2))
 
 
-def check_peers(names: Sequence[str], client: str, peers: Mapping[str, str], own: str) -> None:
+def check_peers(names: Sequence[str], client: str, peers: Mapping[str, str], fingerprint: str) -> None:
     """Raises JobError where a site's list of fingerprints is not one of all other clients of a job, each with its own.
 
     `own`: the fingerprint of this site's key, which no other has.
@@ -151,7 +151,7 @@ def check_peers(names: Sequence[str], client: str, peers: Mapping[str, str], own
     if strange := [name for name in peers if name not in others]:
         raise JobError(f"a fingerprint of {', '.join(strange)} was given, and the other clients are {', '.join(others)}")
     for name, known in peers.items():
-        if known == own:
+        if known == fingerprint:
             raise JobError(
                 f"{name} and {client}, this site, have one fingerprint: each site has a key of its own; ask {name} again for "
                 "what its fedkern site fingerprint prints"
@@ -185,6 +185,7 @@ def _public(key: Any) -> bytes:
 def _package(name: str, root: str = "cryptography.hazmat") -> Any:
     """Returns a module of `cryptography`, which is no part of a plain installation."""
     try:
-        return import_module(f"{root}.{name}" if name else root)
+        module = f"{root}.{name}" if name else root
+        return import_module(module)
     except ImportError as fault:
         raise JobError(f"a signing_key needs the package cryptography ({fault}): pip install 'fedkern[secure]'") from None

@@ -164,8 +164,8 @@ class Site(Executor):  # type: ignore[misc]
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
         """Begins with the engine's job, and ends with it."""
         if event_type == EventType.START_RUN:
-            said = fl_ctx.get_prop(FLContextKey.JOB_META) or {}
-            who = f"{said.get('submitter_name', 'unknown')} ({said.get('submitter_org', 'unknown')})"
+            meta = fl_ctx.get_prop(FLContextKey.JOB_META) or {}
+            who = f"{meta.get('submitter_name', 'unknown')} ({meta.get('submitter_org', 'unknown')})"
             try:
                 check_engine("nvflare", nvflare.__version__)
                 self.resident = own_resident(fl_ctx, who)

@@ -22,5 +22,6 @@ def tell_manager(state: str) -> None:
         return
     # The process is what it is, whether or not its manager hears of it.
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
-        line.connect("\0" + path[1:] if path[0] == "@" else path)
+        address = "\0" + path[1:] if path[0] == "@" else path
+        line.connect(address)
         line.send(state.encode())

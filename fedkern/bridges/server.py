@@ -63,9 +63,9 @@ def run_hub(
         with refusals():
             result = perform(place, config, folder, Output(Path(out), resume=resume, quiet=quiet))
         assert result is not None  # this is the server's place
-        code, said = find_ending(result, config.least_updates)
-        if said is not None:
-            say(said)
+        code, reason = find_ending(result, config.least_updates)
+        if reason is not None:
+            say(reason)
         return code
 
     return Hub(wire, sites or names_of(config), timeouts, again, digest).run(main, say, signals)

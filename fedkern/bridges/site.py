@@ -169,70 +169,69 @@ class Resident:
     def _answer(self, request: bytes, about: dict[str, Any]) -> bytes:
         if len(request) > LONGEST:
             raise RemoteFault(f"a request of {len(request)} bytes, at most {LONGEST} expected")
-        asked = Letter.unpack(request)
-        unknown = sorted({tag % tags.RUN for tag, _ in asked.items} - KINDS)
-        if unknown or asked.state != WAITING:
-            raise RemoteFault(f"a request of unknown kind ({', '.join(map(str, unknown)) or f'state {asked.state}'})")
+        letter = Letter.unpack(request)
+        unknown = sorted({tag % tags.RUN for tag, _ in letter.items} - KINDS)
+        if unknown or letter.state != WAITING:
+            raise RemoteFault(f"a request of unknown kind ({', '.join(map(str, unknown)) or f'state {letter.state}'})")
         with self._lock:
             job = self._running
-            if job is None or job.run != asked.job:
-                other = self._begin(asked, request, about)
+            if job is None or job.run != letter.job:
+                other = self._begin(letter, request, about)
                 if isinstance(other, bytes):
                     return other
                 job = self._running = other
         return job.spoke.answer(request)
 
-    def _begin(self, asked: Letter, request: bytes, about: dict[str, Any]) -> Running | bytes:
+    def _begin(self, letter: Letter, request: bytes, about: dict[str, Any]) -> Running | bytes:
         """Begins the job that a request names; returns the reply where it does not begin."""
-        about = about | {"asked": asked.digest.hex(), "run": asked.job.hex()}
+        about = about | {"asked": letter.digest.hex(), "run": letter.job.hex()}
         # A request of a run that this process does not know: it began before the process, or is a copy of an old letter.
-        if asked.number != 1:
-            return self._forgotten(asked, about)
+        if letter.number != 1:
+            return self._forgotten(letter, about)
         if len(request) > LONGEST_FIRST:
-            self._refuse(asked.job, about, f"a first request of {len(request)} bytes, at most {LONGEST_FIRST} expected")
+            self._refuse(letter.job, about, f"a first request of {len(request)} bytes, at most {LONGEST_FIRST} expected")
             return refuse(request, NOT_HERE)
         try:
-            found = self.consent.find(asked.digest)
+            found = self.consent.find(letter.digest)
             if found is None and self.consent.read().open == "ask":
-                return self._ask(asked, request, about)
+                return self._ask(letter, request, about)
             if found is None:
                 raise JobError(f"no job of {self.consent.path} has this digest")
-            about |= {"job": found.said.digest, "file": found.said.file, "name": found.said.name}
-            config, folder = self.consent.load(found.said)
+            about |= {"job": found.section.digest, "file": found.section.file, "name": found.section.name}
+            config, folder = self.consent.load(found.section)
             names = names_of(config)
             sites = Sites(folder, names)
             client = sites.whose()
-            signer = identity_of(sites.of(client), names, client, found.said.peers) if config.secure else None
-            if asked.site not in (0, 1 + names.index(client)):
+            signer = identity_of(sites.of(client), names, client, found.section.peers) if config.secure else None
+            if letter.site not in (0, 1 + names.index(client)):
                 number = f"client number {1 + names.index(client)} of {len(names)}"
-                raise JobError(f"site.toml says {client!r}, {number}, and the server asks for number {asked.site}")
+                raise JobError(f"site.toml says {client!r}, {number}, and the server asks for number {letter.site}")
         except FedkernError as error:
-            self._refuse(asked.job, about, str(error))
+            self._refuse(letter.job, about, str(error))
             return refuse(request, NOT_HERE)
         if (before := self._running) is not None and before.goes_on:
-            if before.about["job"] == found.said.digest:
+            if before.about["job"] == found.section.digest:
                 return put_aside(request)  # the server has begun it anew; the earlier run ends by the server's silence
-            self._refuse(asked.job, about, "another job runs here")
+            self._refuse(letter.job, about, "another job runs here")
             return refuse(request, "another job runs here")
         # The log is what outlives this process: whatever has begun by it never begins a second time.
-        if asked.job.hex() in self.audit.runs():
-            return self._forgotten(asked, about)
+        if letter.job.hex() in self.audit.runs():
+            return self._forgotten(letter, about)
         out = self._folder(found)
         about |= {"client": client, "folder": str(out.relative_to(self.folder))}
         # Nothing is read of a row, and nothing is charged, before this line is on the disk.
         try:
-            self.audit.write("started", lambda: check_limits(found.said, self.audit), **about)
+            self.audit.write("started", lambda: check_limits(found.section, self.audit), **about)
         except JobError as error:
-            self._refuse(asked.job, about, str(error))
+            self._refuse(letter.job, about, str(error))
             return refuse(request, NOT_HERE)
         except OSError as error:
             self.say(f"a job is refused: {self.audit.path} cannot be written ({error.strerror or error})")
             return refuse(request, "this site cannot write its audit log")
-        self.say(
-            f"{about['identity']} has started {found.said.file} ({found.said.name or found.said.digest[:12]}); it runs in {out}"
-        )
+        name = found.section.name or found.section.digest[:12]
+        self.say(f"{about['identity']} has started {found.section.file} ({name}); it runs in {out}")
         timeouts = self.timeouts or Timeouts(lost=config.job.deadline)
-        job = Running(asked.job, Spoke(names.index(client), len(names), timeouts, self.busy, signer), about)
+        job = Running(letter.job, Spoke(names.index(client), len(names), timeouts, self.busy, signer), about)
         work = lambda: self._run(job, config, folder, Output(out, resume=found.resume, quiet=True))  # noqa: E731
         job.thread = threading.Thread(target=work, name="fedkern-site", daemon=True)
         job.thread.start()
@@ -242,19 +241,19 @@ class Resident:
         """Does the site's part of a job, in a thread of its own."""
 
         why = ""
-        own: int | None = None  # the code with which the site's own part has ended, whatever the server says of the job
+        own_code: int | None = None  # the code with which the site's own part has ended, whatever the server says of the job
 
         def main(place: Place) -> int:
-            nonlocal why, own
+            nonlocal why, own_code
             try:
                 with refusals():
                     perform(place, config, folder, output)
             except Ended:  # not here: what others say of their fault is for the server
                 raise
             except BaseException as error:  # as others may read it: the log is no place for cells
-                why, own = without_folders((place.hooks or Hooks()).public(error)), exit_code(error)
+                why, own_code = without_folders((place.hooks or Hooks()).public(error)), exit_code(error)
                 raise
-            own = 0
+            own_code = 0
             return 0
 
         warned: list[str] = []
@@ -273,11 +272,11 @@ class Resident:
             if code not in FINISHED and not why:
                 why = ELSEWHERE if job.spoke.is_told else GONE
         finally:
-            told = {kind: {"messages": n, "bytes": size} for kind, (n, size) in job.spoke.ranks.told.items()}
-            left = told | _sent(config, folder, output, job.about["client"])
+            counted = {kind: {"messages": n, "bytes": size} for kind, (n, size) in job.spoke.ranks.told.items()}
+            left = counted | _sent(config, folder, output, job.about["client"])
             self._write_early(job, output)
             try:
-                self.audit.write("ended", **job.about, exit=code, own=own, why=why[:LONGEST_WHY], sent=left)
+                self.audit.write("ended", **job.about, exit=code, own=own_code, why=why[:LONGEST_WHY], sent=left)
             except OSError as error:
                 self.say(
                     f"{self.audit.path} cannot be written ({error.strerror or error}): the end of a job (code {code}) is missing"
@@ -298,18 +297,18 @@ class Resident:
 
     def _folder(self, found: Accepted) -> Path:
         """Returns the folder of a new run, or that of the run that goes on."""
-        return run_folder(self.folder / RUNS, Path(found.said.file).stem, resume=found.resume)
+        return run_folder(self.folder / RUNS, Path(found.section.file).stem, resume=found.resume)
 
-    def _forgotten(self, asked: Letter, about: dict[str, Any]) -> bytes:
+    def _forgotten(self, letter: Letter, about: dict[str, Any]) -> bytes:
         """Returns the reply to a request of a run that has begun here before this process did."""
-        self._refuse(asked.job, about, "the run has begun here before, and only --resume at the server goes on with it")
-        return Letter(ANEW, asked.job, asked.number, [], asked.digest, asked.site).pack()
+        self._refuse(letter.job, about, "the run has begun here before, and only --resume at the server goes on with it")
+        return Letter(ANEW, letter.job, letter.number, [], letter.digest, letter.site).pack()
 
-    def _ask(self, asked: Letter, request: bytes, about: dict[str, Any]) -> bytes:
+    def _ask(self, letter: Letter, request: bytes, about: dict[str, Any]) -> bytes:
         """Puts a request aside, until somebody here has decided."""
         # Said once for a job: a server can draw as many runs as it likes.
-        if self._is_news(asked.digest, "aside") and self._may_be_written():
-            digest = asked.digest.hex()
+        if self._is_news(letter.digest, "aside") and self._may_be_written():
+            digest = letter.digest.hex()
             with suppress(OSError):  # it waits all the same, and begins only where the log can be written
                 self.audit.write("aside", **about)
             self.say(
@@ -344,10 +343,10 @@ class Resident:
         return news
 
 
-def check_limits(said: AcceptedSection, audit: Audit) -> None:
+def check_limits(section: AcceptedSection, audit: Audit) -> None:
     """Raises JobError where a job has begun as often, or as late, as was accepted."""
-    if why := said.spent(audit):
-        raise JobError(f"{said.file}: {why}; fedkern site accept lets it begin again")
+    if why := section.spent(audit):
+        raise JobError(f"{section.file}: {why}; fedkern site accept lets it begin again")
 
 
 def _sent(config: JobConfig, folder: Path, output: Output, client: str) -> dict[str, Any]:

@@ -168,7 +168,8 @@ def parser() -> Parser:
     init.add_argument("--private", action="store_true", help="with [privacy], whose constants are to be filled in")
     init.add_argument("--holder", action="store_true", help="a policy of these files' holder instead of a job")
     for name, what in (("response", "the column to be explained"), ("test", "test rows"), ("server", "vertical: its own rows")):
-        init.add_argument(f"--{name}", metavar="NAME" if name == "response" else "FILE", help=what)
+        metavar = "NAME" if name == "response" else "FILE"
+        init.add_argument(f"--{name}", metavar=metavar, help=what)
     init.add_argument("--out", metavar="FILE", help="default: job.toml, of a holder policy.toml")
     init.set_defaults(call=_in("init", "init"))
 
@@ -291,10 +292,10 @@ def parser() -> Parser:
     log = steps.add_parser("log", help="the audit log; code 2 where a line was changed or removed")
     log.add_argument("--json", action="store_true")
     log.add_argument("--mark", metavar="HASH", help="the last hash of an earlier time: code 2 where no line ends with it")
-    own = steps.add_parser(
+    printed = steps.add_parser(
         "fingerprint", help="of the key by which this site signs its part of secure sums, to be read to others"
     )
-    for step, function in ((listed, "list_jobs"), (revoke, "revoke"), (log, "log"), (own, "fingerprint")):
+    for step, function in ((listed, "list_jobs"), (revoke, "revoke"), (log, "log"), (printed, "fingerprint")):
         step.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="of the site (default: this one)")
         step.set_defaults(call=_in("site", function))
     resident = steps.add_parser("run", help="the resident process: answers an engine through a Unix socket")
@@ -402,7 +403,8 @@ def _info(options: argparse.Namespace) -> int:
     from . import info
 
     facts = info.collect()
-    print(json.dumps(facts, indent=2) if options.json else info.text(facts))
+    text = json.dumps(facts, indent=2) if options.json else info.text(facts)
+    print(text)
     return 0
 
 

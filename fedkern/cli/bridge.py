@@ -28,23 +28,27 @@ CLASSES = "fedkern.bridges.nvflare"
 def flower(options: argparse.Namespace) -> int:
     """Writes Flower's app: what the engine brings to the server and to all sites."""
     with suppress(PackageNotFoundError):  # it is in an environment of its own, where each party's bridge looks at the version
-        check_engine("flower", found := version("flwr"), found if options.untested else None)
+        found = version("flwr")
+        allowed = found if options.untested else None
+        check_engine("flower", found, allowed)
     job, out = Path(options.job), Path(options.out)
     config, _ = load(job)
     digest = digest_of(config).hex()
     texts = app_files(job.stem, digest, to_toml(without_paths(tables_of(job, "job"), list(names_of(config)))), options.resume)
-    said = [str(out), f"digest of the job, which each site accepts: {digest}"]
+    lines = [str(out), f"digest of the job, which each site accepts: {digest}"]
     if files := own_files(config):
-        said.append(f"put {job.name} into the server's folder, too: {', '.join(files)} names a file of its own")
+        lines.append(f"put {job.name} into the server's folder, too: {', '.join(files)} names a file of its own")
     _write(out, texts)
-    print(printable("\n".join([*said, f"submit it:  flwr run {out}"]), keep="\n"))
+    print(printable("\n".join([*lines, f"submit it:  flwr run {out}"]), keep="\n"))
     return 0
 
 
 def nvflare(options: argparse.Namespace) -> int:
     """Writes NVFlare's job folder: what the engine brings to the server and to all sites."""
     with suppress(PackageNotFoundError):  # it is in an environment of its own, where each party's bridge looks at the version
-        check_engine("nvflare", found := version("nvflare"), found if options.untested else None)
+        found = version("nvflare")
+        allowed = found if options.untested else None
+        check_engine("nvflare", found, allowed)
     job, out = Path(options.job), Path(options.out)
     config, _ = load(job)
     names, digest = list(names_of(config)), digest_of(config).hex()
@@ -67,11 +71,11 @@ def nvflare(options: argparse.Namespace) -> int:
         "app/config/config_fed_client.json": json.dumps({"format_version": 2, **site, **filters}, indent=2),
         "app/config/job.toml": to_toml(without_paths(tables_of(job, "job"), names)),
     }
-    said = [str(out), f"digest of the job, which each site accepts: {digest}"]
+    lines = [str(out), f"digest of the job, which each site accepts: {digest}"]
     _write(out, texts)
     if files := own_files(config):
-        said.append(f"put {job.name} into the server's folder, too: {', '.join(files)} names a file of its own")
-    print(printable("\n".join([*said, f"submit it:  nvflare job submit -j {out}"]), keep="\n"))
+        lines.append(f"put {job.name} into the server's folder, too: {', '.join(files)} names a file of its own")
+    print(printable("\n".join([*lines, f"submit it:  nvflare job submit -j {out}"]), keep="\n"))
     return 0
 
 

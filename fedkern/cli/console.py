@@ -62,15 +62,19 @@ def budget(options: argparse.Namespace) -> int:
     accounts = statement.statements(paths, _policies_of_sites(paths, options.site))
     head = ["", "begun", "kind", "steps", "epsilon alone", "at delta"]
     lines: list[str] = []
-    for one in accounts:
-        body = [[j.job, j.begun, j.kind, f"{j.steps:,}", _short(j.epsilon), _short(j.delta)] for j in one.jobs]
-        lines += (
-            [*one.describe(), *(f"  {line}" for line in align_columns([head, *body])), ""] if one.jobs else [*one.describe(), ""]
-        )
+    for account in accounts:
+        body = [[j.job, j.begun, j.kind, f"{j.steps:,}", _short(j.epsilon), _short(j.delta)] for j in account.jobs]
+        jobs = [f"  {line}" for line in align_columns([head, *body])] if body else []
+        lines += [*account.describe(), *jobs, ""]
     rows = [
-        {**vars(one), "budget": str(one.budget), "policies": [*map(str, one.policies)], "total": vars(one.total)}
-        | {"jobs": [job._asdict() for job in one.jobs]}
-        for one in accounts
+        {
+            **vars(account),
+            "budget": str(account.budget),
+            "policies": [*map(str, account.policies)],
+            "total": vars(account.total),
+        }
+        | {"jobs": [job._asdict() for job in account.jobs]}
+        for account in accounts
     ]
     return _say(options, rows, lines[:-1])
 
@@ -86,8 +90,8 @@ def _policies_of_sites(paths: Iterable[Path], given: str | None) -> list[Path]:
             raise JobError(f"--site {given}: no such file or folder; correct it")
         os.environ[GIVEN] = os.path.abspath(given)
     folders = [Path.cwd(), *(path if path.is_dir() else path.parent for path in paths)]
-    sites = [one for folder in dict.fromkeys(folders) for one in Sites(folder, ()).everyone()]
-    return list(dict.fromkeys(one.policy for one in sites if one.policy is not None))
+    sites = [site for folder in dict.fromkeys(folders) for site in Sites(folder, ()).everyone()]
+    return list(dict.fromkeys(site.policy for site in sites if site.policy is not None))
 
 
 def plan(options: argparse.Namespace) -> int:
@@ -102,24 +106,23 @@ def plan(options: argparse.Namespace) -> int:
     with refusals():
         plans = api.find_plans(InProcess(), config, folder)
     groups: dict[Plan, list[str]] = {}
-    for name, one in plans.items():
-        groups.setdefault(one, []).append(name)
-    for one, names in groups.items():
-        print(printable_lines("\n".join(_planned(one, names, caps, noises))))
+    for name, plan_of_client in plans.items():
+        groups.setdefault(plan_of_client, []).append(name)
+    for plan_of_client, names in groups.items():
+        print(printable_lines("\n".join(_planned(plan_of_client, names, caps, noises))))
     return 0
 
 
-def _planned(one: Plan, names: list[str], caps: list[float], noises: list[float]) -> Iterable[str]:
+def _planned(plan: Plan, names: list[str], caps: list[float], noises: list[float]) -> Iterable[str]:
     """Yields the lines about one plan: its mechanism, and a table of noise scales."""
-    m = one.mechanism
+    m = plan.mechanism
     rate = f", rate {m.rate:.4g}" if m.rate < 1 else ""
-    yield f"{', '.join(names)}: {m.sampling}{rate}, clip {m.clip:g}, delta {one.delta:g}; {m.neighbours}"
-    yield f"an update is {one.update} accounted step{'s' if one.update > 1 else ''}; " + (
-        "only the budget ends the job" if one.updates is None else f"{one.updates} updates are planned"
-    )
+    yield f"{', '.join(names)}: {m.sampling}{rate}, clip {m.clip:g}, delta {plan.delta:g}; {m.neighbours}"
+    ends = "only the budget ends the job" if plan.updates is None else f"{plan.updates} updates are planned"
+    yield f"an update is {plan.update} accounted step{'s' * (plan.update > 1)}; {ends}"
     rows = [["noise", "its sd", "noise / one row", "epsilon", *(f"updates in {cap:g}" for cap in caps)]]
     try:
-        for o in outlooks(one, noises or [m.sigma], caps):
+        for o in outlooks(plan, noises or [m.sigma], caps):
             norm = "" if m.sampling == "aligned" else f"{o.norm:.3g}"
             spent = "" if o.spent is None else f"{o.spent:.4g}"
             rows.append([f"{o.noise:g}", f"{o.sd:g}", norm, spent, *(f"{o.updates[cap]:,}" for cap in caps)])
@@ -146,5 +149,6 @@ def _opened(options: argparse.Namespace) -> opened.Opened:
 
 def _say(options: argparse.Namespace, rows: object, lines: Iterable[str]) -> int:
     """Prints the rows as JSON, or the lines for people."""
-    print(json.dumps(plain(rows), indent=2) if options.json else printable_lines("\n".join(lines)))
+    text = json.dumps(plain(rows), indent=2) if options.json else printable_lines("\n".join(lines))
+    print(text)
     return 0

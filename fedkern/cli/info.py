@@ -79,10 +79,11 @@ def text(facts: dict[str, Any]) -> str:
     missing = "not installed: pip install 'fedkern[{}]'"
     lines = [f"{name:<16}{number or missing.format(EXTRA.get(name, ''))}" for name, number in facts["versions"].items()]
     isa, threads = facts["isa"], facts["threads"]
+    level = f"none: {isa['fault']}" if isa["fault"] else isa["level"]
+    if isa["FEDKERN_ISA"] and not isa["fault"]:
+        level += f" (FEDKERN_ISA={isa['FEDKERN_ISA']})"
     lines += [
-        f"{'instruction set':<16}none: {isa['fault']}"
-        if isa["fault"]
-        else f"{'instruction set':<16}{isa['level']}" + (f" (FEDKERN_ISA={isa['FEDKERN_ISA']})" if isa["FEDKERN_ISA"] else ""),
+        f"{'instruction set':<16}{level}",
         f"{'  built for':<16}{', '.join(isa['levels'])}",
         f"{'cores':<16}{threads['cores']}",
         f"{'BLAS':<16}{facts['blas']}",

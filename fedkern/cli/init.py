@@ -19,15 +19,16 @@ def init(options: argparse.Namespace) -> int:
 
     About a file that cannot be read the terminal shows only words that every party may read: its first line may be a row.
     """
-    out = Path(options.out or ("policy.toml" if options.holder else "job.toml"))
+    default = "policy.toml" if options.holder else "job.toml"
+    out = Path(options.out or default)
     files = [Path(name) for name in options.files]
     if options.holder:
         texts = {out: draft.policy(files), **draft.sites(files, out)}
-        asked: tuple[str, ...] = ("policy: epsilon, delta and open are examples",)
+        to_choose: tuple[str, ...] = ("policy: epsilon, delta and open are examples",)
     else:
-        own = {name: Path(path) for name in ("test", "server") if (path := getattr(options, name)) is not None}
-        wanted = draft.Wanted(files, options.method, options.private, options.response, folder=out.parent, **own)
-        text, asked = draft.job(wanted)
+        files_given = {name: Path(path) for name in ("test", "server") if (path := getattr(options, name)) is not None}
+        wanted = draft.Wanted(files, options.method, options.private, options.response, folder=out.parent, **files_given)
+        text, to_choose = draft.job(wanted)
         texts = {out: text}
     # Refuse before anything is written, so that no half of the files is left.
     for path in texts:
@@ -41,8 +42,8 @@ def init(options: argparse.Namespace) -> int:
     if not options.holder:
         with writing(out):
             with_schema(out)
-    if asked:
-        print(printable("\n  ".join(["to fill in or to choose:", *asked]), keep="\n"))
+    if to_choose:
+        print(printable("\n  ".join(["to fill in or to choose:", *to_choose]), keep="\n"))
     if not options.holder:
         print(f"look at it, then:  fedkern check {printable(str(out))}")
     return 0

@@ -43,9 +43,9 @@ def run_job(options: argparse.Namespace) -> int:
         if not options.quiet:
             print("\n".join(map(printable, show.describe_result(result))))
             print(f"results in {out}")
-        code, said = find_ending(result, config.least_updates)
-        if said is not None:
-            print(printable(f"fedkern: {said}"), file=sys.stderr)
+        code, reason = find_ending(result, config.least_updates)
+        if reason is not None:
+            print(printable(f"fedkern: {reason}"), file=sys.stderr)
         return code
 
     return place_for(options, main)
@@ -61,9 +61,9 @@ def _folder(place: Place, first: Path, resume: bool) -> Path:
             path, number = _next(first, number), number + 1
         return path
 
-    said = place.settle(b"", lambda told: str(chosen()).encode())
+    chosen_name = place.settle(b"", lambda ignored: str(chosen()).encode())
     with reading("the server: the folder of the run"):
-        return Path(said.decode())
+        return Path(chosen_name.decode())
 
 
 def _next(first: Path, number: int) -> Path:
@@ -87,7 +87,8 @@ def _log(options: argparse.Namespace, place: Place) -> None:
     """Sets up logging where the options ask for it; by default nothing is logged."""
     if options.log_level is None and options.log_file is None:
         return
-    name = options.log_file and (options.log_file if place.size == 1 else f"{options.log_file}.{place.rank}")
+    of_rank = options.log_file if place.size == 1 else f"{options.log_file}.{place.rank}"
+    name = options.log_file and of_rank
     with writing(Path(name)) if name else nullcontext():
         handler = LogFile(name, encoding="utf-8") if name else logging.StreamHandler()
     handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s rank {place.rank} %(name)s: %(message)s"))
@@ -109,8 +110,13 @@ def check(options: argparse.Namespace) -> int:
             return local(load_method(config.job.method), Part(InProcess(), config, folder), path)
 
     def main(place: Place) -> int:
-        config, folder = job_with_levels(None if options.apart else place, options.job, sets=options.sets)
-        form: Form = "verbose" if options.verbose else "messages" if options.messages else "brief"
+        asking_place = None if options.apart else place
+        config, folder = job_with_levels(asking_place, options.job, sets=options.sets)
+        form: Form = "brief"
+        if options.verbose:
+            form = "verbose"
+        elif options.messages:
+            form = "messages"
         lines = check_job(place, config, folder, latency=options.latency, apart=options.apart, form=form)
         if lines is not None:
             print("\n".join(map(printable, lines)))
@@ -134,8 +140,8 @@ def place_for(options: argparse.Namespace, main: Callable[[Place], int]) -> int:
             with refusals():
                 return main(place)
         except BaseException as error:  # as others may read it: a log may lie where they look
-            said = (place.hooks or Hooks()).public(place.signals.stopped or error)
-            LOG.error("ended: %s", printable_lines(without_folders(said)))
+            reason = (place.hooks or Hooks()).public(place.signals.stopped or error)
+            LOG.error("ended: %s", printable_lines(without_folders(reason)))
             raise
 
     if not options.mpi:

@@ -34,7 +34,8 @@ def launch(options: argparse.Namespace) -> int:
         raise JobError(f"launch: -n {ranks}: wanted 2 ranks or more, a server and at least one that holds clients")
     if options.print_slurm or "--print-slurm" in arguments:
         text = SLURM.read_text(encoding="utf-8")
-        print(text if ranks is None else text.replace(NODES, f"#SBATCH --nodes={ranks}\n", 1), end="")
+        shown = text if ranks is None else text.replace(NODES, f"#SBATCH --nodes={ranks}\n", 1)
+        print(shown, end="")
         return 0
     if ranks is None:
         raise JobError("launch: -n RANKS is missing: fedkern launch -n RANKS JOB.toml")
@@ -47,10 +48,10 @@ def _with_ranks(options: argparse.Namespace) -> tuple[int | None, list[str]]:
     ranks: int | None = options.ranks
     arguments = list(options.arguments)
     if ranks is None and "-n" in arguments[:-1]:
-        at = arguments.index("-n")
-        if arguments[at + 1].isdigit():
-            ranks = int(arguments[at + 1])
-            del arguments[at : at + 2]
+        place = arguments.index("-n")
+        if arguments[place + 1].isdigit():
+            ranks = int(arguments[place + 1])
+            del arguments[place : place + 2]
     return ranks, arguments
 
 
@@ -99,11 +100,11 @@ def _followed(command: list[str], environment: dict[str, str]) -> int:
     If this process became the script instead, a signal that came before the script listens would end it with a code that is not
     ours.
     """
-    asked: list[int] = []
+    signals_sent: list[int] = []
     job: subprocess.Popen[bytes] | None = None
 
     def send(number: int, frame: FrameType | None = None) -> None:
-        asked.append(number)
+        signals_sent.append(number)
         if job is not None:
             job.send_signal(number)
 
@@ -112,15 +113,18 @@ def _followed(command: list[str], environment: dict[str, str]) -> int:
     before = {number: signal.signal(number, send) for number in numbers}
     try:
         started = subprocess.Popen(command, env=environment, start_new_session=True, preexec_fn=_as_long_as_we_live)
-        early, job = list(asked), started
+        early, job = list(signals_sent), started
         for number in early:
             started.send_signal(number)
         code = started.wait()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if code < 0 and asked:  # it did not listen yet, and has started nothing
-        print(f"fedkern: stopped by {signal.Signals(asked[0]).name} before the job had begun; start it again", file=sys.stderr)
+    if code < 0 and signals_sent:  # it did not listen yet, and has started nothing
+        print(
+            f"fedkern: stopped by {signal.Signals(signals_sent[0]).name} before the job had begun; start it again",
+            file=sys.stderr,
+        )
     elif code < 0:
         print("fedkern: the script beside mpirun was killed, and the job ends with it; --resume goes on", file=sys.stderr)
     return LostPeer.exit_code if code < 0 else code

@@ -23,6 +23,7 @@ from ..jobs.files import write_atomically
 from ..jobs.load import merged
 from ..jobs.progress import in_notebook
 from ..methods import load_method
+from ..printing import listed
 from ..results import guard
 from ..results.plain import Record
 from ..results.report import RunFiles, page
@@ -41,19 +42,23 @@ def write(folder: Path) -> Path:
     if not os.path.exists(folder / "job.json"):
         raise JobError(f"{folder}: holds no run of fedkern (no job.json); give the --out of a run")
     notes: list[str] = []
-    own = (folder / "areas.csv").exists()  # a client's own folder
+    of_client = (folder / "areas.csv").exists()  # a client's own folder
     ledgers = {path.stem: _lines(path, notes) for path in sorted((folder / "ledger").glob("*.jsonl"))}
     job = _json(folder / "job.json")
     summary = _json(folder / "summary.json") if (folder / "summary.json").exists() else {}
     job = merged(job, summary.get("chosen", {}))
     lines = _lines(folder / "metrics.jsonl", notes)
-    homes = [folder] if own else sorted(path.parent for path in folder.glob("client-*/areas.csv"))
+    homes = [folder] if of_client else sorted(path.parent for path in folder.glob("client-*/areas.csv"))
     tables = ((_client(home), _rows(home / "areas.csv")) for home in homes)
     areas = {client: rows for client, rows in tables if rows is not None}
     shapes = {_client(home): _shapes(home / "areas.geojson") for home in homes if _client(home) in areas}
     fits = {_client(home): _json(home / "fit.json") for home in homes if _client(home) in areas and (home / "fit.json").exists()}
     path = folder / "report.html"
-    method = load_method(str(job["job"]["method"]), job).report if summary or own else None
+    method = load_method(str(job["job"]["method"]), job).report if summary or of_client else None
+    pooled = _json(folder / "pooled" / "summary.json") if (folder / "pooled" / "summary.json").exists() else {}
+    dated = "areas.csv" if of_client else "summary.json"
+    verdict = _json(folder / "areas.json") if of_client and (folder / "areas.json").exists() else {}
+    name = _client(folder) if of_client else ""
     run = RunFiles(
         folder.resolve().name,
         summary,
@@ -63,12 +68,12 @@ def write(folder: Path) -> Path:
         areas,
         shapes,
         fits,
-        _client(folder) if own else "",
-        _json(folder / "areas.json") if own and (folder / "areas.json").exists() else {},
-        _day(folder / ("areas.csv" if own else "summary.json")),
+        name,
+        verdict,
+        _day(folder / dated),
         lambda ratios: _table(folder, ratios) if summary else (),
         notes,
-        _json(folder / "pooled" / "summary.json") if (folder / "pooled" / "summary.json").exists() else {},
+        pooled,
     )
     content = page(run, method)
     pictures = getattr(method, "pictures", None)  # a method may have figures that stand for themselves
@@ -154,7 +159,7 @@ def _lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:
         elif line.strip():
             torn.append(str(number))
     if torn:
-        which = ", ".join(torn[:NAMED]) + (f" and {len(torn) - NAMED} more" if len(torn) > NAMED else "")
+        which = listed(torn, NAMED)
         name = path.name if path.parent.name != "ledger" else f"ledger/{path.name}"
         notes.append(f"{name}: line {which} cannot be read and is not counted here; a crash cuts the line that is being written")
     return records

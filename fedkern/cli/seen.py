@@ -73,7 +73,7 @@ class MadeUp(Held):
     def over(self, parties: Parties) -> Parties:
         """Returns the parties, one of which has the response. The server's own files that are not here are not asked about."""
         data: Any = None if self.config is None else self.config.data
-        own = tuple(one for one in parties.own if one.paths and all(path.exists() for path in one.paths))
+        data_sets = tuple(data for data in parties.own if data.paths and all(path.exists() for path in data.paths))
 
         def response(n: int) -> Cells:
             codes = np.arange(n) % 2
@@ -97,8 +97,8 @@ class MadeUp(Held):
             return source, (*names, data.response) if k == self.other else names
 
         if self.other is None:
-            return replace(parties, server=server, own=own)
-        return replace(parties, rows=rows, header=header, own=own)
+            return replace(parties, server=server, own=data_sets)
+        return replace(parties, rows=rows, header=header, own=data_sets)
 
 
 def as_seen_here(config: JobConfig, folder: Path, *, signs: bool = False) -> Seen:
@@ -113,7 +113,8 @@ def as_seen_here(config: JobConfig, folder: Path, *, signs: bool = False) -> See
     client = Sites(folder, names).whose()
     number = names.index(client)
     parties = there(load_method(config.job.method), Part(InProcess(), config, folder))
-    binding = permit(config, parties, number, RELAYED, (number,) if signs else ())
+    signing = (number,) if signs else ()
+    binding = permit(config, parties, number, RELAYED, signing)
     # To show the job would be to run this code on the rows, before anybody has said yes to it.
     if config.factory is not None and not binding.bound:
         raise JobError(
@@ -138,8 +139,8 @@ def _alone(config: JobConfig, folder: Path, names: tuple[str, ...], path: Path, 
     """
     given: dict[str, Any] = {"clients": [str(path)] * len(names), "names": list(names)}
     for name in ("test", "server"):
-        own = getattr(config.data, name, None)
-        if own is not None and not (folder / own).exists() and not (keep and name == "server"):
+        file = getattr(config.data, name, None)
+        if file is not None and not (folder / file).exists() and not (keep and name == "server"):
             given[name] = None
     data: Any = config.data
     return config.model_copy(update={"data": data.model_copy(update=given)})

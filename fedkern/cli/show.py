@@ -28,7 +28,8 @@ def describe_result(result: Result) -> Iterator[str]:
     sent = sum(ways["to_server"]["bytes"] for ways in summary["wire"].values())
     claim = "" if summary["privacy"] else "; no privacy is claimed: it has no noise in it, and can tell rows where they are few"
     yield f"clients sent {sent:,} bytes in all{claim}"
-    yield from format_certificates(summary["privacy"]) if summary["privacy"] else ()
+    certificates = format_certificates(summary["privacy"]) if summary["privacy"] else ()
+    yield from certificates
     yield f"digest {result.digest}"
 
 

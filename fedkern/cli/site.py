@@ -45,13 +45,14 @@ def accept(options: argparse.Namespace) -> int:
     """Runs `fedkern site accept` and returns the exit code: shows a job, asks, and adds it to the accepted ones."""
     job = Path(options.job).absolute()
     config, folder = load(job)
-    consent, digest = Consent(Path(options.folder).absolute() if options.folder else job.parent), digest_of(config).hex()
+    where = Path(options.folder).absolute() if options.folder else job.parent
+    consent, digest = Consent(where), digest_of(config).hex()
     file = os.path.relpath(job, consent.folder)
     if os.pardir in Path(file).parts:
         raise JobError(f"{job} is not below {consent.folder}; copy the job file there")
     consent.check_folder(config, folder)
     audit, limits = Audit(consent.folder), _limits(options)
-    before = [said for said in consent.read().job if said.digest == digest]
+    before = [section for section in consent.read().job if section.digest == digest]
     earlier = before[0] if len(before) == 1 and before[0].file == file else None
     given = options.runs or options.until or options.peer_key
     if earlier and not given and _state(consent, earlier, audit).allowed:
@@ -67,39 +68,39 @@ def accept(options: argparse.Namespace) -> int:
         print(printable(f"note: {text}"))
     who = options.who or getpass.getuser()
     peers = {} if identity is None else dict(identity.peers)
-    said = AcceptedSection(
+    accepted = AcceptedSection(
         digest=digest, file=file, name=options.name or job.stem, who=who, date=audits.now(), peers=peers, **limits
     )
-    often = "as often as the policy allows" if said.limits == UNLIMITED else f"for {said.limits}"
-    if (own := config.output.own_folders(folder)) is not None:
+    often = "as often as the policy allows" if accepted.limits == UNLIMITED else f"for {accepted.limits}"
+    if (own_folders := config.output.own_folders(folder)) is not None:
         print()
-        print(printable(f"Each run writes this site's own folder into {own} (output.client_folder), not into {RUNS}/."))
+        print(printable(f"Each run writes this site's own folder into {own_folders} (output.client_folder), not into {RUNS}/."))
     print(f"\nAccepting lets the server run exactly this job on these rows, {often}. Its digest, which the coordinator has, too:")
     print(digest)
-    if others := [said.file for said in before if said.file != file]:
+    if others := [section.file for section in before if section.file != file]:
         print(printable(f"It takes the place of {', '.join(others)}, which is the same job with other paths."))
     if not options.yes and not _agreed():
         print("not accepted")
         return JobError.exit_code
     # The audit log has the consent before the consent has any effect.
-    until = None if said.until is None else said.until.isoformat()
+    until = None if accepted.until is None else accepted.until.isoformat()
     about: dict[str, Any] = {
-        "file": said.file,
-        "name": said.name,
+        "file": accepted.file,
+        "name": accepted.name,
         "who": who,
-        "runs": said.runs,
+        "runs": accepted.runs,
         "until": until,
         "peers": peers or None,
         "instead": others or None,
         "unseen": unseen or None,
     }
     # A list that cannot be written any more is found before the log says that a job is accepted.
-    line = audit.write("accepted", lambda: consent.check_addable(said), job=digest, **about)
+    line = audit.write("accepted", lambda: consent.check_addable(accepted), job=digest, **about)
     try:
-        consent.add(said.model_copy(update={"line": line}))
+        consent.add(accepted.model_copy(update={"line": line}))
     except JobError as error:
         with suppress(OSError):
-            audit.write("failed", job=digest, file=said.file, name=said.name, why=without_folders(str(error)))
+            audit.write("failed", job=digest, file=accepted.file, name=accepted.name, why=without_folders(str(error)))
         raise
     print(f"accepted by {who}; {consent.path} lists it")
     return 0
@@ -116,26 +117,26 @@ def _near(consent: Consent, config: JobConfig, folder: Path, digest: str) -> Ite
     key, alike = os.urandom(16), list[str]()
     mine: Rows | None = None
     tells = "what is told once in both tells, subtracted, what is theirs alone"
-    for said in consent.read().job if not config.private else ():
+    for section in consent.read().job if not config.private else ():
         with suppress(FedkernError):  # one that begins no more
-            other, beside = consent.load(said)
+            other, beside = consent.load(section)
             others = names_of(other)
-            own = Sites(beside, others)
-            data = sites.of(client).path, own.of(own.whose()).path
-            if said.digest == digest or other.private or (None not in data and data[0] != data[1]):
+            own_sites = Sites(beside, others)
+            data = sites.of(client).path, own_sites.of(own_sites.whose()).path
+            if section.digest == digest or other.private or (None not in data and data[0] != data[1]):
                 continue
             but = sorted({*names} ^ {*others})
             if 0 < len(but) <= NEAR:
                 who = " and ".join(map(repr, but))
-                yield f"the clients of {said.file}, accepted {said.date}, are those of this job but for {who}: {tells}"
+                yield f"the clients of {section.file}, accepted {section.date}, are those of this job but for {who}: {tells}"
             mine = mine or _rows_that_count(config, folder, client, key)
-            theirs = _rows_that_count(other, beside, own.whose(), key)
+            theirs = _rows_that_count(other, beside, own_sites.whose(), key)
             apart = mine.sketch.apart(theirs.sketch)
             if apart and apart < NEAR_ROWS:
-                alike.append(said.file)
+                alike.append(section.file)
                 continue
             for column, before in mine.columns.near(theirs.columns):
-                yield f"column {column!r} is column {before!r} of {said.file} but in fewer than {NEAR_ROWS} rows here: {tells}"
+                yield f"column {column!r} is column {before!r} of {section.file} but in fewer than {NEAR_ROWS} rows here: {tells}"
     if alike:
         more = f" and of {len(alike) - 1} more" if len(alike) > 1 else ""
         yield f"the rows here that count in {alike[0]}{more} are those of this job but for fewer than {NEAR_ROWS}: {tells}"
@@ -181,7 +182,7 @@ def _identity(options: argparse.Namespace, config: JobConfig, folder: Path, cons
             raise JobError(f"--peer-key: {why}, so nobody's key is looked at")
         return None
     others = [name for name in names if name != client]
-    before = {name: known for said in consent.read().job for name, known in said.peers.items() if name in others}
+    before = {name: known for section in consent.read().job for name, known in section.peers.items() if name in others}
     peers = {**before, **given}
     if not options.yes and sys.stdin.isatty():
         for name in [name for name in others if name not in peers]:
@@ -218,16 +219,18 @@ def _consent(options: argparse.Namespace) -> Consent:
 def list_jobs(options: argparse.Namespace) -> int:
     """Runs `fedkern site list` and returns the exit code: the jobs that a site accepts."""
     consent = _consent(options)
-    said = consent.read()
+    accepted = consent.read()
     audit, head = Audit(consent.folder), ("digest", "file", "name", "accepted by", "when", "for", "now")
     rows = [
-        (job.digest[:12], job.file, job.name, job.who, job.date, job.limits, _state(consent, job, audit).text) for job in said.job
+        (job.digest[:12], job.file, job.name, job.who, job.date, job.limits, _state(consent, job, audit).text)
+        for job in accepted.job
     ]
     if rows:
         print("\n".join(map(printable, align_columns([head, *rows]))))
     else:
         print(f"no job is accepted here ({consent.path})")
-    print("a request for any other job " + ("waits for `fedkern site accept`" if said.open == "ask" else "is refused"))
+    becomes = "waits for `fedkern site accept`" if accepted.open == "ask" else "is refused"
+    print(f"a request for any other job {becomes}")
     return 0
 
 
@@ -251,16 +254,17 @@ def _state(consent: Consent, job: AcceptedSection, audit: Audit) -> State:
         begun = "" if job.runs is None else f", {audit.starts(job.digest, job.line)} begun"
     except FedkernError as error:
         return State(f"refused: {error}", False)
-    return State(f"as accepted{begun}{', keys signed' if signs else ''}", True)
+    signed = ", keys signed" if signs else ""
+    return State(f"as accepted{begun}{signed}", True)
 
 
 def fingerprint(options: argparse.Namespace) -> int:
     """Runs `fedkern site fingerprint` and returns the exit code: the fingerprint of the site's own key, to be read to others."""
     folder = Path(options.folder).absolute()
-    said = Sites(folder, ()).own()
-    if said.signing_key is None:
+    own_site = Sites(folder, ()).own()
+    if own_site.signing_key is None:
         raise JobError(f"{folder / SHARED}: signing_key is missing: the path of a private key of this site")
-    print(Identity(read_key(Path(said.signing_key))).fingerprint)
+    print(Identity(read_key(Path(own_site.signing_key))).fingerprint)
     return 0
 
 
@@ -268,17 +272,17 @@ def revoke(options: argparse.Namespace) -> int:
     """Runs `fedkern site revoke` and returns the exit code: removes a job from the accepted ones, with all copies of it."""
     consent, named = _consent(options), options.job
     exact = len(named) >= 6 and all(letter in "0123456789abcdef" for letter in named)
-    gone = consent.remove(lambda said: said.file == named or (exact and said.digest.startswith(named)))
+    gone = consent.remove(lambda section: section.file == named or (exact and section.digest.startswith(named)))
     if not gone:
         raise JobError(f"{consent.path}: no accepted job has the file or digest {named!r}; `fedkern site list` shows them")
     audit = Audit(consent.folder)
-    for said in gone:
-        print(f"revoked {said.file} ({said.digest[:12]}); a run that has begun goes on: end the resident to stop it")
+    for section in gone:
+        print(f"revoked {section.file} ({section.digest[:12]}); a run that has begun goes on: end the resident to stop it")
         try:
-            audit.write("revoked", job=said.digest, file=said.file, name=said.name, who=getpass.getuser())
+            audit.write("revoked", job=section.digest, file=section.file, name=section.name, who=getpass.getuser())
         except OSError as error:
             raise JobError(
-                f"{said.file} is revoked, but {audit.path} cannot be written ({error.strerror or error}) and does not say so"
+                f"{section.file} is revoked, but {audit.path} cannot be written ({error.strerror or error}) and does not say so"
             ) from None
     return 0
 
@@ -289,8 +293,8 @@ def log(options: argparse.Namespace) -> int:
     if not any(path.stat().st_size for path in Audit(folder).files()):
         # So it is before the first acceptance, or the first resident; a disk that was full then leaves an empty file. A hash that
         # somebody has kept says that there was one.
-        kept = [said.line for said in _consent(options).read().job if said.line]
-        if known := Audit(folder).lost_end() or options.mark or (kept[-1] if kept else ""):
+        kept = ["", *(section.line for section in _consent(options).read().job if section.line)]
+        if known := Audit(folder).lost_end() or options.mark or kept[-1]:
             gone = "is empty" if Audit(folder).files() else "is gone"
             raise JobError(f"{folder / audits.NAME} {gone}, which had a line with the hash {known}; ask who could write to it")
         if not options.json:
@@ -302,12 +306,13 @@ def log(options: argparse.Namespace) -> int:
     lines = list(Audit(folder).lines())
     for line in lines:
         if options.json:
-            print(json.dumps({"where": line.where, **line.said, **({"fault": line.fault} if line.fault else {})}))
+            fault = {"fault": line.fault} if line.fault else {}
+            print(json.dumps({"where": line.where, **line.content, **fault}))
             continue
         if line.fault:
             print(printable(f"{line.where}: {line.fault}"))
-        if line.said:
-            print(printable(_line(line.said)))
+        if line.content:
+            print(printable(_line(line.content)))
     if faults := sum(bool(line.fault) for line in lines):
         raise JobError(f"{faults} of {len(lines)} lines of the log are not as they were written; ask who could write to it")
     if lost := Audit(folder).lost_end():
@@ -321,25 +326,33 @@ def log(options: argparse.Namespace) -> int:
     return 0
 
 
-def _line(said: dict[str, Any]) -> str:
+def _line(entry: dict[str, Any]) -> str:
     """Returns a line of the log for people."""
-    event, what = said.get("event"), said.get("name") or said.get("file") or str(said.get("job") or said.get("asked") or "")[:12]
-    by = said.get("identity") or said.get("who") or ""
-    text = f"{said.get('time')}  {event:<9} {what}" + (f"  by {by}" if by else "")
-    text += f" over {said['engine']}" if said.get("engine") else ""
-    text += f", for {said['runs']} runs" if event == "accepted" and "runs" in said else ""
-    text += f", until {said['until']}" if event == "accepted" and "until" in said else ""
-    text += f", as {said.get('client')}, in {said.get('folder')}" if event == "started" else ""
-    here = f" (here {said['own']})" if "own" in said and said["own"] != said.get("exit") else ""
-    text += f", code {said.get('exit')}{here}; left: {_left(said.get('sent'))}" if event == "ended" else ""
-    return text + (f": {said['why']}" if said.get("why") else "")
+    event, digest = entry.get("event"), str(entry.get("job") or entry.get("asked") or "")
+    what = entry.get("name") or entry.get("file") or digest[:12]
+    by = entry.get("identity") or entry.get("who") or ""
+    text = f"{entry.get('time')}  {event:<9} {what}"
+    if by:
+        text += f"  by {by}"
+    text += f" over {entry['engine']}" if entry.get("engine") else ""
+    text += f", for {entry['runs']} runs" if event == "accepted" and "runs" in entry else ""
+    text += f", until {entry['until']}" if event == "accepted" and "until" in entry else ""
+    text += f", as {entry.get('client')}, in {entry.get('folder')}" if event == "started" else ""
+    here = f" (here {entry['own']})" if "own" in entry and entry["own"] != entry.get("exit") else ""
+    text += f", code {entry.get('exit')}{here}; left: {_left(entry.get('sent'))}" if event == "ended" else ""
+    return f"{text}: {entry['why']}" if entry.get("why") else text
 
 
 def _left(sent: object) -> str:
     """Returns the messages that have left, by kind; the line may be another than the one that was written."""
     try:
         kinds: Any = sent
-        return ", ".join(f"{kind} {told['messages']} ({told['bytes']:,} bytes)" for kind, told in kinds.items()) or "nothing"
+        return (
+            ", ".join(
+                f"{kind} {sent_of_kind['messages']} ({sent_of_kind['bytes']:,} bytes)" for kind, sent_of_kind in kinds.items()
+            )
+            or "nothing"
+        )
     except (AttributeError, KeyError, TypeError, ValueError):
         return str(sent)
 
@@ -358,7 +371,12 @@ def run_resident(options: argparse.Namespace) -> int:
     if not folder.is_dir():
         raise JobError(f"{folder}: no such folder; give the one with {NAME} and the job files")
     given = os.environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]  # of a systemd unit
-    path = Path(options.socket) if options.socket else Path(given) / SOCKET.name if given else folder / SOCKET
+    if options.socket:
+        path = Path(options.socket)
+    elif given:
+        path = Path(given) / SOCKET.name
+    else:
+        path = folder / SOCKET
     Consent(folder).read()  # a list that cannot be read is told now, and not at the first request
     signals: Signals = options.signals
     resident = Resident(folder, engine=options.engine, identity=options.identity or f"user {os.geteuid()}")

@@ -47,8 +47,8 @@ def parameters(options: argparse.Namespace) -> int:
     result = load(options.folder)
     reference = {column: level for column, _, level in pairs}
     # For programs all; for people contrasts in the place of levels' own coefficients, as everywhere.
-    every = options.table == "csv"
-    rows: list[dict[str, Any]] = [dict(row) for row in result.rows(exp=options.exp, reference=reference, levels=every)]
+    all_levels = options.table == "csv"
+    rows: list[dict[str, Any]] = [dict(row) for row in result.rows(exp=options.exp, reference=reference, levels=all_levels)]
     if not rows:
         what = "ratios" if options.exp else "parameters"
         where = "; its coefficients are at the clients, each in its own folder" if result.summary["method"] == "vertical" else ""
@@ -125,8 +125,8 @@ def predictions(options: argparse.Namespace) -> int:
             f"{folder}: is the own folder of client {record['run']['party']!r}, from which only {' and '.join(AT_HOLDER)} "
             "predict; give the run's folder (of a vertical run a client makes its part by --client)"
         )
-    if not options.party and (own := _at_holder(Path(options.folder))) is not None:
-        return _predicted(*AT_HOLDER[own[1]["job"]["method"]](*own, _rows(options)), options)
+    if not options.party and (of_client := _at_holder(Path(options.folder))) is not None:
+        return _predicted(*AT_HOLDER[of_client[1]["job"]["method"]](*of_client, _rows(options)), options)
     rows = _rows(options)
     result = finished(options.folder, files_among(rows))
     if options.party and (method := result.summary["method"]) != "vertical":
@@ -168,7 +168,8 @@ def _predicted(prediction: Prediction, converged: bool, options: argparse.Namesp
             if prediction.scored == len(prediction.mean)
             else f"{prediction.scored} of these rows, which have a response"
         )
-        print(f"{which}: {scores}", file=sys.stderr if out is None else sys.stdout)
+        out_stream = sys.stderr if out is None else sys.stdout
+        print(f"{which}: {scores}", file=out_stream)
     if beyond := prediction.beyond:
         more = f", .. ({len(beyond)} in all)" if len(beyond) > SHOWN else ""
         which = ", ".join(str(row + 1) for row in beyond[:SHOWN]) + more

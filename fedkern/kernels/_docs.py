@@ -171,7 +171,8 @@ def words_of(kernel: Kernel, name: str) -> str:
 def describe_array(arrays: Sequence[Array]) -> str:
     """Returns shape and type of an array, of one record or of several."""
     shapes = [a.written[0] for a in arrays]
-    return f"{' or '.join(dict.fromkeys(shapes)) if len(shapes) > 1 else shapes[0]} {arrays[0].written[1]}"
+    shape = " or ".join(dict.fromkeys(shapes)) if len(shapes) > 1 else shapes[0]
+    return f"{shape} {arrays[0].written[1]}"
 
 
 def describe_scalar(scalar: Scalar, annotation: str) -> str:

@@ -109,6 +109,7 @@ def compute_of(
         "n_threads",
     ]
     # A given backend is rare, and goes the long way.
+    of_call = "returned = " if returns else ""
     lines = [
         *numbers,
         "if type(n_threads) is not int or not 0 < n_threads < 2147483648: n_threads = threads(n_threads)",
@@ -118,7 +119,7 @@ def compute_of(
         *(f"    {line}" for line in _allocation_statements(outputs, bound, known, variables) or ["pass"]),
         f"elif not ({_is_usable(inputs, outputs, bound, known)}): return {otherwise}",
         "else: o0 = out",
-        f"try: {'returned = ' if returns else ''}function({', '.join(arguments)})",
+        f"try: {of_call}function({', '.join(arguments)})",
         f"except ValueError: refused(({''.join(f'a{i}, ' for i in range(len(inputs)))})); raise",
         f"return ({'returned, ' if returns else ''}{''.join(f'o{i}, ' for i in range(len(outputs)))})",
     ]
@@ -221,7 +222,8 @@ def _allocation_statements(
         elif len(a.shape) == 1 and a.dtypes[0] == np.float64 and not a.like:
             lines.append(f"o{i} = empty({shape})")  # the fastest way
         else:
-            lines.append(f"o{i} = empty(({shape},), {'a0.dtype' if a.like else f'u{i}'})")
+            type_name = "a0.dtype" if a.like else f"u{i}"
+            lines.append(f"o{i} = empty(({shape},), {type_name})")
     return lines
 
 

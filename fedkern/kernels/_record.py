@@ -88,7 +88,8 @@ class Array:
     @cached_property
     def written(self) -> tuple[str, str]:
         """Shape and type, as documents have them."""
-        shape = f"({', '.join(self.shape)}{',' if len(self.shape) == 1 else ''})"
+        comma = "," if len(self.shape) == 1 else ""
+        shape = f"({', '.join(self.shape)}{comma})"
         if self.like:
             return shape, f"array of the type of {self.like}"
         if len(self.dtypes) == 1:
@@ -642,7 +643,12 @@ class Kernel:
             for i, a in enumerate(self.inputs):
                 arrays[i] = a.check(self.public, arrays[i], bound)
                 self._same_type(a, arrays[i], arrays)
-        given = out if isinstance(out, tuple) else (out,) * len(self.outputs) if out is None else (out,)
+        if isinstance(out, tuple):
+            given = out
+        elif out is None:
+            given = (out,) * len(self.outputs)
+        else:
+            given = (out,)
         space = self._space(backend, (*arrays, *given))
         if len(given) != len(self.outputs):
             raise TypeError(f"{self.public}: out must be a tuple of {', '.join(o.name for o in self.outputs)}")

@@ -271,17 +271,17 @@ def gaussian_expected(m: Any, s: Any, y: Any, sd: Any) -> Any:
 
 
 def negative_expected(m: Any, s: Any, y: Any, r: Any) -> Any:
-    few, one, two, three = far_in_tail(np.log(r) - m, s)
-    value, slope, curvature = pick(few, _by_few_terms, _by_log_sigmoid, m, s, y, r, one, two, three)
+    few, first, second, third = far_in_tail(np.log(r) - m, s)
+    value, slope, curvature = pick(few, _by_few_terms, _by_log_sigmoid, m, s, y, r, first, second, third)
     return value + log_rising(y, r) - gammaln(y + 1), slope, curvature
 
 
-def _by_few_terms(m: Any, s: Any, y: Any, r: Any, one: Any, two: Any, three: Any) -> Any:
+def _by_few_terms(m: Any, s: Any, y: Any, r: Any, first: Any, second: Any, third: Any) -> Any:
     rate = np.exp(m + 0.5 * s * s) * (1 + y / r)
-    return y * m - rate * one, y - rate * two, -rate * three
+    return y * m - rate * first, y - rate * second, -rate * third
 
 
-def _by_log_sigmoid(m: Any, s: Any, y: Any, r: Any, one: Any, two: Any, three: Any) -> Any:
+def _by_log_sigmoid(m: Any, s: Any, y: Any, r: Any, first: Any, second: Any, third: Any) -> Any:
     value, slope, curvature = log_sigmoid_expected(np.log(r) - m, s)
     return y * m + (y + r) * value, y - (y + r) * slope, (y + r) * curvature
 

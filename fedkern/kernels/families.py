@@ -458,7 +458,8 @@ POISSON = Family(
 
 def _of_trials(y: Any, eta: Any, scale: Any, trials: Any) -> Any:
     p = expit(eta)
-    return (1.0 if trials is None else trials) * p * (1 - p)
+    n = 1.0 if trials is None else trials
+    return n * p * (1 - p)
 
 
 def _binomial_cdf(y: Vector, mean: Vector, scale: Scale, trials: Any) -> Vector:

@@ -617,7 +617,8 @@ def bind_clipped_grad_sum(given: Given) -> ClippedSums:
     record = CLIPPED_GRAD_SUM_FULL if _full(given["log_sigma"]) else CLIPPED_GRAD_SUM
     checked = ("X", "clip", "family", "scale", "estimator", "key", "grid", "noise_multiplier")
     _check_clipped(record, *(given[name] for name in checked))
-    return record.bind_given(given, ("mu", "log_sigma", *(["rows"] if given["rows"] is not None else []), "step"))
+    rows = ["rows"] if given["rows"] is not None else []
+    return record.bind_given(given, ("mu", "log_sigma", *rows, "step"))
 
 
 @documented(PREDICT, PREDICT_FULL)

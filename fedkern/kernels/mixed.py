@@ -211,11 +211,11 @@ def _call(
         raise ValueError(f"{kernel.name}: entry is of times ({', '.join(TIMES)}), and {family} rows have none")
     cuts = _cuts(kernel, family, arrays[7], arrays[8])
     m = k - size(p, d, family, 0)
-    own = SHAPES.get(family, 0) + len(cuts)
-    if m < own or (m > own and family not in ORDERED):
-        of = f"{p} coefficients, {d * (d + 1) // 2} of T and {own} of the {family} rows' own"
+    n_shapes = SHAPES.get(family, 0) + len(cuts)
+    if m < n_shapes or (m > n_shapes and family not in ORDERED):
+        of = f"{p} coefficients, {d * (d + 1) // 2} of T and {n_shapes} of the {family} rows' own"
         least = "at least " if family in ORDERED else ""
-        raise ValueError(f"{kernel.name}: points must have {least}{k - m + own} columns ({of}), got {k}")
+        raise ValueError(f"{kernel.name}: points must have {least}{k - m + n_shapes} columns ({of}), got {k}")
     starts = on_host(arrays[6])
     if len(starts) == 0 or starts[0] != 0 or starts[-1] != n or (np.diff(starts) < 0).any():
         raise ValueError(f"{kernel.name}: starts must rise from 0 to the number of rows, {n}")

@@ -144,4 +144,5 @@ def discrete_gaussian(
     arrays = DISCRETE_GAUSSIAN.prepare({"words": words}, out, {"n": n})
     done, used = DISCRETE_GAUSSIAN.call(backend, arrays, numbers, n_threads)
     draws = arrays[-1]
-    return draws if done == n else draws[:done], int(used)
+    made = draws if done == n else draws[:done]
+    return made, int(used)

@@ -58,7 +58,8 @@ class Column:
         for key in table.keys() - known:
             raise JobError(f"{where} {key}: unknown key; there are {', '.join(sorted(known))}")
         levels = table.get("levels")
-        kind = table.get("kind") or ("numeric" if levels is None else "categorical")
+        usual = "numeric" if levels is None else "categorical"
+        kind = table.get("kind") or usual
         if kind not in ("numeric", "categorical"):
             raise JobError(f'{where} kind: needs "numeric" or "categorical", got {kind!r}')
         # Either constants or bounds say how a numeric column is scaled.
@@ -251,7 +252,9 @@ class Spec:
         """The columns that are read as text although their cells may look like numbers."""
         texts = {name for name, column in self.columns.items() if column.kind == "categorical"}
         texts |= {name for name in (self.row_id, self.group) if name}
-        return frozenset(texts | ({self.response} if self.response and self.labelled else set()))
+        if self.response and self.labelled:
+            texts.add(self.response)
+        return frozenset(texts)
 
     @property
     def undecided(self) -> bool:
@@ -405,7 +408,9 @@ class Encoding:
             else {name for name, variable in self.formula.known.items() if variable.levels is not None}
         )
         texts |= {self.row_id} if self.row_id else set()
-        return frozenset(texts | ({self.response} if self.response and (self.positive is not None or self.labels) else set()))
+        if self.response and (self.positive is not None or self.labels):
+            texts.add(self.response)
+        return frozenset(texts)
 
     @property
     def needed(self) -> tuple[str, ...]:

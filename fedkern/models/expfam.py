@@ -66,7 +66,8 @@ class Gaussian:
     def from_moments(cls, mean: Vector, covariance: Vector) -> Gaussian:
         """Makes one from mean (d,) and variances (d,) or covariance matrix (d, d)."""
         P = 1 / covariance if covariance.ndim == 1 else inverse(covariance)
-        return cls(P * mean if P.ndim == 1 else P @ mean, P)
+        h = P * mean if P.ndim == 1 else P @ mean
+        return cls(h, P)
 
     @property
     def d(self) -> int:
@@ -92,7 +93,8 @@ class Gaussian:
     @property
     def sd(self) -> Vector:
         """The marginal standard deviations (d,)."""
-        return np.sqrt(1 / self.P if self.diagonal else np.diag(self.covariance))
+        variance = 1 / self.P if self.diagonal else np.diag(self.covariance)
+        return np.sqrt(variance)
 
     @property
     def scale_tril(self) -> Vector:

@@ -151,7 +151,12 @@ def pearson_sums(
     record, counts = FAMILIES[family], FAMILIES[family].counted
     all_weights = np.ones(len(rows)) if rows.weights is None else rows.weights
     weighed = np.flatnonzero(all_weights)
-    weight = 1.0 if rows.weights is None else float(rows.weights[weighed].mean()) if len(weighed) else 0.0
+    if rows.weights is None:
+        weight = 1.0
+    elif len(weighed):
+        weight = float(rows.weights[weighed].mean())
+    else:
+        weight = 0.0
     total = np.zeros(4)
     n_noisy = len(weighed) if record.noise is not None else 0
     for begin in range(0, n_noisy, BLOCK):
@@ -171,7 +176,8 @@ def pearson_sums(
 
 def _added(parts: Vector, most: float) -> float:
     """Returns the sum of what rows add."""
-    return float((parts if most == np.inf else np.fmin(np.nan_to_num(parts), most)).sum())
+    bounded = parts if most == np.inf else np.fmin(np.nan_to_num(parts), most)
+    return float(bounded.sum())
 
 
 def on_average(rows: Rows, family: str, scale: Scale = 1.0) -> float:

@@ -274,4 +274,6 @@ def _derivative(u: Vector, order: int, *, probit: bool) -> Vector:
     if order == 0:
         return p
     slope = np.exp(-0.5 * u**2) / np.sqrt(2 * np.pi) if probit else p * (1 - p)
-    return np.asarray(-slope if order == 1 else -u * slope if probit else slope * (1 - 2 * p))
+    if order == 1:
+        return np.asarray(-slope)
+    return np.asarray(-u * slope) if probit else np.asarray(slope * (1 - 2 * p))

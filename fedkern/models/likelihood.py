@@ -216,7 +216,8 @@ class Likelihood:
     ) -> tuple[Vector, Vector, Vector]:
         """Returns (n,) log p, its slope in eta, and that in the logarithm of the unknown dispersion, 0 without one."""
         seen = (y, eta, log_scale, trials, last)
-        return *self.both(*seen), self.slope_scale(*seen) if self.dispersed else np.zeros_like(eta)
+        by_scale = self.slope_scale(*seen) if self.dispersed else np.zeros_like(eta)
+        return *self.both(*seen), by_scale
 
     @property
     def curvature_bound(self) -> float | None:

@@ -100,7 +100,8 @@ class Overdispersed(Likelihood):
 
     def fitted(self, eta: Vector, log_scale: Scale = 0.0, trials: Vector | None = None) -> tuple[Vector, Vector]:
         """Returns mean and variance with the rows' effects in both."""
-        record, n = self.record, 1.0 if trials is None else trials
+        record = self.record
+        n = 1.0 if trials is None else trials
         means, squares, inside = np.zeros_like(eta), np.zeros_like(eta), np.zeros_like(eta)
         for e, weight in zip(*_normal()):
             mu = self.mean(eta + np.exp(log_scale) * e)

@@ -178,13 +178,14 @@ def _numbered(numbers: list[int]) -> NDArray[np.int64]:
     return np.array([order.get(n, -1) for n in numbers], dtype=np.int64)
 
 
-def graph(n_nodes: int, *, one: bool) -> NDArray[np.int64]:
-    """Returns indicators of all edges of `n_nodes`: (n, n), a regression for each node, or with `one` (1, n * n) in one group."""
+def graph(n_nodes: int, *, one_group: bool) -> NDArray[np.int64]:
+    """Returns indicators of all edges of `n_nodes`: (n, n), a regression for each node; of `one_group` (1, n * n)."""
     numbers = np.arange(n_nodes * n_nodes).reshape(n_nodes, n_nodes)
-    if not one:
+    if not one_group:
         numbers = np.tile(np.arange(n_nodes), (n_nodes, 1))
     numbers[np.eye(n_nodes, dtype=bool)] = -2
-    return _without_gaps(numbers.reshape(1, -1) if one else numbers)
+    groups = numbers.reshape(1, -1) if one_group else numbers
+    return _without_gaps(groups)
 
 
 def _without_gaps(numbers: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -136,7 +136,8 @@ class Rows:
 
     def weighed(self, point: Vector) -> Vector:
         """Returns (1, n) how many events are expected of each row, by its hazard at the times at which it is at risk."""
-        sets, weights = self.sets, np.ones(len(self)) if self.weights is None else self.weights
+        sets = self.sets
+        weights = np.ones(len(self)) if self.weights is None else self.weights
         if not len(sets.ends):
             return np.zeros((1, len(self)))
         each = weights * np.exp(self.predictor(point[np.newaxis])[0])
@@ -151,7 +152,8 @@ class Rows:
         """(p,) the client's average covariates, and the average of its offset."""
         w = np.ones(len(self)) if self.weights is None else self.weights
         mean = np.asarray(w @ self.X / w.sum())
-        return mean, 0.0 if self.offset is None else float(w @ self.offset / w.sum())
+        offset = 0.0 if self.offset is None else float(w @ self.offset / w.sum())
+        return mean, offset
 
 
 def of_deaths(rows: Rows, values: Vector) -> Vector:
@@ -209,17 +211,17 @@ def baseline(rows: Rows, draws: Vector, uniform: Vector) -> Baseline:
     return Baseline(stratum, time, sets.deaths[order], numbers, _summary(hazard), _summary(np.exp(-hazard)))
 
 
-def cumulative(rows: Rows, draws: Vector, uniform: Vector, at: Vector) -> Vector:
+def cumulative(rows: Rows, draws: Vector, uniform: Vector, times: Vector) -> Vector:
     """Returns (S, T) cumulative hazards at times (T,), of a row whose columns are 0 and whose offset is the mean.
 
     With several strata it is their mean, each by the number of its rows. Parameters are those of `baseline`.
     """
     _, stratum, time, hazard = _hazards(rows, draws, uniform)
-    total, (mean, _) = np.zeros((len(draws), len(at))), rows.mean_row
+    total, (mean, _) = np.zeros((len(draws), len(times))), rows.mean_row
     for number in np.unique(rows.strata):
         inside, share = stratum == number, float((rows.strata == number).mean())
         steps = np.hstack([np.zeros((len(draws), 1)), hazard[:, inside]])
-        total += share * steps[:, np.searchsorted(time[inside], at, side="right")]
+        total += share * steps[:, np.searchsorted(time[inside], times, side="right")]
     with np.errstate(over="ignore"):
         return np.asarray(total * np.exp(-draws @ (rows.centre + mean))[:, np.newaxis])
 

@@ -236,7 +236,8 @@ class Lifetimes:
         else:
             some = rows.take(late, np.searchsorted(late, starts).astype(np.int64))
             before = replace(some, y=entry[late] / unit, upper=np.full(len(late), np.inf))
-        return cls(layout, rows, before, -float(np.log(unit)) if unit != 1.0 else 0.0)
+        log_unit = -float(np.log(unit)) if unit != 1.0 else 0.0
+        return cls(layout, rows, before, log_unit)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -267,7 +268,8 @@ class Lifetimes:
 
     def of_units(self, part: slice) -> Lifetimes:
         """Returns some rows or groups that follow each other."""
-        return replace(self, rows=self.rows.of_units(part), before=None if self.before is None else self.before.of_units(part))
+        before = None if self.before is None else self.before.of_units(part)
+        return replace(self, rows=self.rows.of_units(part), before=before)
 
     @property
     def exact(self) -> int:

@@ -42,7 +42,8 @@ class Block:
     def n_parameters(self) -> int:
         """The length of the flat parameters."""
         d = self.size
-        return d + (d * (d + 1) // 2 if self.full else d)
+        of_scale = d * (d + 1) // 2 if self.full else d
+        return d + of_scale
 
     @cached_property
     def _triangle(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -155,7 +156,8 @@ class Block:
     def moments(self, parameters: Vector) -> tuple[Vector, Vector]:
         """Returns the mean (d,), and standard deviations (d,) or the covariance (d, d)."""
         scale = self.scale(parameters)
-        return parameters[: self.size].copy(), scale @ scale.T if self.full else scale
+        spread = scale @ scale.T if self.full else scale
+        return parameters[: self.size].copy(), spread
 
     def sd(self, parameters: Vector) -> Vector:
         """Returns (d,) marginal standard deviations."""

@@ -93,7 +93,8 @@ class Weighted:
 
     def quantiles(self, levels: Array | tuple[float, ...], values: Array | None = None) -> Array:
         """Returns (levels, P) quantiles of the draws, or of other quantities (N, K) at them."""
-        return quantiles(self.draws if values is None else values, self.weights, levels)
+        of_draws = self.draws if values is None else values
+        return quantiles(of_draws, self.weights, levels)
 
     def resampled(self, n: int, offset: float) -> NDArray[np.int64]:
         """Returns (n,) numbers of draws of equal weight, in a stride by which neighbours are not alike.

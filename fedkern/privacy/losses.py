@@ -131,12 +131,12 @@ def of_counts(parts: Sequence[tuple[float, int, int]], delta: float) -> float:
     law = {0.0: 1.0}
     for decay, m, steps in parts:
         a = math.exp(-decay)
-        one = {decay * (m - 2 * j): a**j * ((1 - a) if 0 < j < m else 1.0) / (1 + a) for j in range(m + 1)}
+        of_table = {decay * (m - 2 * j): a**j * ((1 - a) if 0 < j < m else 1.0) / (1 + a) for j in range(m + 1)}
         for _ in range(steps):
             together: dict[float, float] = {}
-            for (loss, p), (more, q) in itertools.product(law.items(), one.items()):
-                at = round(loss + more, 12)
-                together[at] = together.get(at, 0.0) + p * q
+            for (loss, p), (more, q) in itertools.product(law.items(), of_table.items()):
+                total = round(loss + more, 12)
+                together[total] = together.get(total, 0.0) + p * q
             law = together
     losses = sorted(law, reverse=True)
     beyond = weighted = 0.0
@@ -270,7 +270,7 @@ def bounds(
         upper.append((place_masses(k, mass * (1 - share), points) + place_masses(k + 1, mass * share, points), steps))
     # What rounding down takes from n losses is at least its mean less h sqrt(n log(1 / eta) / 2), but with probability eta.
     rest -= h * math.sqrt(sum(steps for _, steps in tables) * -math.log(ETA) / 2)
-    below, above = (convolve(one, start, h, points) for one in (lower, upper))
+    below, above = (convolve(tables_of_bound, start, h, points) for tables_of_bound in (lower, upper))
     lost = sum(steps * max(0.0, 1 - float(table.p.sum())) for table, steps in tables)
     return (
         max(0.0, below.epsilon(delta + 3 * ETA) + rest),

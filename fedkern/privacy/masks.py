@@ -223,9 +223,9 @@ class Group:
         ring = sorted(range(n), key=lambda k: _digest(b"fedkern ring", digest, keys[k]))
         reach = -(-n_neighbours(n) // 2)  # on either side; of few clients both sides may meet
         beside: list[set[int]] = [set() for _ in range(n)]
-        for at, k in enumerate(ring):
+        for place, k in enumerate(ring):
             for step in range(1, reach + 1):
-                other = ring[(at + step) % n]
+                other = ring[(place + step) % n]
                 beside[k].add(other)
                 beside[other].add(k)
         neighbours = tuple(tuple(sorted(others)) for others in beside)
@@ -299,10 +299,10 @@ class Pairs:
             _package("primitives.kdf.hkdf"),
             _package("primitives.hashes"),
         )
-        own = x25519.X25519PrivateKey.from_private_bytes(secret)
+        own_key = x25519.X25519PrivateKey.from_private_bytes(secret)
         for other in group.neighbours[client]:
             try:
-                both = own.exchange(x25519.X25519PublicKey.from_public_bytes(keys[other]))
+                both = own_key.exchange(x25519.X25519PublicKey.from_public_bytes(keys[other]))
             except ValueError:
                 raise JobError(f"secure sums: the key of client {names[other]!r} is none") from None
             low, high = sorted((client, other))
@@ -327,15 +327,15 @@ class Pairs:
                 self.watch(self.stream(other, counter, kind, question), plain)
         for end in self._ends:
             end.cipher.reset_nonce(FIRST_BLOCK + end.nonce(count, about))
-        for at in range(0, words.shape[1], BLOCK):
-            block = np.ascontiguousarray(words[:, at : at + BLOCK])
+        for begin in range(0, words.shape[1], BLOCK):
+            block = np.ascontiguousarray(words[:, begin : begin + BLOCK])
             size = block.nbytes
             zeros, streams = bytes(size), bytearray(len(self._ends) * size)
             room = memoryview(streams)
             for k, end in enumerate(self._ends):
                 end.cipher.update_into(zeros, room[k * size : (k + 1) * size])
             compiled.add(block, streams, self._lower)
-            words[:, at : at + BLOCK] = block
+            words[:, begin : begin + BLOCK] = block
 
     def stream(self, other: int, counter: int, kind: int, question: bytes) -> Stream:
         """Returns the stream that this client and a neighbour share for one message."""

@@ -93,15 +93,15 @@ class SecureSource:
         if n_rows <= CHUNK:
             with self._lock:
                 return (self._take(n_rows) < threshold).nonzero()[0]
-        return np.concatenate([at + self.coins(min(CHUNK, n_rows - at), threshold) for at in range(0, n_rows, CHUNK)])
+        return np.concatenate([begin + self.coins(min(CHUNK, n_rows - begin), threshold) for begin in range(0, n_rows, CHUNK)])
 
     def subset(self, n_rows: int, size: int, step: int = 0) -> NDArray[np.int64]:
         """Returns a uniform subset of `size` rows, in increasing order."""
         words = np.empty(2 * n_rows, np.uint32)
         while True:
-            for at in range(0, len(words), CHUNK):
+            for begin in range(0, len(words), CHUNK):
                 with self._lock:
-                    words[at : at + CHUNK] = self._take(min(CHUNK, len(words) - at))
+                    words[begin : begin + CHUNK] = self._take(min(CHUNK, len(words) - begin))
             if (rows := smallest(words, size)) is not None:
                 return rows
 

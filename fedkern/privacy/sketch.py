@@ -53,7 +53,7 @@ class Sketch(NamedTuple):
         sums = np.zeros(CELLS, np.uint64)
         with np.errstate(over="ignore"):
             np.add.at(sums, (members >> _BITS).astype(np.int64), mix_bits(members ^ mix_bits(counts)) & np.uint64(_SUM))
-        return cls(key, "".join(f"{int(one) & _SUM:0{_DIGITS}x}" for one in sums))
+        return cls(key, "".join(f"{int(number) & _SUM:0{_DIGITS}x}" for number in sums))
 
     def apart(self, other: Sketch) -> int | None:
         """Returns in how many cells two sets differ: they differ by at least that many members. None where that cannot be
@@ -61,7 +61,7 @@ class Sketch(NamedTuple):
         if self.key != other.key or len(self.sums) != len(other.sums):
             return None
         parts = range(0, len(self.sums), _DIGITS)
-        return sum(self.sums[at : at + _DIGITS] != other.sums[at : at + _DIGITS] for at in parts)
+        return sum(self.sums[begin : begin + _DIGITS] != other.sums[begin : begin + _DIGITS] for begin in parts)
 
 
 class ColumnSketcher:
@@ -88,14 +88,14 @@ class ColumnSketcher:
 
     def sketch(self, values: NDArray[np.float64]) -> NDArray[np.uint16] | None:
         """Returns (PAIRS, CELLS) sums of a column (n,); None where it is the same in all rows."""
-        there, out = np.isfinite(values), np.empty((PAIRS, CELLS), np.uint16)
+        finite, out = np.isfinite(values), np.empty((PAIRS, CELLS), np.uint16)
         for pair, order in enumerate(self._orders):
-            zero = _first(order, there)
-            one = None if zero is None else _first(order, there & (values != values[zero]))
-            if one is None:
+            zero = _first(order, finite)
+            other = None if zero is None else _first(order, finite & (values != values[zero]))
+            if other is None:
                 return None
             with np.errstate(all="ignore"):
-                mantissa, exponent = np.frexp((values - values[zero]) / (values[one] - values[zero]))
+                mantissa, exponent = np.frexp((values - values[zero]) / (values[other] - values[zero]))
                 numbers = np.ldexp(np.round(mantissa * _PRECISE), exponent) + 0.0  # one zero
             numbers = np.where(np.isfinite(numbers), numbers, np.nan)
             sums = np.bincount(self._cells, (self._mixed(numbers) & _SHORT).astype(np.float64), CELLS)
@@ -110,10 +110,10 @@ class ColumnSketcher:
         return mix_bits(self._members ^ mix_bits(values.view(np.uint64)))
 
 
-def nearly_equal(one: NDArray[np.uint16], others: NDArray[np.uint16], least: int) -> NDArray[np.bool_]:
+def nearly_equal(column: NDArray[np.uint16], others: NDArray[np.uint16], least: int) -> NDArray[np.bool_]:
     """Tells of which columns (k,) one differs in fewer than `least` rows, and in fewer than it does not, by sketches of all."""
-    differ = (others != one).sum(axis=-1)
-    same = ((others == one) & (one != 0)).sum(axis=-1)
+    differ = (others != column).sum(axis=-1)
+    same = ((others == column) & (column != 0)).sum(axis=-1)
     return np.asarray(((0 < differ) & (differ < least) & (differ < same)).any(axis=-1))
 
 

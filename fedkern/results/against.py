@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import JobError
+from ..printing import listed
 from . import mixing, page, plots
 from .marginals import Drawn, Marginal
 from .released import Drawing, Group, Released
@@ -80,14 +81,16 @@ def compare(
         pairs = _equal(ours, theirs, path)
     else:
         pairs = [pair for name, other in names.items() for pair in _paired(ours, theirs, name, other, path)]
-        said = {name for pair in pairs for name in pair}
-        pairs += [(name, name) for name in _flat(ours) if name in _flat(theirs) and name not in said]
+        named = {name for pair in pairs for name in pair}
+        pairs += [(name, name) for name in _flat(ours) if name in _flat(theirs) and name not in named]
     flat_ours, flat_theirs = _flat(ours), _flat(theirs)
     compared = []
     for name, other in pairs:
         exact = posterior.marginal(name) if name in posterior.parameters() else None
         compared.append(_compared(name, other, exact or Drawn(flat_ours[name]), Drawn(flat_theirs[other])))
-    return sorted(compared, key=lambda one: -one.distance if one.distance == one.distance else -math.inf)
+    return sorted(
+        compared, key=lambda comparison: -comparison.distance if comparison.distance == comparison.distance else -math.inf
+    )
 
 
 Arrays = Mapping[str, Mapping[str, Array]]  # variable -> label ("" of a number) -> (c, t) draws
@@ -108,8 +111,7 @@ def arrays(group: Group, whose: str) -> Arrays:
         if tuple(dims[:2]) != ("chain", "draw"):
             raise JobError(f"{whose}: {name} has dimensions ({', '.join(dims)}); wanted chain and draw first, as ArviZ has them")
         axes = [
-            [str(one) for one in group.coordinates[dim]] if dim in group.coordinates else [str(k) for k in range(size)]
-            for dim, size in zip(dims[2:], values.shape[2:])
+            [str(entry) for entry in group.coordinates.get(dim, range(size))] for dim, size in zip(dims[2:], values.shape[2:])
         ]
         flat = np.asarray(values, np.float64).reshape(*values.shape[:2], -1)
         variables[name] = {",".join(label): flat[:, :, k] for k, label in enumerate(product(*axes))}
@@ -148,28 +150,29 @@ def _paired(ours: Arrays, theirs: Arrays, name: str, other: str, path: str) -> l
     """Pairs the parameters, or the elements of the arrays, that one line of the file of names says are the same."""
     if name in _flat(ours) and other in _flat(theirs):
         return [(name, other)]
-    for whose, wanted, there in (("the run", name, ours), (path, other, theirs)):
-        if wanted not in there and wanted not in _flat(there):
-            raise JobError(f"{whose}: has no parameter {wanted!r} (there are {_some(_flat(there))}); correct the file of names")
-    one, two = ours.get(name), theirs.get(other)
-    if one is None or two is None or len(one) != len(two):
-        n, m = (1 if x is None else len(x) for x in (one, two))
+    for whose, wanted, arrays_of in (("the run", name, ours), (path, other, theirs)):
+        if wanted not in arrays_of and wanted not in _flat(arrays_of):
+            raise JobError(
+                f"{whose}: has no parameter {wanted!r} (there are {_some(_flat(arrays_of))}); correct the file of names"
+            )
+    first, second = ours.get(name), theirs.get(other)
+    if first is None or second is None or len(first) != len(second):
+        n, m = (1 if x is None else len(x) for x in (first, second))
         raise JobError(
             f"{path}: {other!r} has {m} elements, and {name!r} of the run {n}; name them one by one in the file of names"
         )
-    return [(_label(name, a), _label(other, b)) for a, b in zip(one, two)]
+    return [(_label(name, a), _label(other, b)) for a, b in zip(first, second)]
 
 
 def _some(names: Sequence[str] | Mapping[str, object]) -> str:
     """Lists the first few names, and how many more there are."""
-    listed = list(names)
-    return ", ".join(listed[:NAMED]) + (f" and {len(listed) - NAMED} more" if len(listed) > NAMED else "")
+    return listed(list(names), NAMED)
 
 
 def _compared(name: str, other: str, ours: Marginal, theirs: Drawn) -> Compared:
     """Compares two marginals; shifts and ratios are infinite where the reference is a constant."""
-    at = ((np.arange(GRID) + 0.5) / GRID).tolist()
-    apart = float(np.mean(np.abs(np.array(ours.quantiles(at)) - np.array(theirs.quantiles(at)))))
+    levels = ((np.arange(GRID) + 0.5) / GRID).tolist()
+    apart = float(np.mean(np.abs(np.array(ours.quantiles(levels)) - np.array(theirs.quantiles(levels)))))
     with np.errstate(divide="ignore", invalid="ignore"):
         shift, ratio, distance = (float(np.divide(x, theirs.sd)) for x in (ours.mean - theirs.mean, ours.sd, apart))
         error = float(np.divide(np.hypot(_error(ours), _error(theirs)), theirs.sd))
@@ -188,7 +191,7 @@ HEAD = ("parameter", "distance", "shift", "error", "sd_ratio", "mean", "sd", "ot
 
 def rows(compared: Sequence[Compared]) -> list[dict[str, str | float]]:
     """Returns a row for each parameter, in the given order."""
-    return [{"parameter": one.name, **{key: getattr(one, key) for key in HEAD[1:]}} for one in compared]
+    return [{"parameter": comparison.name, **{key: getattr(comparison, key) for key in HEAD[1:]}} for comparison in compared]
 
 
 def document(title: str, verdict: str, compared: Sequence[Compared], reference: str) -> str:
@@ -200,28 +203,31 @@ def document(title: str, verdict: str, compared: Sequence[Compared], reference: 
     table = page.table(HEAD, [[page.number(value) for value in row.values()] for row in rows(compared)])
     sections = [page.section("Differences", page.paragraph(words), table)]
     note = f"The {PLOTTED} of {len(compared)} that are farthest apart. " if len(compared) > PLOTTED else ""
-    for k, one in enumerate(compared[:PLOTTED]):
-        caption = f"{note if not k else ''}distance {one.distance:.3f}, shift {one.shift:+.3f}, sd ratio {one.sd_ratio:.3f}"
-        sections.append(page.figure(one.name, drawn(one), caption))
+    for k, comparison in enumerate(compared[:PLOTTED]):
+        numbers = f"distance {comparison.distance:.3f}, shift {comparison.shift:+.3f}, sd ratio {comparison.sd_ratio:.3f}"
+        caption = numbers if k else note + numbers
+        sections.append(page.figure(comparison.name, drawn(comparison), caption))
     head = {"word": "compared", "mood": "good", "verdict": verdict, "doubt": False, "tiles": [], "notes": []}
     return page.document(title, sections, labels=[f"against {reference}; the worst first"], **head)
 
 
-def drawn(one: Compared) -> plots.Figure:
+def drawn(comparison: Compared) -> plots.Figure:
     """Draws both marginals' densities."""
     figure = plots.canvas(7.2, 1.7)
     axes = figure.subplots()
-    flat = one.theirs.draws.ravel()
+    flat = comparison.theirs.draws.ravel()
     ends = [0.001, 0.999]
-    both = [*one.ours.quantiles(ends), *one.theirs.quantiles(ends)]
+    both = [*comparison.ours.quantiles(ends), *comparison.theirs.quantiles(ends)]
     bins = np.linspace(min(both), max(both), 60).tolist() if max(both) > min(both) else 10
     axes.hist(flat, bins=bins, density=True, color=plots.GRID, label="reference")
-    if isinstance(one.ours, Drawn):
-        draws = one.ours.draws.ravel()
+    if isinstance(comparison.ours, Drawn):
+        draws = comparison.ours.draws.ravel()
         axes.hist(draws, bins=bins, density=True, histtype="step", color=plots.BLUE, linewidth=1.4, label="run")
     else:
         x = np.linspace(min(both), max(both), 200)
-        density = np.exp(-0.5 * ((x - one.ours.mean) / one.ours.sd) ** 2) / (one.ours.sd * math.sqrt(2 * math.pi))
+        density = np.exp(-0.5 * ((x - comparison.ours.mean) / comparison.ours.sd) ** 2) / (
+            comparison.ours.sd * math.sqrt(2 * math.pi)
+        )
         axes.plot(x, density, color=plots.BLUE, linewidth=1.4, label="run")
     axes.set_yticks([])
     axes.legend(frameon=False, fontsize=8, loc="upper right")

@@ -40,7 +40,7 @@ def of_draws(groups: Mapping[str, Group], name: str, site: str = "") -> Drawn | 
         return None
     if len(dims) != 3:
         return None
-    labels = [str(one) for one in coordinates.get(dims[2], ())]
+    labels = [str(entry) for entry in coordinates.get(dims[2], ())]
     if not label and values.shape[2] == 1:
         return Drawn(np.ascontiguousarray(values[:, :, 0]))
     return Drawn(np.ascontiguousarray(values[:, :, labels.index(label)] * factor)) if label in labels else None
@@ -49,8 +49,8 @@ def of_draws(groups: Mapping[str, Group], name: str, site: str = "") -> Drawn | 
 def _of_site(groups: Mapping[str, Group], label: str, site: str) -> Drawn | None:
     """Returns the draws of a client's coefficient, on the data's scale."""
     variables, coordinates = groups["posterior"]
-    clients = [str(one) for one in coordinates["client"]]
-    labels = [str(one) for one in coordinates["coefficient"]]
+    clients = [str(client) for client in coordinates["client"]]
+    labels = [str(entry) for entry in coordinates["coefficient"]]
     if site not in clients or label not in labels:
         return None
     draws = variables["theta_std_at"][1][:, :, clients.index(site), labels.index(label)]
@@ -62,5 +62,5 @@ def _scale(groups: Mapping[str, Group], label: str) -> float:
     constants = groups.get("constant_data")
     if constants is None or "scale" not in constants.variables:
         return 1.0
-    labels = [str(one) for one in constants.coordinates["coefficient"]]
+    labels = [str(entry) for entry in constants.coordinates["coefficient"]]
     return float(constants.variables["scale"][1][labels.index(label)]) if label in labels else 1.0

@@ -28,34 +28,37 @@ class Weighed(NamedTuple):
     weight: float
 
 
-def mean(told: Mapping[str, Weighed]) -> float:
+def mean(weighed: Mapping[str, Weighed]) -> float:
     """Returns the mean weight of all rows; 1 where there are none."""
-    rows = sum(one.rows for one in told.values())
-    return sum(one.rows * one.weight for one in told.values()) / rows if rows else 1.0
+    rows = sum(client.rows for client in weighed.values())
+    return sum(client.rows * client.weight for client in weighed.values()) / rows if rows else 1.0
 
 
-def compare(column: str, told: Mapping[str, Weighed], *, counts: bool = False, precisions: bool = False) -> Said:
+def compare(column: str, weighed: Mapping[str, Weighed], *, counts: bool = False, precisions: bool = False) -> Said:
     """Returns what is to be said of the clients' weights.
 
     Parameters
     ----------
     column : of the weights
-    told : of each client; of all together where the server has sums alone
+    weighed : of each client; of all together where the server has sums alone
     counts : whether the job says that each row stands for so many equal ones
     precisions : whether weights may be the inverse variances of errors, which may differ between clients
     """
-    told = {name: one for name, one in told.items() if one.rows and one.weight > 0}
-    if not told:
+    weighed = {name: client for name, client in weighed.items() if client.rows and client.weight > 0}
+    if not weighed:
         return Said()
-    whole = mean(told)
-    far = [] if precisions else _far(told)
+    whole = mean(weighed)
+    far = [] if precisions else _far(weighed)
     if counts:
-        return Said(tuple(f"weights of column {column!r} are counts by data.weight_counts: {_each(far, told)}" for _ in far[:1]))
+        return Said(
+            tuple(f"weights of column {column!r} are counts by data.weight_counts: {_each(far, weighed)}" for _ in far[:1])
+        )
     if far:
         return Said(
             doubts=(
-                f"weights of column {column!r} are not those of the other clients: {_each(far, told)}. Correct the file where it "
-                f"has another column there or weights in another unit, or divide {column!r} by its mean at each client; {COUNTS}",
+                f"weights of column {column!r} are not those of the other clients: {_each(far, weighed)}. Correct the file where "
+                f"it has another column there or weights in another unit, or divide {column!r} by its mean at each client; "
+                f"{COUNTS}",
             )
         )
     if not 1 / WHOLE <= whole <= WHOLE:
@@ -67,7 +70,7 @@ def compare(column: str, told: Mapping[str, Weighed], *, counts: bool = False, p
                 f"{whole:.4g}, at all clients; {COUNTS}",
             )
         )
-    heavy = {name: one.weight for name, one in told.items() if one.weight > HEAVY}
+    heavy = {name: client.weight for name, client in weighed.items() if client.weight > HEAVY}
     if heavy and not precisions:
         those = ", ".join(f"{name} {by:.3g} times" for name, by in heavy.items())
         return Said(
@@ -82,20 +85,20 @@ def compare(column: str, told: Mapping[str, Weighed], *, counts: bool = False, p
 COUNTS = "where each row stands for so many equal rows, set data.weight_counts = true"
 
 
-def _far(told: Mapping[str, Weighed]) -> list[str]:
+def _far(weighed: Mapping[str, Weighed]) -> list[str]:
     """Returns the clients whose mean weight is far from the middle one's; where half are on each side the larger ones."""
-    logs = {name: float(np.log(one.weight)) for name, one in told.items()}
+    logs = {name: float(np.log(client.weight)) for name, client in weighed.items()}
     order, gap = sorted(logs.values()), float(np.log(FAR))
     low, high = order[(len(order) - 1) // 2], order[len(order) // 2]
     if high - low >= gap:
-        return [name for name, own in logs.items() if own >= high]
-    return [name for name, own in logs.items() if own <= high - gap or own >= low + gap]
+        return [name for name, log_weight in logs.items() if log_weight >= high]
+    return [name for name, log_weight in logs.items() if log_weight <= high - gap or log_weight >= low + gap]
 
 
-def _each(far: list[str], told: Mapping[str, Weighed]) -> str:
+def _each(far: list[str], weighed: Mapping[str, Weighed]) -> str:
     """Says the mean weights of those that are far, and of the others."""
-    others = [one.weight for name, one in told.items() if name not in far]
-    those = ", ".join(f"{told[name].weight:.3g} at {name}" for name in far)
+    others = [client.weight for name, client in weighed.items() if name not in far]
+    those = ", ".join(f"{weighed[name].weight:.3g} at {name}" for name in far)
     return f"their mean is {those}, and {np.median(others):.3g} at the others"
 
 

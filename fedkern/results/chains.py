@@ -59,7 +59,8 @@ def groups(draws: Array | Stream) -> list[Group]:
     """
     low, middle, high = _doubled(draws)
     c = len(middle)
-    if c < 2 or (draws.n if isinstance(draws, Stream) else draws.shape[1]) < LEAST:
+    length = draws.n if isinstance(draws, Stream) else draws.shape[1]
+    if c < 2 or length < LEAST:
         return [Group(tuple(range(c)), moved=False, signs={})]
     apart, differ = np.zeros((c, c), dtype=bool), np.zeros(middle.shape[1], dtype=bool)
     for i in range(c):
@@ -73,7 +74,7 @@ def groups(draws: Array | Stream) -> list[Group]:
         inside = np.flatnonzero(label.ravel() == k)
         near = ~apart[inside[0]]
         centre = np.median(middle[inside], axis=0)
-        signs = {int(j): int(np.sign(centre[j])) if abs(centre[j]) > 0.1 else 0 for j in np.flatnonzero(differ)}
+        signs = {int(j): int(np.sign(centre[j])) * bool(abs(centre[j]) > 0.1) for j in np.flatnonzero(differ)}
         by_mode.append(Group(tuple(inside.tolist()), bool(apart[np.ix_(near, near)].any()), signs))
     return sorted(by_mode, key=lambda group: (group.moved, -len(group.chains), group.chains))
 
@@ -115,5 +116,6 @@ def describe_groups(groups: list[Group]) -> str:
         return f"all {n} chains have moved between modes"
     *most, last = map(str, sizes)
     listed = f"{', '.join(most)} and {last}" if most else last
-    text = f"{len(sizes)} mode{'s' if most else ''}, of {listed} of {n} chains"
-    return text + (f"; {moved} moved between modes" if moved else "")
+    modes = f"{len(sizes)} modes" if most else "1 mode"
+    text = f"{modes}, of {listed} of {n} chains"
+    return f"{text}; {moved} moved between modes" if moved else text

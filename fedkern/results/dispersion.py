@@ -79,29 +79,29 @@ class Dispersion:
         return [Check(found, False)]
 
 
-def pool(family: str, scale: float, told: Sequence[PearsonSums], used: float) -> Dispersion | None:
+def pool(family: str, scale: float, replies: Sequence[PearsonSums], used: float) -> Dispersion | None:
     """Pools all clients' sums, in their order.
 
     Parameters
     ----------
-    told : the sums, a client each
+    replies : the sums, a client each
     used : degrees of freedom that the coefficients take
 
     Returns
     -------
     the dispersion; None where rows are no more than `used`
     """
-    told = [one for one in told if one.weight > 0]
-    rows = sum(one.rows for one in told)
+    replies = [reply for reply in replies if reply.weight > 0]
+    rows = sum(reply.rows for reply in replies)
     # The fit takes a share of the degrees of freedom.
-    left = math.fsum(one.weight * one.rows for one in told) * (1 - used / max(rows, 1))
+    left = math.fsum(reply.weight * reply.rows for reply in replies) * (1 - used / max(rows, 1))
     if not left > 0:
         return None
-    misfit, slope = (math.fsum(one.weight * getattr(one, name) for one in told) for name in ("misfit", "slope"))
-    noise = math.fsum(one.weight * (one.weight * one.noise) for one in told)
+    misfit, slope = (math.fsum(reply.weight * getattr(reply, name) for reply in replies) for name in ("misfit", "slope"))
+    noise = math.fsum(reply.weight * (reply.weight * reply.noise) for reply in replies)
     now = 1 / scale if family == "negative-binomial" else 0.0
     excess = now + (misfit - left) / slope if slope > 0 else 0.0
-    events = math.fsum(one.events for one in told)
+    events = math.fsum(reply.events for reply in replies)
     return Dispersion(family, scale, misfit / left, math.sqrt(noise) / left, events, excess)
 
 

@@ -75,7 +75,8 @@ class Rows(list[R], Generic[R]):
     def __getitem__(self, key: Any, /) -> Any:
         if isinstance(key, str):
             values = [row[key] for row in self]
-            return np.array(values, object if any(isinstance(one, str) for one in values) else None)
+            kind = object if any(isinstance(value, str) for value in values) else None
+            return np.array(values, kind)
         found = super().__getitem__(key)
         return Rows(found) if isinstance(key, slice) else found
 
@@ -93,7 +94,8 @@ class Rows(list[R], Generic[R]):
 
     def _repr_html_(self) -> str:
         """Returns the first rows, for notebooks."""
-        return first_rows(self) + (page.paragraph(f"{SHOWN} of {len(self)} rows", "") if len(self) > SHOWN else "")
+        more = page.paragraph(f"{SHOWN} of {len(self)} rows", "") if len(self) > SHOWN else ""
+        return first_rows(self) + more
 
 
 if TYPE_CHECKING:

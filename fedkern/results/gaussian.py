@@ -89,7 +89,8 @@ class Posterior:
             return None
         mean = self._moments[0]
         row = self._scales[""][index]
-        return Normal(float(mean[index]), row * self._moments[1] if self.q.diagonal else row @ self._moments[1])
+        sd = row * self._moments[1] if self.q.diagonal else row @ self._moments[1]
+        return Normal(float(mean[index]), sd)
 
     @cached_property
     def _index(self) -> dict[str, int]:
@@ -99,13 +100,15 @@ class Posterior:
     def _moments(self) -> tuple[Vector, Vector]:
         """The means on the data's scale, and the factor of q's draws from standard normals: (d,) where q is diagonal, else (d,
         d)."""
-        return self.mean, self.q.sd if self.q.diagonal else self.q.scale_tril
+        factor = self.q.sd if self.q.diagonal else self.q.scale_tril
+        return self.mean, factor
 
     def draws(self, n: int, *, seed: int, chain: int = 0) -> Vector:
         """Returns (n, d) independent draws of q, from the server's part of the keyed stream "posterior"."""
         d = len(self.of)
         z = rng.normal(n * d, key=rng.key(seed, "posterior", chain), client=SERVER).reshape(n, d)
-        return self.q.mean + (z * self.q.sd if self.q.diagonal else z @ self.q.scale_tril.T)
+        deviations = z * self.q.sd if self.q.diagonal else z @ self.q.scale_tril.T
+        return self.q.mean + deviations
 
     def groups(self, drawing: Drawing) -> dict[str, Group]:
         """Returns theta, intercept and, where they differ, theta_std and intercept_std; lp of each draw; and the moments."""
@@ -160,5 +163,7 @@ def grouped(names: Sequence[str], drawn: Mapping[str, Vector]) -> Group:
         if slopes:
             variables[f"theta{suffix}"] = ((*axes, "slope"), values[..., slopes])
         variables |= {f"{name}{suffix}": (axes, values[..., j]) for j, name in enumerate(names) if name in PLAIN}
-    sampled = dict(zip(axes, map(np.arange, drawn[""].shape)))
-    return Group(variables, {**sampled, **({"slope": [names[j] for j in slopes]} if slopes else {})})
+    sampled: dict[str, object] = {axis: np.arange(size) for axis, size in zip(axes, drawn[""].shape)}
+    if slopes:
+        sampled["slope"] = [names[j] for j in slopes]
+    return Group(variables, sampled)

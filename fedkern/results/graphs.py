@@ -50,7 +50,7 @@ def heat_map(pip: ArrayLike, nodes: Sequence[str], title: str = "", *, rhat: Arr
     if p <= 15:
         for i, j in zip(*np.nonzero(~np.isnan(values))):
             shade = "white" if values[i, j] > 0.5 else ON_LIGHT
-            text = f"{values[i, j]:.2f}{MARK if unsure[i, j] else ''}"
+            text = f"{values[i, j]:.2f}" + MARK * bool(unsure[i, j])
             axes.text(j, i, text, ha="center", va="center", fontsize=6.5, color=shade)
     axes.tick_params(length=0, labelcolor=INK)
     axes.spines[:].set_visible(False)
@@ -87,36 +87,42 @@ def network(edges: Sequence[Edge], nodes: Sequence[str], title: str = "", *, dir
     mutual = {(edge.source, edge.to) for edge in edges}
     largest = max((abs(edge.mean) for edge in edges), default=1.0) or 1.0
     dot = 90.0 if len(shown) <= MOST_NODES else 25.0
+    many = len(shown) > 24
+    fontsize = 6 if many else 9
+    arrow = "-|>" if directed else "-"
     for edge in edges:
         # Two edges of one pair bend apart, so that both are seen.
-        both = (edge.to, edge.source) in mutual
+        bend = 0.14 if directed and (edge.to, edge.source) in mutual else 0.0
+        colour = BLUE if edge.mean > 0 else ORANGE
+        dotted = ":" if edge.is_doubtful else "-"
         patch = FancyArrowPatch(
             place[edge.source],
             place[edge.to],
-            arrowstyle="-|>" if directed else "-",
+            arrowstyle=arrow,
             mutation_scale=13,
-            connectionstyle=f"arc3,rad={0.14 if both and directed else 0.0}",
+            connectionstyle=f"arc3,rad={bend}",
             shrinkA=7,
             shrinkB=7,
             linewidth=0.8 + 2.6 * abs(edge.mean) / largest,
-            color=BLUE if edge.mean > 0 else ORANGE,
+            color=colour,
             alpha=0.85,
-            linestyle=":" if edge.is_doubtful else "-",
+            linestyle=dotted,
             zorder=2,
         )
         axes.add_patch(patch)
     for name, a in zip(shown, angle):
         x, y = place[name]
-        axes.scatter([x], [y], s=dot, color=INK if name in touched else GRID, zorder=3)
+        colour = INK if name in touched else GRID
+        axes.scatter([x], [y], s=dot, color=colour, zorder=3)
         turn = np.degrees(a) % 360
-        flip = 90 < turn < 270
-        aligned: dict[str, Any] = {"ha": "right" if flip else "left", "va": "center"}
-        many = len(shown) > 24
+        side, upright = ("right", turn - 180) if 90 < turn < 270 else ("left", turn)
+        aligned: dict[str, Any] = {"ha": side, "va": "center"}
         if many:
-            aligned |= {"rotation": turn - 180 if flip else turn, "rotation_mode": "anchor"}
+            aligned |= {"rotation": upright, "rotation_mode": "anchor"}
         elif abs(x) < 0.2:
-            aligned = {"ha": "center", "va": "bottom" if y > 0 else "top"}
-        axes.text(1.09 * x, 1.09 * y, caption(name), fontsize=6 if many else 9, color=INK, **aligned)
+            end = "bottom" if y > 0 else "top"
+            aligned = {"ha": "center", "va": end}
+        axes.text(1.09 * x, 1.09 * y, caption(name), fontsize=fontsize, color=INK, **aligned)
     if any(edge.is_doubtful for edge in edges):
         axes.text(-1.5, -1.4, f"dotted: {LEGEND.removeprefix(MARK).strip()}", fontsize=7, color=MUTED)
     if not edges:
@@ -150,7 +156,9 @@ def effects(
         kind = next((k for k in kinds if name.startswith(k)), None)
         if kind:
             label, _, site = name[len(kind) :].rpartition("]")
-            named.setdefault(label, {})[site or ("@average" if kind.startswith("average") else "")] = value
+            if kind.startswith("average"):
+                site = site or "@average"
+            named.setdefault(label, {})[site] = value
     named = {label: values for label, values in named.items() if "" in values}
     if not named:
         return None
@@ -163,21 +171,21 @@ def effects(
     step = 0.8 / len(lines)
     drawing = canvas(7.6, 1.0 + len(rows) * (0.16 + 0.11 * len(lines)))
     axes = drawing.subplots()
-    for at, label in enumerate(rows):
+    for row, label in enumerate(rows):
         for k, (key, (_, colour, width)) in enumerate(lines.items()):
             if key not in named[label]:
                 continue
             value = named[label][key]
-            y = at - 0.4 + (k + 0.5) * step
+            y = row - 0.4 + (k + 0.5) * step
             axes.plot([value["q05"], value["q95"]], [y, y], color=colour, linewidth=width, alpha=0.55, solid_capstyle="round")
             axes.plot([value["mean"]], [y], "o", color=colour, markersize=2.0 + 0.7 * width, zorder=3)
         pip = named[label][""].get("pip")
         if pip is not None:
-            axes.annotate(f"{pip:.2f}", (1.01, at), xycoords=("axes fraction", "data"), va="center", fontsize=8.5, color=BLUE)
+            axes.annotate(f"{pip:.2f}", (1.01, row), xycoords=("axes fraction", "data"), va="center", fontsize=8.5, color=BLUE)
     handles = [axes.plot([], [], "o-", label=text, color=c, linewidth=w, markersize=4)[0] for text, c, w in lines.values()]
     axes.axvline(0, color=INK, linewidth=0.8, zorder=1)
-    for at in range(len(rows) - 1):
-        axes.axhline(at + 0.5, color=GRID, linewidth=0.6, zorder=0)
+    for row in range(len(rows) - 1):
+        axes.axhline(row + 0.5, color=GRID, linewidth=0.6, zorder=0)
     axes.set_yticks(range(len(rows)), [caption(marked(label, unsure)) for label in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     legend = f"\n{LEGEND}" if any(label in unsure for label in rows) else ""
@@ -218,13 +226,15 @@ def sites(parameters: Mapping[str, Mapping[str, float]]) -> Figure | None:
     drawing = canvas(7.4, down * (0.8 + 0.17 * len(rows)))
     panels = drawing.subplots(down, across, squeeze=False, sharey=True).ravel()
     for axes, label in zip(panels, shown):
-        for at, site in enumerate([*rows, ""]):
+        for y, site in enumerate([*rows, ""]):
             if site not in named[label]:
                 continue
             value = named[label][site]
-            colour = INK if not site else BLUE if value["q05"] > 0 or value["q95"] < 0 else MUTED
-            axes.plot([value["q05"], value["q95"]], [at, at], color=colour, linewidth=2.2, alpha=0.5, solid_capstyle="round")
-            axes.plot([value["mean"]], [at], "o" if site else "D", color=colour, markersize=4, zorder=3)
+            marker, colour = ("o", MUTED) if site else ("D", INK)
+            if site and (value["q05"] > 0 or value["q95"] < 0):
+                colour = BLUE
+            axes.plot([value["q05"], value["q95"]], [y, y], color=colour, linewidth=2.2, alpha=0.5, solid_capstyle="round")
+            axes.plot([value["mean"]], [y], marker, color=colour, markersize=4, zorder=3)
         axes.axvline(0, color=INK, linewidth=0.8, zorder=1)
         axes.set_title(caption(label), loc="left", fontsize=9.5, fontweight="bold", color=INK)
         tidy(axes, "x")

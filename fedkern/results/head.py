@@ -32,12 +32,14 @@ def lines(summary: Record, job: Record) -> Iterator[str]:
     yield ", ".join(_counts(summary, model))
     yield from _by_summary(summary)
     if joined := summary["encoding"].get("joined"):
-        every = (f"{name} ({', '.join(levels) or 'names that their holders alone know'})" for name, levels in joined.items())
-        yield f'rare levels are "other": {"; ".join(every)}'
-    if said := _priors(summary, model, data):
-        yield f"priors: {said}"
+        joined_by_column = (
+            f"{name} ({', '.join(levels) or 'names that their holders alone know'})" for name, levels in joined.items()
+        )
+        yield f'rare levels are "other": {"; ".join(joined_by_column)}'
+    if priors := _priors(summary, model, data):
+        yield f"priors: {priors}"
     if summary["privacy"]:
-        worst = max(real(one.get("epsilon")) for one in summary["privacy"].values())
+        worst = max(real(certificate.get("epsilon")) for certificate in summary["privacy"].values())
         yield f"largest epsilon of a client {worst:.4g}"
     if summary["metrics"]:
         scores = [f"{name.replace('_', '-')} {real(value):.4f}" for name, value in summary["metrics"].items()]
@@ -48,8 +50,8 @@ def lines(summary: Record, job: Record) -> Iterator[str]:
 def _by_summary(summary: Record) -> list[str]:
     """Returns the line that names clients which take part by a summary; none without any."""
     clients = summary.get("summaries", {}).get("clients", {})
-    said = [f"{name} ({one['rows']} rows)" if "rows" in one else str(name) for name, one in clients.items()]
-    return [f"by a summary, and in no check of the model: {', '.join(said)}"] if said else []
+    named = [f"{name} ({about['rows']} rows)" if "rows" in about else str(name) for name, about in clients.items()]
+    return [f"by a summary, and in no check of the model: {', '.join(named)}"] if named else []
 
 
 def verdict(summary: Record) -> str:
@@ -65,12 +67,16 @@ def model_of(summary: Record, job: Record) -> str:
     if (kind := WORDS.get(str(model.get("kind")))) is not None:
         return f"{summary['method']}: {kind}"
     of = FAMILIES.get(family)
-    link = str(model.get("link") or ("log hazard" if family in HAZARDS else "logit" if of is None else of.link))
+    link = model.get("link")
+    if not link and family in HAZARDS:
+        link = "log hazard"
+    elif not link:
+        link = "logit" if of is None else of.link
     formula = model.get("formula") or _formula(summary, model, data)
     if len(summary["clients"]) > 1:  # what R would have of the pooled rows is another model
         formula += " + strata(client)" if family == "cox" else ""
         formula += f", {model['random']['group']} within clients" if (model.get("random") or {}).get("group") else ""
-    return f"{family or summary['method']}{f' ({link})' if family else ''}: {formula}"
+    return f"{family} ({link}): {formula}" if family else f"{summary['method']}: {formula}"
 
 
 def _formula(summary: Record, model: Record, data: Record) -> str:
@@ -79,12 +85,15 @@ def _formula(summary: Record, model: Record, data: Record) -> str:
     times = [data.get(name) for name in ("entry", "time", "time_upper", "event") if data.get(name)]
     response = f"Surv({', '.join(map(str, times))})" if data.get("time") else encoding.get("response") or data.get("response")
     named = [str(column["name"]) for column in encoding.get("columns", ())]
-    terms = [*named[:TERMS], *([f".. ({len(named)} columns)"] if len(named) > TERMS else [])]
-    terms = terms or ([f"columns of {len(summary['clients'])} clients"] if summary["method"] == "vertical" else ["1"])
+    terms = named[:TERMS]
+    if len(named) > TERMS:
+        terms.append(f".. ({len(named)} columns)")
+    if not terms:
+        terms = [f"columns of {len(summary['clients'])} clients"] if summary["method"] == "vertical" else ["1"]
     absorbed = model.get("intercept", True) or data.get("time") or model.get("family") == "ordinal"
     terms = terms if absorbed else ["0", *terms]
     random: Mapping[str, Any] = model.get("random") or {}
-    for of, slopes in ((random.get("group"), "slopes"), ("client" if random.get("client") else None, "client_slopes")):
+    for of, slopes in ((random.get("group"), "slopes"), (random.get("client") and "client", "client_slopes")):
         terms += [f"({' + '.join(['1', *random.get(slopes, ())])} | {of})"] if of else []
     terms += [f"{name}({data[name]})" for name in ("strata", "offset") if data.get(name)]
     return f"{response} ~ {' + '.join(terms)}"
@@ -93,22 +102,24 @@ def _formula(summary: Record, model: Record, data: Record) -> str:
 def _counts(summary: Record, model: Record) -> Iterator[str]:
     """Yields numbers of rows, events, areas, groups and clients, as far as the server knows them."""
     checked: Record = summary.get("predictive") or {}
-    rows = checked.get("rows", (summary.get("inference") or {}).get("rows") if summary["method"] == "vertical" else None)
+    inference = (summary.get("inference") or {}) if summary["method"] == "vertical" else {}
+    rows = checked.get("rows", inference.get("rows"))
     events = summary.get("events")
     # Clients that take part by a summary are in no check of the model: their rows are told apart, where each tells its own, and
     # their events are not.
-    summed = [one.get("rows") for one in summary.get("summaries", {}).get("clients", {}).values()]
+    summed = [about.get("rows") for about in summary.get("summaries", {}).get("clients", {}).values()]
     if summed:
-        rows, events = None if rows is None or None in summed else rows + sum(summed), None
+        events, summed = None, [rows, *summed]
+        rows = None if None in summed else sum(summed)
     elif events is None and model.get("family") == "bernoulli" and "zeros" in checked.get("response", {}):
         events = checked["rows"] - checked["response"]["zeros"]
     areas = (summary.get("sigma") or {}).get("areas")
     for n, word in ((rows, "rows"), (events, "events"), (areas, "areas")):
         if n is not None:
             yield f"{int(n):,} {word}"
-    there = sum(client["status"] != "lost" for client in summary["clients"].values())
-    of = "" if there == len(summary["clients"]) else f" of {len(summary['clients'])}"
-    yield f"{there}{of} clients by {summary['method']}, {summary['claim']}"
+    present = sum(client["status"] != "lost" for client in summary["clients"].values())
+    of = "" if present == len(summary["clients"]) else f" of {len(summary['clients'])}"
+    yield f"{present}{of} clients by {summary['method']}, {summary['claim']}"
     if summary["method"] == "pvi" and not summary["privacy"]:
         family = FAMILIES.get(str(model.get("family")))
         # Intervals are too narrow where counts vary more than their mean tells, and pvi does not look.
@@ -120,22 +131,22 @@ def _priors(summary: Record, model: Record, data: Record) -> str:
     """Returns the priors of coefficients and intercept; "" where the job says them otherwise."""
     if "s_lambda" in model:
         return "spike and slab" if model.get("kind") == "regression" else ""
-    own: Mapping[str, Any] = model["prior"] if isinstance(model.get("prior"), Mapping) else {}
+    prior: Mapping[str, Any] = model["prior"] if isinstance(model.get("prior"), Mapping) else {}
     used = used_priors(summary, model)
-    sd = used.get("prior_sd") or own.get("sd") or model.get("coefficient_sd")
+    sd = used.get("prior_sd") or prior.get("sd") or model.get("coefficient_sd")
     if sd is None or model.get("kind") == "own":
         return ""
     family = FAMILIES.get(str(model.get("family")))
     by = " x the response's" if family is not None and family.measured and summary["method"] in ("likelihood", "sigma") else ""
-    of = "effects at the means of columns and levels" if _of_effects(summary, model) else "coefficients"
-    said = f"{of} N({own.get('mean', 0):g}, {sd:g}^2) per {UNITS.get(str(data.get('standardise')), 'sd')}{by}"
-    said += _widened(summary, "prior_sd", PRIOR_SD)
+    effects = "effects at the means of columns and levels" if _of_effects(summary, model) else "coefficients"
+    words = f"{effects} N({prior.get('mean', 0):g}, {sd:g}^2) per {UNITS.get(str(data.get('standardise')), 'sd')}{by}"
+    words += _widened(summary, "prior_sd", PRIOR_SD)
     spread, centre = used.get("intercept_sd") or model.get("coefficient_sd"), model.get("intercept_centre")
     if spread is None or not (model.get("intercept") or model.get("family") == "ordinal") or model.get("family") in NOMINAL:
-        return said
+        return words
     of = "intercept" if model["family"] != "ordinal" else "first threshold"
     level = "pooled level" if centre is None else f"{centre:g}"
-    return f"{said}, {of} N({level}, {spread:g}^2){_widened(summary, 'intercept_sd', INTERCEPT_SD)}"
+    return f"{words}, {of} N({level}, {spread:g}^2){_widened(summary, 'intercept_sd', INTERCEPT_SD)}"
 
 
 def _of_effects(summary: Record, model: Record) -> bool:
@@ -158,10 +169,13 @@ def _widened(summary: Record, name: str, usual: float) -> str:
     return f" (widened from {usual:g}, which rows contradict)" if name in summary.get("priors", {}) else ""
 
 
-def notes(every: Sequence[str], most: int, where: str) -> list[str]:
+def notes(texts: Sequence[str], most: int, where: str) -> list[str]:
     """Returns the first notes, cut, and a line on the others; `where`: these are."""
     rest = f" .. ({where})"
-    cut = [note if len(note) <= MOST else note[: MOST - len(rest)].rsplit(" ", 1)[0] + rest for note in every[:most]]
-    shown = [f"note: {note}" for note in cut]
-    more = len(every) - most
+    shown = []
+    for note in texts[:most]:
+        if len(note) > MOST:
+            note = note[: MOST - len(rest)].rsplit(" ", 1)[0] + rest
+        shown.append(f"note: {note}")
+    more = len(texts) - most
     return [*shown, f"({more} more note{'s' * (more > 1)}: {where})"] if more > 0 else shown

@@ -87,19 +87,20 @@ class Heterogeneity:
 
     def notes(self, remedy_of_intercepts: str, remedy_of_slopes: str) -> Iterator[str]:
         """Yields one note that names the coefficients that differ; remedies are those of the catalogue."""
-        said, remedies = list[str](), list[str]()
+        where, remedies = list[str](), list[str]()
         if self.intercept is not None and self.intercept.sure < SAID:
-            said.append(f"in their intercepts ({_words(self.intercept)})")
+            where.append(f"in their intercepts ({_words(self.intercept)})")
             remedies.append(remedy_of_intercepts)
         if self.slopes.sure < SAID or self.differ:
-            said.append(f"in their slopes ({_words(self.slopes)})")
+            where.append(f"in their slopes ({_words(self.slopes)})")
             remedies.append(remedy_of_slopes)
         if self.differ:
             first = ", ".join(f"{name} ({_words(self.single[name])})" for name in self.differ[:SHOWN])
             more = len(self.differ) - SHOWN
-            said.append(f"most in {first}" + (f" and {more} more" if more > 0 else ""))
-        if said:
-            yield Finding.of("sites-differ", of=said, remedies=remedies)
+            others = f" and {more} more" if more > 0 else ""
+            where.append(f"most in {first}{others}")
+        if where:
+            yield Finding.of("sites-differ", of=where, remedies=remedies)
 
 
 REVERSED = 1e-4  # p of the slopes, divided by the number of sites, from which on a site is looked for that is the other way round
@@ -142,8 +143,8 @@ def find_reversed(chance: float, g: Array, P: Array) -> tuple[int, ...]:
     if len(g) < 2 or not (np.isfinite(scale).all() and (scale > 0).all() and (P[:, 0, 0] > 0).all()):
         return ()
     each, (n, seen) = chance * (1 - chance), _rates(chance, g, P)
-    own = (n * seen * (1 - seen))[:, np.newaxis, np.newaxis]
-    intercepts = np.log(seen / (1 - seen))[:, np.newaxis] * own[:, 0], own
+    information = (n * seen * (1 - seen))[:, np.newaxis, np.newaxis]
+    intercepts = np.log(seen / (1 - seen))[:, np.newaxis] * information[:, 0], information
     h, of_slopes = _own_intercepts(g / scale, P / np.outer(scale, scale))
     slopes = h, of_slopes * (seen * (1 - seen) / each)[:, np.newaxis, np.newaxis]
     try:
@@ -152,10 +153,11 @@ def find_reversed(chance: float, g: Array, P: Array) -> tuple[int, ...]:
             found = tuple(k for k in mirrored(chance, g, P) if _q(*slopes).Q - _q(_turned(slopes[0], k), slopes[1]).Q > BETTER)
     except np.linalg.LinAlgError:
         return ()
-    return found if len(found) == (2 if len(g) == 2 else 1) else ()
+    n_found = 2 if len(g) == 2 else 1
+    return found if len(found) == n_found else ()
 
 
-def find_opposed(g: Array, P: Array, own: int = 1, left: float = LEFT) -> tuple[int, ...]:
+def find_opposed(g: Array, P: Array, n_own: int = 1, left: float = LEFT) -> tuple[int, ...]:
     """Finds the same site by slopes alone, of which two at least have to be opposed.
 
     That is in a model with effects of groups or clients, which hide how often the outcome is, and with responses that are no
@@ -164,17 +166,18 @@ def find_opposed(g: Array, P: Array, own: int = 1, left: float = LEFT) -> tuple[
     Parameters
     ----------
     g, P : of the coefficients, an intercept's first, where all slopes are 0 and effects are integrated out
-    own : how many of them are each site's own: the intercept, or all thresholds of ordered levels; 0: none is among them
+    n_own : how many of them are each site's own: the intercept, or all thresholds of ordered levels; 0: none is among them
     left : of Q of the slopes, which may be left where that site's have the other sign
     """
     scale = np.sqrt(np.einsum("kii->i", P))
     if len(g) < 2 or not (np.isfinite(scale).all() and (scale > 0).all()):
         return ()
     try:
-        found = _reversed(None, _own_numbers(g / scale, P / np.outer(scale, scale), own), left)
+        found = _reversed(None, _own_numbers(g / scale, P / np.outer(scale, scale), n_own), left)
     except np.linalg.LinAlgError:
         return ()
-    return found if len(found) == (2 if len(g) == 2 else 1) else ()
+    n_found = 2 if len(g) == 2 else 1
+    return found if len(found) == n_found else ()
 
 
 def mirrored(chance: float, g: Array, P: Array) -> tuple[int, ...]:
@@ -191,7 +194,8 @@ def mirrored_rates(n: Array, seen: Array, far: float = FAR) -> tuple[int, ...]:
     """Finds the same site from numbers of rows (M,), and how often the outcome is 1 there (neither 0 nor 1)."""
     odds, other, error = _odds(n, seen)
     found = np.flatnonzero((np.abs(odds - other) > far) & (np.abs(odds + other) < MIRRORED + 2 * error)).tolist()
-    return tuple(found) if len(found) == (2 if len(n) == 2 else 1) else ()
+    n_found = 2 if len(n) == 2 else 1
+    return tuple(found) if len(found) == n_found else ()
 
 
 def _odds(n: Array, seen: Array) -> tuple[Array, Array, Array]:
@@ -202,7 +206,7 @@ def _odds(n: Array, seen: Array) -> tuple[Array, Array, Array]:
     return odds, other, np.sqrt(1 / (n * seen * (1 - seen)) + 1 / ((rest[0] + 1) * theirs * (1 - theirs)))
 
 
-def find_reversed_events(n: Array, seen: Array, h: Array, P: Array, own: int) -> tuple[int, ...]:
+def find_reversed_events(n: Array, seen: Array, h: Array, P: Array, n_own: int) -> tuple[int, ...]:
     """Finds the site of survival times where an event means what its absence means elsewhere; none or one.
 
     Rows without event were seen longest at every site, so that slopes do not turn: the times at which rows are lost know nothing
@@ -217,11 +221,11 @@ def find_reversed_events(n: Array, seen: Array, h: Array, P: Array, own: int) ->
     ----------
     n, seen : (M,) numbers of rows, and shares of events (neither 0 nor 1)
     h, P : (M, d) and (M, d, d) of each site
-    own : how many of the first coefficients are each site's own, as an intercept
+    n_own : how many of the first coefficients are each site's own, as an intercept
     """
     odds, other, error = _odds(n, seen)
     try:
-        h, P = _own_numbers(h, P, own)
+        h, P = _own_numbers(h, P, n_own)
     except np.linalg.LinAlgError:
         return ()
     apart = (np.abs(odds - other) > OPPOSED * error) & (np.abs(odds + other) < MIRRORED + 2 * error)
@@ -266,10 +270,10 @@ def _reversed(intercepts: tuple[Array, Array] | None, slopes: tuple[Array, Array
         if left.p < ALPHA and left.Q > most * whole.Q:
             continue
         if intercepts is not None:
-            own, own_left = _q(*intercepts), _q(_turned(intercepts[0], k), intercepts[1])
-            if own_left.p < ALPHA and LESS * own_left.Q > own.Q:
+            of_intercepts, left_of_intercepts = _q(*intercepts), _q(_turned(intercepts[0], k), intercepts[1])
+            if left_of_intercepts.p < ALPHA and LESS * left_of_intercepts.Q > of_intercepts.Q:
                 continue
-            if own.p < ALPHA and own_left.Q < LESS * own.Q:
+            if of_intercepts.p < ALPHA and left_of_intercepts.Q < LESS * of_intercepts.Q:
                 found.append(k)
                 continue
         if _opposed(*slopes, k) > 1:
@@ -280,16 +284,17 @@ def _reversed(intercepts: tuple[Array, Array] | None, slopes: tuple[Array, Array
 def _opposed(h: Array, P: Array, k: int) -> int:
     """Returns how many slopes have another sign at this site than at all others, each by itself beyond doubt."""
     others = np.arange(len(h)) != k
-    parts = [generalised_inverse(one) for one in (P[k], P[others].sum(axis=0))]
-    one, other = parts[0][0] @ h[k], parts[1][0] @ h[others].sum(axis=0)
+    parts = [generalised_inverse(precision) for precision in (P[k], P[others].sum(axis=0))]
+    slope, other = parts[0][0] @ h[k], parts[1][0] @ h[others].sum(axis=0)
     errors = np.diag(parts[0][0]) + np.diag(parts[1][0])
-    told = np.logical_and(parts[0][2], parts[1][2])
-    return int((told & (one * other < 0) & (np.abs(one - other) > OPPOSED * np.sqrt(errors))).sum())
+    determined = np.logical_and(parts[0][2], parts[1][2])
+    return int((determined & (slope * other < 0) & (np.abs(slope - other) > OPPOSED * np.sqrt(errors))).sum())
 
 
 def _words(test: Test) -> str:
     """Says I^2 and p of a test."""
-    return f"I^2 {test.i2:.0%}, p {f'= {test.p:.1g}' if test.p > 1e-12 else '< 1e-12'}"
+    p = f"= {test.p:.1g}" if test.p > 1e-12 else "< 1e-12"
+    return f"I^2 {test.i2:.0%}, p {p}"
 
 
 def compare_sites(names: Sequence[str], intercept: bool, h: Array, P: Array) -> Heterogeneity | None:
@@ -312,32 +317,32 @@ def compare_sites(names: Sequence[str], intercept: bool, h: Array, P: Array) -> 
     try:
         # Slopes are tested with an intercept for each site; the rest of Q is that of the intercepts.
         if intercept:
-            every, slopes = _q(h, P), _q(*_own_intercepts(h, P))
-            own = Test(every.Q - slopes.Q, every.df - slopes.df)
+            of_all, slopes = _q(h, P), _q(*_own_intercepts(h, P))
+            of_intercepts = Test(of_all.Q - slopes.Q, of_all.df - slopes.df)
         else:
-            slopes, own = _q(h, P), None
+            slopes, of_intercepts = _q(h, P), None
         single = dict(_single(names, intercept, h, P))
     except np.linalg.LinAlgError:
         return None
-    return Heterogeneity(slopes, own, single, _holm(single))
+    return Heterogeneity(slopes, of_intercepts, single, _holm(single))
 
 
 def _own_intercepts(h: Array, P: Array) -> tuple[Array, Array]:
     """Returns the sites' information about the slopes, whatever their intercepts are."""
-    there = P[:, 0, 0] > 0
-    by = np.where(there[:, None], P[:, 0, 1:] / np.where(there, P[:, 0, 0], 1.0)[:, None], 0.0)
+    known = P[:, 0, 0] > 0
+    by = np.where(known[:, None], P[:, 0, 1:] / np.where(known, P[:, 0, 0], 1.0)[:, None], 0.0)
     return h[:, 1:] - by * h[:, :1], P[:, 1:, 1:] - by[:, :, None] * P[:, :1, 1:]
 
 
-def _own_numbers(h: Array, P: Array, own: int) -> tuple[Array, Array]:
+def _own_numbers(h: Array, P: Array, n_own: int) -> tuple[Array, Array]:
     """Returns the sites' information about what is not among the first numbers, whatever each site's own of these are."""
-    if own == 0:
+    if n_own == 0:
         return h, P
-    if own == 1:
+    if n_own == 1:
         return _own_intercepts(h, P)
-    left = [generalised_inverse(one[:own, :own])[0] @ one[:own, own:] for one in P]
-    slopes = np.stack([one[own:] - by.T @ one[:own] for one, by in zip(h, left)])
-    return slopes, np.stack([one[own:, own:] - by.T @ one[:own, own:] for one, by in zip(P, left)])
+    left = [generalised_inverse(P_k[:n_own, :n_own])[0] @ P_k[:n_own, n_own:] for P_k in P]
+    slopes = np.stack([h_k[n_own:] - by.T @ h_k[:n_own] for h_k, by in zip(h, left)])
+    return slopes, np.stack([P_k[n_own:, n_own:] - by.T @ P_k[:n_own, n_own:] for P_k, by in zip(P, left)])
 
 
 def generalised_inverse(P: Array) -> tuple[Array, int, Array]:
@@ -348,45 +353,45 @@ def generalised_inverse(P: Array) -> tuple[Array, int, Array]:
     LinAlgError
         An eigenvalue is below 0.
     """
-    own = np.diag(P)
-    if own.min(initial=0.0) < -(NOTHING**0.5) * own.max(initial=0.0):
+    diagonal = np.diag(P)
+    if diagonal.min(initial=0.0) < -(NOTHING**0.5) * diagonal.max(initial=0.0):
         raise np.linalg.LinAlgError("no likelihood")
-    size = np.sqrt(np.maximum(own, 0.0))
-    there = size > NOTHING**0.5 * max(size.max(initial=0.0), 1e-300)
+    size = np.sqrt(np.maximum(diagonal, 0.0))
+    informed = size > NOTHING**0.5 * max(size.max(initial=0.0), 1e-300)
     inverse = np.zeros_like(P)
     determined = np.zeros(len(P), bool)
-    if not there.any():
+    if not informed.any():
         return inverse, 0, determined
-    size = size[there]
-    values, vectors = np.linalg.eigh(P[np.ix_(there, there)] / np.outer(size, size))
+    size = size[informed]
+    values, vectors = np.linalg.eigh(P[np.ix_(informed, informed)] / np.outer(size, size))
     if values[0] < -(NOTHING**0.5) * values[-1]:
         raise np.linalg.LinAlgError("no likelihood")
     kept = values > NOTHING * values[-1]
     V = vectors[:, kept]
-    inverse[np.ix_(there, there)] = (V / values[kept]) @ V.T / np.outer(size, size)
-    determined[there] = (V**2).sum(axis=1) > 1 - 1e-6
+    inverse[np.ix_(informed, informed)] = (V / values[kept]) @ V.T / np.outer(size, size)
+    determined[informed] = (V**2).sum(axis=1) > 1 - 1e-6
     return inverse, int(kept.sum()), determined
 
 
 def _q(h: Array, P: Array) -> Test:
     """Tests all coefficients together."""
-    parts = [generalised_inverse(one) for one in P]
+    parts = [generalised_inverse(P_k) for P_k in P]
     inverse, rank, _ = generalised_inverse(P.sum(axis=0))
     total = h.sum(axis=0)
-    Q = sum(float(own @ part[0] @ own) for own, part in zip(h, parts)) - float(total @ inverse @ total)
+    Q = sum(float(h_k @ part[0] @ h_k) for h_k, part in zip(h, parts)) - float(total @ inverse @ total)
     return Test(Q, sum(part[1] for part in parts) - rank)
 
 
 def _single(names: Sequence[str], intercept: bool, h: Array, P: Array) -> Iterator[tuple[str, Test]]:
     """Yields the test of each slope that two sites or more determine."""
-    parts = [generalised_inverse(one) for one in P]
-    means = np.array([part[0] @ own for own, part in zip(h, parts)])
+    parts = [generalised_inverse(P_k) for P_k in P]
+    means = np.array([part[0] @ h_k for h_k, part in zip(h, parts)])
     variances = np.array([np.diag(part[0]) for part in parts])
     for j in range(int(intercept), len(names)):
-        told = np.array([part[2][j] for part in parts])
-        if told.sum() > 1:
-            w, mean = 1 / variances[told, j], means[told, j]
-            yield names[j], Test(float((w * (mean - (w * mean).sum() / w.sum()) ** 2).sum()), int(told.sum()) - 1)
+        determined = np.array([part[2][j] for part in parts])
+        if determined.sum() > 1:
+            w, mean = 1 / variances[determined, j], means[determined, j]
+            yield names[j], Test(float((w * (mean - (w * mean).sum() / w.sum()) ** 2).sum()), int(determined.sum()) - 1)
 
 
 def _holm(single: dict[str, Test]) -> tuple[str, ...]:

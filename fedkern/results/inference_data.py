@@ -130,8 +130,10 @@ def _write(to: Any, group: Group, text: Any, dimensions: Iterator[int]) -> None:
     scales = dict[str, tuple[Any, np.int32]]()
     for name, size in sizes.items():
         alone = name not in group.coordinates  # such a dimension has no values
-        scale = _data_set(to, name, np.zeros(size, ">f4") if alone else np.asarray(group.coordinates[name]), text)
-        scale.make_scale(f"This is a netCDF dimension but not a netCDF variable. {size:9d}" if alone else name)
+        values = np.zeros(size, ">f4") if alone else np.asarray(group.coordinates[name])
+        scale = _data_set(to, name, values, text)
+        label = f"This is a netCDF dimension but not a netCDF variable. {size:9d}" if alone else name
+        scale.make_scale(label)
         scales[name] = scale, np.int32(next(dimensions))
         scale.attrs["_Netcdf4Dimid"] = scales[name][1]
         if not alone:

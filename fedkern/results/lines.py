@@ -56,8 +56,8 @@ class Lines:
         out = {}
         for k in self.off.tolist():
             mean, sd = centre[self.names[k]]
-            at = dict(zip(("q05", "q50", "q95"), (mean + sd * self.quantiles[k]).tolist()))
-            out[self.names[k]] = {"sd": sd * float(self.sd[k]), **at}
+            quantiles_of = dict(zip(("q05", "q50", "q95"), (mean + sd * self.quantiles[k]).tolist()))
+            out[self.names[k]] = {"sd": sd * float(self.sd[k]), **quantiles_of}
         return out
 
 
@@ -71,10 +71,10 @@ def points(mean: Array, covariance: Array, which: Sequence[int]) -> Array:
 def fit_lines(names: Sequence[str], log_density: Array) -> Lines:
     """Computes widths and quantiles from the posterior's log-density (1 + 8 m,) at `points`, known up to a constant."""
     half = len(AT) // 2
-    at = np.array([*AT[:half], 0.0, *AT[half:]])
+    points = np.array([*AT[:half], 0.0, *AT[half:]])
     sd, quantiles = np.empty(len(names)), np.empty((len(names), 3))
-    for k, own in enumerate((log_density[1:] - log_density[0]).reshape(len(names), len(AT))):
-        beside = _spline(at, np.array([*own[:half], 0.0, *own[half:]]) + at**2 / 2)
+    for k, change in enumerate((log_density[1:] - log_density[0]).reshape(len(names), len(AT))):
+        beside = _spline(points, np.array([*change[:half], 0.0, *change[half:]]) + points**2 / 2)
         log_weight = beside - GRID**2 / 2
         weight = np.exp(log_weight - log_weight.max())
         weight /= weight.sum()

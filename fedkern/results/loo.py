@@ -62,7 +62,7 @@ def sums_of(n_rows: int, blocks: Iterable[Array]) -> LooSums:
     return LooSums(0, n_rows, density, squares, effective, bins)
 
 
-def summary(told: Sequence[LooSums], unit: float = 1.0, draws: int | None = None) -> dict[str, Any]:
+def summary(replies: Sequence[LooSums], unit: float = 1.0, draws: int | None = None) -> dict[str, Any]:
     """Returns the entry of summary.json from clients' sums in their order; empty without rows.
 
     It has `elpd`, its standard error over rows, `p_loo`, `rows`, and `k_hat`: how many rows have one of at most 0.5, 0.7, 1, and
@@ -73,12 +73,14 @@ def summary(told: Sequence[LooSums], unit: float = 1.0, draws: int | None = None
     unit : of the model's response in the data's, by which densities are smaller there
     draws : how many independent draws the densities are of; None where they are not known to be independent
     """
-    n = sum(one.rows for one in told)
+    n = sum(reply.rows for reply in replies)
     if not n:
         return {}
-    density, squares, effective = (float(sum(getattr(one, name) for one in told)) for name in ("density", "squares", "effective"))
+    density, squares, effective = (
+        float(sum(getattr(reply, name) for reply in replies)) for name in ("density", "squares", "effective")
+    )
     spread = max(squares - density**2 / n, 0.0)  # n times the variance over rows, as ArviZ has it
-    bins = [int(count) for count in np.sum([one.bins for one in told], axis=0)]
+    bins = [int(count) for count in np.sum([reply.bins for reply in replies], axis=0)]
     labels = [*(f"<= {edge:g}" for edge in EDGES), f"> {EDGES[-1]:g}"]
     density -= n * math.log(unit)
     error = {} if draws is None else {"monte_carlo_error": _error((2 * max(effective, 0.0) / draws) ** 0.5, effective)}
@@ -86,10 +88,10 @@ def summary(told: Sequence[LooSums], unit: float = 1.0, draws: int | None = None
 
 
 @guard.figure("leave-one-out sums", ({}, ()))
-def told(asked: Server[LooSums], names: Sequence[str], **options: Any) -> tuple[dict[str, Any], Sequence[str]]:
+def told(query: Server[LooSums], names: Sequence[str], **options: Any) -> tuple[dict[str, Any], Sequence[str]]:
     """Returns `summary` of all clients' sums, and its notes; `options`: as of `summary`."""
-    content = summary([asked.replies[k] for k in sorted(asked.replies)], **options)
-    return content, notes(content, asked, names)
+    content = summary([query.replies[k] for k in sorted(query.replies)], **options)
+    return content, notes(content, query, names)
 
 
 def corrected(content: dict[str, Any], at_draws: float, mean: float, variance: float) -> dict[str, Any]:
@@ -116,7 +118,7 @@ def error_of_difference(mine: Record, theirs: Record) -> float:
 
     What smoothing takes away is taken from both.
     """
-    if not all("monte_carlo_error" in one for one in (mine, theirs)):
+    if not all("monte_carlo_error" in content for content in (mine, theirs)):
         return math.nan
     return math.hypot(_of_draws(mine), _of_draws(theirs), SMOOTHED * (real(mine["p_loo"]) - real(theirs["p_loo"])))
 
@@ -154,14 +156,14 @@ def piece(summary: Record) -> str:
     return page.section("Rows without themselves", page.paragraph(text, ""), page.table(["k-hat", "rows"], counts))
 
 
-def notes(content: dict[str, Any], told: Server[LooSums], names: Sequence[str]) -> list[str]:
+def notes(content: dict[str, Any], query: Server[LooSums], names: Sequence[str]) -> list[str]:
     """Returns notes for a reader: rows whose densities are not reliable, and clients that are not in the sums."""
     if tuple(names) == (ALL,):
-        return [describe_few(f"{LEAST} rows", SUMS), *not_in(SUMS, told, names), *_unreliable(content)]
-    silent, lost = sum(one.rows == 0 for one in told.replies.values()), len(told.lost)
-    said = [Finding.of("few-rows-not-in-loo", n=silent, least=LEAST)] if silent else []
-    said += [Finding.of("lost-not-in-loo", n=lost)] if lost else []
-    return [*said, *not_in(SUMS, told, names), *_unreliable(content)]
+        return [describe_few(f"{LEAST} rows", SUMS), *not_in(SUMS, query, names), *_unreliable(content)]
+    silent, lost = sum(reply.rows == 0 for reply in query.replies.values()), len(query.lost)
+    findings = [Finding.of("few-rows-not-in-loo", n=silent, least=LEAST)] if silent else []
+    findings += [Finding.of("lost-not-in-loo", n=lost)] if lost else []
+    return [*findings, *not_in(SUMS, query, names), *_unreliable(content)]
 
 
 def _unreliable(content: dict[str, Any]) -> list[str]:

@@ -31,8 +31,8 @@ class Normal:
     def negated(self) -> Normal:
         return Normal(-self.mean, -self.half)
 
-    def quantiles(self, at: Sequence[float]) -> list[float]:
-        return [self.mean + float(scipy.special.ndtri(p)) * self.sd for p in at]
+    def quantiles(self, levels: Sequence[float]) -> list[float]:
+        return [self.mean + float(scipy.special.ndtri(p)) * self.sd for p in levels]
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Drawn:
     def negated(self) -> Drawn:
         return Drawn(-self.draws)
 
-    def quantiles(self, at: Sequence[float]) -> list[float]:
-        ends: list[float] = np.quantile(self.draws, at).tolist()
+    def quantiles(self, levels: Sequence[float]) -> list[float]:
+        ends: list[float] = np.quantile(self.draws, levels).tolist()
         return ends
 
 

@@ -72,13 +72,13 @@ def combine(estimates: ArrayLike, errors: ArrayLike) -> Combined:
     b, se = np.asarray(estimates, dtype=np.float64), np.asarray(errors, dtype=np.float64)
     if b.ndim != 2 or b.shape != se.shape:
         raise ValueError(f"meta.combine: estimates and errors need one shape (sites, P), got {b.shape} and {se.shape}")
-    there = np.isfinite(b) & np.isfinite(se)
-    if not (se[there] > 0).all():
-        raise ValueError(f"meta.combine: standard errors must be > 0, got {se[there].min()}")
-    m = there.sum(axis=0)
+    known = np.isfinite(b) & np.isfinite(se)
+    if not (se[known] > 0).all():
+        raise ValueError(f"meta.combine: standard errors must be > 0, got {se[known].min()}")
+    m = known.sum(axis=0)
     weight = np.zeros(b.shape)
-    weight[there] = se[there] ** -2.0
-    values = np.where(there, b, 0.0)
+    weight[known] = se[known] ** -2.0
+    values = np.where(known, b, 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         total = weight.sum(axis=0)
         fixed = (weight * values).sum(axis=0) / total
@@ -98,7 +98,7 @@ def combine(estimates: ArrayLike, errors: ArrayLike) -> Combined:
     return Combined(mean, error, tau_sq, q, i_sq, m)
 
 
-def biased(psi: ArrayLike, there: ArrayLike) -> NDArray[np.bool_]:
+def biased(psi: ArrayLike, measured: ArrayLike) -> NDArray[np.bool_]:
     """Finds slopes that a site's least squares gets wrong because it has not measured another column that goes with them.
 
     A regression without column a moves the slope of b by a's slope times that of b in the regression of a on the measured
@@ -107,13 +107,13 @@ def biased(psi: ArrayLike, there: ArrayLike) -> NDArray[np.bool_]:
     Parameters
     ----------
     psi : (w, w) covariance of the columns, positive definite
-    there : (w,) which of them the site has
+    measured : (w,) which of them the site has
 
     Returns
     -------
     (w,) columns that it has, and that tell more than `NEAR` standard deviations of one that it lacks
     """
-    known, covariance = np.asarray(there, dtype=bool), np.asarray(psi, dtype=np.float64)
+    known, covariance = np.asarray(measured, dtype=bool), np.asarray(psi, dtype=np.float64)
     sds = np.sqrt(np.diag(covariance))
     correlation, out = covariance / np.outer(sds, sds), np.zeros(len(sds), dtype=bool)
     if known.any() and not known.all():

@@ -22,8 +22,8 @@ def slowest(mixed: Mapping[str, Both], label: Callable[[int, int], str] = lambda
         return None
     name = min(judged, key=lambda name: float(np.nanmin(judged[name][1])))
     ess = judged[name][1]
-    what, at, site = name.partition("@")
-    which = f"{what}{label(int(np.nanargmin(ess)), len(ess))}{at}{site}"
+    what, separator, site = name.partition("@")
+    which = f"{what}{label(int(np.nanargmin(ess)), len(ess))}{separator}{site}"
     return max(float(np.nanmax(rhats)) for rhats, _ in judged.values()), float(np.nanmin(ess)), which
 
 

@@ -60,34 +60,34 @@ def where_slopes_are_0(mean: Array, g: Array, P: Array, columns: Sequence[int]) 
     g, P : (M, d) and (M, d, d) each site's gradient and X'WX at q, an intercept's first
     columns : the coefficients that are compared, without the intercept; others, as those of sites, are constant at a site
     """
-    at, every = np.array(columns, np.int64), list[tuple[float, float, Array, Array, Array]]()
+    columns_of, of_sites = np.array(columns, np.int64), list[tuple[float, float, Array, Array, Array]]()
     for slope, curvature in zip(g, P):
         weight = float(curvature[0, 0])
         if not (weight > 0 and np.isfinite(curvature).all() and np.isfinite(slope).all()):
             return None
         toward = curvature @ mean / weight
-        middle = curvature[0, at] / weight
+        middle = curvature[0, columns_of] / weight
         # Of rows weighted by W: mean and variance of the linear predictor, and its covariance with columns.
-        level, across = float(toward[0]), toward[at] - middle * toward[0]
+        level, across = float(toward[0]), toward[columns_of] - middle * toward[0]
         variance = float(mean @ toward) - level**2
-        covariance = curvature[np.ix_(at, at)] / weight - np.outer(middle, middle)
+        covariance = curvature[np.ix_(columns_of, columns_of)] / weight - np.outer(middle, middle)
         moved, wider, rate, spread = _unweighted(level, max(variance, 0.0))
         if variance > 1e-12:
             middle = middle + across * (moved - level) / variance
             covariance = covariance + np.outer(across, across) * (wider - variance) / variance**2
             across = across * wider / variance
         rows = weight / spread
-        count, with_ones = float(slope[0]) + rows * rate, slope[at] + rows * (middle * rate + across * spread)
-        every.append((rows, count, with_ones, middle, covariance))
-    n, ones = (np.array([one[i] for one in every]) for i in (0, 1))
+        count, with_ones = float(slope[0]) + rows * rate, slope[columns_of] + rows * (middle * rate + across * spread)
+        of_sites.append((rows, count, with_ones, middle, covariance))
+    n, ones = (np.array([of_site[i] for of_site in of_sites]) for i in (0, 1))
     chance = float(np.clip((ones.sum() + 0.5) / (n.sum() + 1), 1e-6, 1 - 1e-6))
-    middles, covariances = np.stack([one[3] for one in every]), np.stack([one[4] for one in every])
+    middles, covariances = np.stack([of_site[3] for of_site in of_sites]), np.stack([of_site[4] for of_site in of_sites])
     x = np.column_stack([np.ones(len(n)), middles])
     P0 = np.einsum("ki,kj->kij", x, x)
     P0[:, 1:, 1:] += covariances
-    told = np.column_stack([ones, np.stack([one[2] for one in every])])
+    scores = np.column_stack([ones, np.stack([of_site[2] for of_site in of_sites])])
     each = chance * (1 - chance) * n
-    return Sums(chance, told - chance * n[:, None] * x, each[:, None, None] * P0)
+    return Sums(chance, scores - chance * n[:, None] * x, each[:, None, None] * P0)
 
 
 def _unweighted(level: float, variance: float) -> tuple[float, float, float, float]:

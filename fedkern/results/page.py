@@ -37,8 +37,8 @@ def document(title: str, sections: Iterable[str], **head: object) -> str:
     """Returns the whole page: `head` has its word, mood, verdict, doubt, labels, tiles and notes."""
     inside, notes = [part for part in sections if part], cast(Iterable[object], head.get("notes", ()))
     # Explain only the words that the page uses; letters in drawings are none.
-    said = re.sub(r"<svg.*?</svg>|<pre>.*?</pre>", "", " ".join([*inside, *map(str, notes)]), flags=re.DOTALL)
-    words = {word: meaning for word, meaning in GLOSSARY.items() if re.search(rf"(?<!\w){word}(?!\w)", said)}
+    text = re.sub(r"<svg.*?</svg>|<pre>.*?</pre>", "", " ".join([*inside, *map(str, notes)]), flags=re.DOTALL)
+    words = {word: meaning for word, meaning in GLOSSARY.items() if re.search(rf"(?<!\w){word}(?!\w)", text)}
     inside += [section("Words", piece("glossary", words))] if words else []
     return _templates().get_template("page.html").render(title=title, sections=inside, policy=_policy(), **head)
 

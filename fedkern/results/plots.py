@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from warnings import catch_warnings, filterwarnings
 
 import numpy as np
@@ -51,7 +51,8 @@ def learning_curves(lines: Sequence[Record]) -> Figure | None:
         points = [(line["round"], line["metrics"][name]) for line in lines if name in line["metrics"]]
         x, y = zip(*points)
         few = len(points) <= 30
-        axes.plot(x, y, color=BLUE, linewidth=1.6, marker="o" if few else None, markersize=3.2, clip_on=False, zorder=3)
+        marker = "o" if few else None
+        axes.plot(x, y, color=BLUE, linewidth=1.6, marker=marker, markersize=3.2, clip_on=False, zorder=3)
         axes.annotate(
             f"{y[-1]:.4g}",
             (x[-1], y[-1]),
@@ -91,7 +92,8 @@ def forest(
         return None
     largest = sorted(shown, key=lambda name: -abs(shown[name]["mean"]))[:MOST_ROWS]
     names = [name for name in shown if name in largest]
-    figure = canvas(7.2, 0.75 + (0.4 if beside else 0.19) * len(names))
+    height = 0.4 if beside else 0.19
+    figure = canvas(7.2, 0.75 + height * len(names))
     axes = figure.subplots()
     for row, name in enumerate(names):
         value = shown[name]
@@ -126,7 +128,7 @@ def sites(alone: Mapping[str, Mapping[str, Mapping[str, float]]], pooled: Mappin
     -------
     the figure; None without any
     """
-    those = [name for name in pooled if any(name in one for one in alone.values())]
+    those = [name for name in pooled if any(name in of_client for of_client in alone.values())]
     largest = sorted(those, key=lambda name: -abs(pooled[name]["mean"]))[:MOST_PANELS]
     if not largest:
         return None
@@ -155,9 +157,11 @@ def without(left: Mapping[str, Any], pooled: Mapping[str, Mapping[str, float]]) 
     -------
     the figure; None where no client's absence is known
     """
-    known = {client: one["parameters"] for client, one in left.items() if one["known"]}
-    those = [name for name in pooled if any(name in one for one in known.values())]
-    shift = {name: max(abs(real(one[name]["shift"])) for one in known.values() if name in one) for name in those}
+    known = {client: of_client["parameters"] for client, of_client in left.items() if of_client["known"]}
+    those = [name for name in pooled if any(name in of_client for of_client in known.values())]
+    shift = {
+        name: max(abs(real(of_client[name]["shift"])) for of_client in known.values() if name in of_client) for name in those
+    }
     furthest = sorted(those, key=lambda name: -shift[name])[:MOST_PANELS]
     if not furthest:
         return None
@@ -179,7 +183,7 @@ def without(left: Mapping[str, Any], pooled: Mapping[str, Mapping[str, float]]) 
 def _by_client(
     names: Sequence[str],
     clients: Sequence[str],
-    own: Callable[[str, str], tuple[float, float, float] | None],
+    interval_of: Callable[[str, str], tuple[float, float, float] | None],
     pooled: Mapping[str, Mapping[str, float]],
     words: str = "{}",
     everybody: str = "together",
@@ -194,7 +198,7 @@ def _by_client(
     labels = [*(caption(words.format(client)) for client in clients), everybody]
     for i, (axes, name) in enumerate(zip(panels, names)):
         for row, client in enumerate(clients):
-            if (interval := own(client, name)) is None:
+            if (interval := interval_of(client, name)) is None:
                 where: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center"}
                 axes.text(0.02, row, "not known", **where, fontsize=7.5, color=MUTED)
                 continue
@@ -203,7 +207,8 @@ def _by_client(
             axes.plot([middle], [row], "o", color=MUTED, markersize=3.2, zorder=3)
         axes.plot([pooled[name]["q025"], pooled[name]["q975"]], [n, n], color=BLUE, linewidth=2.2, zorder=2)
         axes.plot([pooled[name]["mean"]], [n], "D", color=BLUE, markersize=4, zorder=3)
-        axes.set_yticks(range(n + 1), labels if i % across == 0 else [""] * (n + 1))
+        texts = labels if i % across == 0 else [""] * (n + 1)
+        axes.set_yticks(range(n + 1), texts)
         axes.set_ylim(n + 0.6, -0.6)
         axes.set_title(caption(name), loc="left", color=INK, fontsize=9)
         tidy(axes, "x")
@@ -230,9 +235,9 @@ def reliability(bins: Sequence[Mapping[str, float]]) -> Figure | None:
     x, y, n = (([b[key] for b in bins]) for key in ("probability", "frequency", "rows"))
     axes.plot(x, y, color=BLUE, linewidth=1.2, alpha=0.6, zorder=2)
     axes.scatter(x, y, s=[14 + 200 * count / max(n) for count in n], color=BLUE, edgecolor="white", linewidth=0.8, zorder=3)
-    for at, height, count in zip(x, y, n):
+    for predicted, height, count in zip(x, y, n):
         above: dict[str, Any] = {"xytext": (0, 11), "textcoords": "offset points", "ha": "center"}
-        axes.annotate(f"{count:,.0f}", (at, height), **above, fontsize=7.5, color=INK)
+        axes.annotate(f"{count:,.0f}", (predicted, height), **above, fontsize=7.5, color=INK)
     axes.set(xlim=(-0.04, 1.04), ylim=(-0.06, 1.16), xlabel="predicted probability", ylabel="observed frequency")
     tidy(axes, "y")
     axes.grid(axis="x", color=GRID, linewidth=0.8)
@@ -242,7 +247,8 @@ def reliability(bins: Sequence[Mapping[str, float]]) -> Figure | None:
 
 def caption(name: str) -> str:
     """Returns a name as a figure shows it: a dollar sign begins no formula, and an underscore hides it from no legend."""
-    return (" " if name.startswith("_") else "") + printable(name).replace("$", r"\$")
+    text = printable(name).replace("$", r"\$")
+    return f" {text}" if name.startswith("_") else text
 
 
 def svg(figure: Figure) -> str:
@@ -281,12 +287,12 @@ def canvas(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def tidy(axes: Axes, grid: str) -> None:
+def tidy(axes: Axes, grid: Literal["x", "y"]) -> None:
     """Removes the frame and leaves a light grid along one direction."""
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.spines["bottom"].set_color(MUTED)
-    axes.grid(axis="y" if grid == "y" else "x", color=GRID, linewidth=0.8)
+    axes.grid(axis=grid, color=GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(colors=INK, labelsize=8, length=3, color=MUTED)
     axes.tick_params(axis="y", length=0)
@@ -312,7 +318,8 @@ def areas_drawn(axes: Axes, shapes: Sequence[Sequence[Part]], values: Sequence[f
         rings = [_coarse(ring, step) for part in parts for ring in part]
         codes = [[Path.MOVETO, *[Path.LINETO] * (len(ring) - 2), Path.CLOSEPOLY] for ring in rings]
         paths.append(Path(np.concatenate(rings), np.concatenate(codes)))
-    drawn = PathCollection(paths, edgecolor="white", linewidth=0.4 if len(shapes) < 300 else 0.1)
+    linewidth = 0.4 if len(shapes) < 300 else 0.1
+    drawn = PathCollection(paths, edgecolor="white", linewidth=linewidth)
     drawn.set_array(np.array(values))
     axes.add_collection(drawn)
     margin = 0.02 * float((high - low).max())

@@ -158,5 +158,7 @@ def without_means(prediction: Prediction, family: str, rows: NDArray[np.bool_], 
     record = FAMILIES[family]
     if record.link != "log" or not rows.any():
         return prediction
-    more = {name: np.where(rows, np.nan, values) if name == record.level else values for name, values in prediction.more.items()}
+    more = {**prediction.more}
+    if record.level in more:
+        more[record.level] = np.where(rows, np.nan, more[record.level])
     return replace(prediction, mean=np.where(rows, np.nan, prediction.mean), more=more, notes=(*prediction.notes, note))

@@ -28,8 +28,8 @@ def of_exposures(response: str, names: Sequence[str], answers: Sequence[tuple[fl
     names : of the clients
     answers : of each the sum of its counts, and of its exposures
     """
-    told = [(name, math.log(y / e), y**-0.5) for name, (y, e) in zip(names, answers, strict=True) if min(y, e) > 0]
-    whose, logs, errors = zip(*told) if told else ((), (), ())
+    rates = [(name, math.log(y / e), y**-0.5) for name, (y, e) in zip(names, answers, strict=True) if min(y, e) > 0]
+    whose, logs, errors = zip(*rates) if rates else ((), (), ())
     return describe_levels(whose, logs, errors, "rate-apart", "exposures-in-another-unit", column=response)
 
 
@@ -43,25 +43,25 @@ def of_means(column: str, names: Sequence[str], answers: Sequence[tuple[float, f
     answers : of each the sum of its responses, and the number of its rows or their exposure
     rows : how many rows each has at least
     """
-    told = [(name, math.log(y / n), _error(y, r)) for name, (y, n), r in zip(names, answers, rows, strict=True) if min(y, n) > 0]
-    whose, logs, errors = zip(*told) if told else ((), (), ())
+    rates = [(name, math.log(y / n), _error(y, r)) for name, (y, n), r in zip(names, answers, rows, strict=True) if min(y, n) > 0]
+    whose, logs, errors = zip(*rates) if rates else ((), (), ())
     return describe_levels(whose, logs, errors, "response-apart", "response-in-another-unit", column=column)
 
 
-def of_client(column: str, own: tuple[float, float], y: float, n: float, rows: float, *, several: bool) -> Compared:
+def of_client(column: str, of_client_alone: tuple[float, float], y: float, n: float, rows: float, *, several: bool) -> Compared:
     """Compares a client's response with that of all others together, where the server gets sums alone.
 
     Parameters
     ----------
-    own, rows : its own sums, and how many rows it has
+    of_client_alone, rows : its own sums, and how many rows it has
     y, n : the sums of all clients
     several : whether the others are more than one client
     """
-    others = y - own[0], n - own[1]
-    if not min(*own, *others) > 0:
+    others = y - of_client_alone[0], n - of_client_alone[1]
+    if not min(*of_client_alone, *others) > 0:
         return Compared()
-    off = math.log(own[0] / own[1] * others[1] / others[0])
-    noted, doubt = is_another_level(off, _error(own[0], rows), several=several)
+    off = math.log(of_client_alone[0] / of_client_alone[1] * others[1] / others[0])
+    noted, doubt = is_another_level(off, _error(of_client_alone[0], rows), several=several)
     if not noted:
         return Compared()
     note = Finding.of("response-apart-here", column=column, times=in_words(math.exp(off)))

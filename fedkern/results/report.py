@@ -151,8 +151,8 @@ def numbers(run: RunFiles) -> list[str]:
 def coefficients(run: RunFiles, title: str = "Coefficients", begin: tuple[str, ...] = ("",)) -> str:
     """Draws the coefficients, whose names begin so, with a table of all numbers."""
     parameters = run.summary.get("parameters", {})
-    every = shown.beside_each_other(run.summary) if parameters else {}
-    if not (drawn := {name: row for name, row in every.items() if name.startswith(begin)}):
+    compared = shown.beside_each_other(run.summary) if parameters else {}
+    if not (drawn := {name: row for name, row in compared.items() if name.startswith(begin)}):
         return ""
     n = len(drawn)
     note = f"The {plots.MOST_ROWS} of {n} with the largest absolute means. " if n > plots.MOST_ROWS else ""
@@ -169,8 +169,8 @@ def coefficients(run: RunFiles, title: str = "Coefficients", begin: tuple[str, .
 def guessing(run: RunFiles) -> str:
     """Compares the test rows' score with that of guessing."""
     metrics, guess = run.summary.get("metrics", {}), run.summary.get("test", {}).get("guess")
-    said = against_guessing(metrics["log_likelihood"], guess) if "log_likelihood" in metrics else ""
-    return section("Test rows", paragraph(said, "note")) if said else ""
+    worse = against_guessing(metrics["log_likelihood"], guess) if "log_likelihood" in metrics else ""
+    return section("Test rows", paragraph(worse, "note")) if worse else ""
 
 
 @guard.figure("the page's section calibration", "")
@@ -191,16 +191,19 @@ def against_guessing(log_likelihood: float, guess: float | None) -> str:
 
 def cost_of_privacy(private: Record, pooled: Record) -> str:
     """Returns a sentence on how much wider the intervals of two summary.json are in the first, by comparable coefficients."""
-    one, other = (comparable(summary["parameters"]) for summary in (private, pooled))
-    ratios = [values["sd"] / other[name]["sd"] for name, values in one.items()]
+    of_private, other = (comparable(summary["parameters"]) for summary in (private, pooled))
+    ratios = [values["sd"] / other[name]["sd"] for name, values in of_private.items()]
     return f"What privacy cost: intervals {number(min(ratios), 2)} to {number(max(ratios), 2)} times as wide as without it."
 
 
 def _head(run: RunFiles, tiles: Sequence[Tile]) -> Record:
     """Returns the head of the page: title words, verdict, labels, tiles and notes."""
-    summary, last = run.summary, run.lines[-1] if run.lines else {}
-    said = run.said if run.own else summary
+    summary = run.summary
+    last = run.lines[-1] if run.lines else {}
     ended = ending(summary.get("stop"))
+    verdict, word, mood = summary, ended.label, ended.mood
+    if run.own:
+        verdict, word, mood = run.said, "a client's own areas", "good"
     algorithm, model = run.job.get("algorithm", {}), run.job.get("model", {})
     kinds = ("kind", "covariance") if model.get("kind") == "own" else ("kind", "family", "covariance")
     labels = [algorithm.get("variant"), *(model.get(key) for key in kinds), algorithm.get("schedule")]
@@ -209,7 +212,8 @@ def _head(run: RunFiles, tiles: Sequence[Tile]) -> Record:
     tiles = [*tiles]
     if certificates:
         worst = max(real(c["epsilon"]) for c in certificates)
-        tiles.append(("ε of every client" if by_client else "Largest ε of a client", number(worst)))
+        label = "ε of every client" if by_client else "Largest ε of a client"
+        tiles.append((label, number(worst)))
     if clients := summary.get("clients"):
         tiles.append(("Clients", str(len(clients))))
     if (rounds := summary.get("rounds", last.get("round"))) is not None:
@@ -217,14 +221,16 @@ def _head(run: RunFiles, tiles: Sequence[Tile]) -> Record:
     if sent := sum(way["to_server"]["bytes"] for way in summary.get("wire", {}).values()):
         tiles.append(("Sent by clients", _bytes(sent)))
     notes, more = shown.first_notes(summary)
+    if more:
+        notes = [*notes, f"{more} more notes: under Record"]
     return {
-        "word": "a client's own areas" if run.own else ended.label,
-        "mood": "good" if run.own else ended.mood,
-        "verdict": said.get("verdict"),
-        "doubt": said.get("converged") is False,
+        "word": word,
+        "mood": mood,
+        "verdict": verdict.get("verdict"),
+        "doubt": verdict.get("converged") is False,
         "labels": [word for word in labels if word],
         "tiles": tiles,
-        "notes": [*notes, *([f"{more} more notes: under Record"] if more else [])],
+        "notes": notes,
     }
 
 
@@ -245,9 +251,10 @@ def _privacy(run: RunFiles) -> str:
     trusted = dict.fromkeys(str(c["trust"]) for c in certificates.values() if "trust" in c)
     texts = {c.get("posterior") for c in certificates.values()}
     contained = next((text for text in (WITH_NOISE, OF_COUNTS, OF_CLIENTS) if texts == {text}), None)
-    note = paragraph(markup(HONEST) if contained is None else f"{contained}.", "note")
-    said = [markup(f"<p>{claim}.</p>"), *(f"The claim trusts {text}." for text in trusted)]
-    return section("Privacy", *said, *_certificates(certificates), note)
+    claim_of_noise = markup(HONEST) if contained is None else f"{contained}."
+    note = paragraph(claim_of_noise, "note")
+    claims = [markup(f"<p>{claim}.</p>"), *(f"The claim trusts {text}." for text in trusted)]
+    return section("Privacy", *claims, *_certificates(certificates), note)
 
 
 def _certificates(certificates: Mapping[str, Record]) -> list[str]:
@@ -259,8 +266,8 @@ def _certificates(certificates: Mapping[str, Record]) -> list[str]:
     if not differ:
         return [table(["clients", ", ".join(certificates)], common)]
     rows = joined([client, *(_cell(key, c) for key in differ)] for client, c in certificates.items())
-    own = table(["client", *(CERTIFICATE[key] for key in differ)], rows)
-    return [own, table(["every client", ""], common)] if common else [own]
+    differing = table(["client", *(CERTIFICATE[key] for key in differ)], rows)
+    return [differing, table(["every client", ""], common)] if common else [differing]
 
 
 def joined(rows: Iterable[Sequence[str]]) -> list[list[str]]:

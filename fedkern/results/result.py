@@ -130,15 +130,16 @@ class Result:
         columns = self.job.get("data", {}).get("columns") or {}
         categorical = {column["name"] for column in self.summary["encoding"].get("columns", ()) if "levels" in column}
         declared = {name: columns[name]["reference"] for name in categorical & columns.keys() if columns[name].get("reference")}
-        asked = table.Asked(exp, self._family, {**declared, **(reference or {})}, levels)
-        rows: Rows[Any] = Rows(table.rows(self.summary, self.posterior, asked))
+        query = table.Asked(exp, self._family, {**declared, **(reference or {})}, levels)
+        rows: Rows[Any] = Rows(table.rows(self.summary, self.posterior, query))
         return rows
 
     @property
     def _family(self) -> str:
         """The family of the response, by which coefficients are ratios or not."""
         model = self.job.get("model", {})
-        family = str(model.get("family") or "") + ("-probit" if model.get("link") == "probit" else "")
+        link = "-probit" if model.get("link") == "probit" else ""
+        family = str(model.get("family") or "") + link
         return {"mrf": "", "sem": "", table.OWN: table.OWN}.get(str(model.get("kind")), family)
 
     def table(self, exp: bool = False, reference: Mapping[str, str] | None = None, *, levels: bool = True) -> TableFrame:
@@ -242,44 +243,44 @@ class Result:
             deviation or number of zeros. The same responses in another order of rows are not seen, nor other covariates: whether
             rows are the same is for the caller to know.
         """
-        evidences, own = [], (self.summary, other.summary)
-        for one in own:
-            if "log_evidence" not in one:
-                own_method = one["method"] == "likelihood"
+        evidences, summaries = [], (self.summary, other.summary)
+        for summary in summaries:
+            if "log_evidence" not in summary:
+                own_method = summary["method"] == "likelihood"
                 remedy = 'algorithm.sampler = "importance"' if own_method else 'method = "likelihood"'
-                raise JobError(f'compare: a result of method = "{one["method"]}" has no evidence; take {remedy}')
-            evidence = one["log_evidence"]
+                raise JobError(f'compare: a result of method = "{summary["method"]}" has no evidence; take {remedy}')
+            evidence = summary["log_evidence"]
             evidences.append((plain.real(evidence["value"]), plain.real(evidence["error"])))
         for what, (mine, theirs) in {
-            "response": [one["encoding"].get("response") for one in own],
-            "clients": [sorted(one["clients"]) for one in own],
-            "kind of response (a time, the order of times, or a number)": [_kind(one) for one in own],
-            "rows": [one.get("predictive", {}).get("rows") for one in own],
+            "response": [summary["encoding"].get("response") for summary in summaries],
+            "clients": [sorted(summary["clients"]) for summary in summaries],
+            "kind of response (a time, the order of times, or a number)": [_kind(summary) for summary in summaries],
+            "rows": [summary.get("predictive", {}).get("rows") for summary in summaries],
         }.items():
             if mine != theirs:
                 raise JobError(f"compare: the two results have other {what}, and evidence compares models of the same rows")
-        used = [head.used_priors(one.summary, one.job.get("model", {})) for one in (self, other)]
-        if used[0] != used[1] and any("priors" in one for one in own):
-            said = " and ".join(", ".join(f"{name} = {sd:g}" for name, sd in one.items()) for one in used)
+        used = [head.used_priors(result.summary, result.job.get("model", {})) for result in (self, other)]
+        if used[0] != used[1] and any("priors" in summary for summary in summaries):
+            sds = " and ".join(", ".join(f"{name} = {sd:g}" for name, sd in priors.items()) for priors in used)
             raise JobError(
-                f"compare: evidence depends on the priors, and rows have widened those of one result ({said}): give both jobs "
+                f"compare: evidence depends on the priors, and rows have widened those of one result ({sds}): give both jobs "
                 "the same model.prior_sd and model.intercept_sd"
             )
         # Evidence compares models of the same rows: refuse whatever shows that these are not.
-        if unlike := _other_times(*own):
+        if unlike := _other_times(*summaries):
             raise JobError(f"compare: {unlike}")
         if not same_rows and (unknown := _unknown(self, other)):
             raise JobError(
                 f"compare: {unknown}; if you know that both are of the same rows in the same units, say same_rows=True"
             )
-        if unlike := _unlike(*own):
+        if unlike := _unlike(*summaries):
             raise JobError(
                 f"compare: {unlike}: the responses are not the same, and evidence compares models of the same rows; run both "
                 "jobs on the same files"
             )
         (value, error), (value_2, error_2) = evidences
         out = {"log_bayes_factor": value - value_2, "error": (error**2 + error_2**2) ** 0.5}
-        return out | _elpd_difference(*(one.get("loo") for one in own))
+        return out | _elpd_difference(*(summary.get("loo") for summary in summaries))
 
     def to_arviz(self) -> Any:
         """Returns posterior draws as ArviZ's InferenceData (0.x) or DataTree (1.x); needs `pip install fedkern[results]`."""
@@ -300,7 +301,8 @@ class Result:
         """
         rows, count = self._shown()
         word, ratios = self._ratios()
-        lines = [*head.lines(self.summary, self.job), *(shown.table_lines(rows, ratios, word) if rows else [])]
+        table_lines = shown.table_lines(rows, ratios, word) if rows else []
+        lines = [*head.lines(self.summary, self.job), *table_lines]
         if len(rows) < count:
             lines.append(f"({len(rows)} of {count} rows: {table})")
         return [*lines, *head.notes(self.notes, shown.PRINTED, notes)]
@@ -316,7 +318,7 @@ class Result:
             return "", {}
         rows: Rows[Any] = self.rows(exp=True)
         each = {(row["parameter"], row["site"]): [row[name], row["q025"], row["q975"]] for row in rows}
-        return name.replace("_", " "), {key: own for key, own in each.items() if not math.isnan(own[0])}
+        return name.replace("_", " "), {key: ends for key, ends in each.items() if not math.isnan(ends[0])}
 
     def _repr_html_(self) -> str:
         """Returns the same, for notebooks."""
@@ -324,18 +326,24 @@ class Result:
         word, ratios = self._ratios()
         text = page.piece("notebook", *_first([*head.lines(self.summary, self.job)]))
         if rows:
-            cells = []
+            cells, columns = [], ["", "mean", "sd", "2.5 %", "97.5 %"]
+            if ratios:
+                columns.append(f"{word} (95 %)")
             for row in rows:
-                one = {key: row[key] for key in shown.INTERVAL}
-                name, ratio = (row["parameter"], row["site"]), ratios.get((row["parameter"], row["site"]), ())
-                own = page.numbers_of(dict(zip(("ratio", "q025", "q975"), ratio)))
-                cells.append(["@".join(filter(None, name)), *page.numbers_of(one)])
-                cells[-1] += (["{} ({}, {})".format(*own)] if ratio else [""]) if ratios else []
-            text += page.table(["", "mean", "sd", "2.5 %", "97.5 %", *([f"{word} (95 %)"] if ratios else [])], cells)
+                interval = {key: row[key] for key in shown.INTERVAL}
+                name = (row["parameter"], row["site"])
+                cells.append(["@".join(filter(None, name)), *page.numbers_of(interval)])
+                if name in ratios:
+                    ratio = page.numbers_of(dict(zip(("ratio", "q025", "q975"), ratios[name])))
+                    cells[-1].append("{} ({}, {})".format(*ratio))
+                elif ratios:
+                    cells[-1].append("")
+            text += page.table(columns, cells)
         if len(rows) < count:
             text += page.paragraph(f"{len(rows)} of {count} rows: .table()", "")
         notes = head.notes(self.notes, shown.PRINTED, ".notes")
-        return text + (page.piece("bullets", notes) if notes else "")
+        bullets = page.piece("bullets", notes) if notes else ""
+        return text + bullets
 
 
 def _elpd_difference(mine: Record | None, theirs: Record | None) -> dict[str, float]:
@@ -350,11 +358,13 @@ def _elpd_difference(mine: Record | None, theirs: Record | None) -> dict[str, fl
     return {"elpd_difference": round(difference, digits), "elpd_error": round(error, digits)}
 
 
-def _other_times(*own: plain.Record) -> str:
+def _other_times(*summaries: plain.Record) -> str:
     """Says why the evidence of two results of survival times cannot be compared; "" where it can."""
-    hazards = [one.get("hazards") for one in own]
+    hazards = [summary.get("hazards") for summary in summaries]
     if None not in hazards and "cox" not in hazards:
-        events, times, exact = ([one.get(name) for one in own] for name in ("events", "time_per_event", "exact_events"))
+        events, times, exact = (
+            [summary.get(name) for summary in summaries] for name in ("events", "time_per_event", "exact_events")
+        )
         if exact[0] != exact[1]:
             return (
                 f"the two results are of other times: {exact[0]} and {exact[1]} events have a time, and all others an interval; "
@@ -370,7 +380,7 @@ def _other_times(*own: plain.Record) -> str:
         return ""
     if hazards[0] != hazards[1]:
         return "a partial likelihood is of who has an event, and not of when: compare its evidence with that of another cox job"
-    events, nulls = ([one.get(name) for one in own] for name in ("events", "null_log_likelihood"))
+    events, nulls = ([summary.get(name) for summary in summaries] for name in ("events", "null_log_likelihood"))
     if events[0] != events[1] or None in nulls or nulls[0] != nulls[1]:
         return (
             "the two results are of other partial likelihoods: rows, data.time, data.event, data.entry, data.strata, data.weight "
@@ -380,22 +390,22 @@ def _other_times(*own: plain.Record) -> str:
     return ""
 
 
-def _unknown(*own: Result) -> str:
+def _unknown(*results: Result) -> str:
     """Why nothing tells whether two results are of the same response; "" where something does."""
-    data, model = ([one.job.get(section) or {} for one in own] for section in ("data", "model"))
-    if any(one.get("kind") == "own" for one in model):
+    data, model = ([result.job.get(section) or {} for result in results] for section in ("data", "model"))
+    if any(section.get("kind") == "own" for section in model):
         return "of models of holders' own packages fedkern knows neither rows nor units"
-    hazards = [one.summary.get("hazards") for one in own]
+    hazards = [result.summary.get("hazards") for result in results]
     if None not in hazards and "cox" not in hazards:
-        if any("time_per_event" not in one.summary for one in own):
+        if any("time_per_event" not in result.summary for result in results):
             return "where model.intercept_centre is given clients tell no unit of time, so that days could be held against months"
         if (data[0].get("time_upper") is None) != (data[1].get("time_upper") is None):
             return (
                 "one has data.time_upper and the other has not, and the probability of an interval is no density of a time: give "
                 "both the same columns of times"
             )
-    records = [FAMILIES.get(str(one.summary["encoding"].get("family"))) for one in own]
-    offsets = [one.get("offset") for one in data]
+    records = [FAMILIES.get(str(result.summary["encoding"].get("family"))) for result in results]
+    offsets = [section.get("offset") for section in data]
     if any(record is not None and record.measured for record in records) and offsets[0] != offsets[1]:
         return "a gaussian or student response is told less its offset, and the two jobs have other offsets"
     return ""
@@ -407,22 +417,27 @@ def _kind(summary: plain.Record) -> str:
     return "times" if hazards and hazards != "cox" else str(hazards)
 
 
-def _unlike(*own: plain.Record) -> str:
+def _unlike(*summaries: plain.Record) -> str:
     """Says which number shows that two results have other responses; "" where none does."""
-    told = [one.get("predictive", {}).get("response") for one in own]
-    records = [FAMILIES.get(str(one["encoding"].get("family"))) for one in own]
+    responses = [summary.get("predictive", {}).get("response") for summary in summaries]
+    records = [FAMILIES.get(str(summary["encoding"].get("family"))) for summary in summaries]
     measured = [record is not None and record.measured for record in records]
-    offsets = [one["encoding"]["offset"] if less else None for one, less in zip(own, measured)]
-    if None in told or offsets[0] != offsets[1]:
+    offsets = [summary["encoding"]["offset"] if less else None for summary, less in zip(summaries, measured)]
+    if None in responses or offsets[0] != offsets[1]:
         return ""  # a gaussian or student response is less its offset
-    (mine, theirs), name = told, own[0]["encoding"]["response"]
+    (mine, theirs), name = responses, summaries[0]["encoding"]["response"]
     if "levels" in mine or "levels" in theirs:
-        numbers = [[count for count in one.get("levels", {}).values() if count] for one in told]  # by whatever names
+        numbers = [
+            [count for count in response.get("levels", {}).values() if count] for response in responses
+        ]  # by whatever names
         same = numbers[0] == numbers[1]
         return "" if same else f"{name!r} has other numbers of rows of its levels in one than in the other"
-    near = SAME * (max(plain.real(one["sd"]) for one in told) + max(abs(plain.real(one["mean"])) for one in told))
+    near = SAME * (
+        max(plain.real(response["sd"]) for response in responses)
+        + max(abs(plain.real(response["mean"])) for response in responses)
+    )
     for key, words in {"mean": "mean", "sd": "standard deviation"}.items():
-        values = [plain.real(one[key]) for one in told]
+        values = [plain.real(response[key]) for response in responses]
         if abs(values[0] - values[1]) > near:
             return f"{name!r} has a {words} of {values[0]:.9g} in one and of {values[1]:.9g} in the other"
     if mine.get("zeros") != theirs.get("zeros") and not any(measured):

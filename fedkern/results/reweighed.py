@@ -63,8 +63,8 @@ class Reweighed:
     @property
     def excess(self) -> Array:
         """The (P,) largest ratio of an unknown's differences and errors to their limits: at most 1 where q agrees."""
-        asked = [np.abs(self.mean) / MEAN, np.abs(self.sd) / SD, self.mean_error / (SIGHT * MEAN), self.sd_error / (SIGHT * SD)]
-        largest: Array = np.nan_to_num(np.max(asked, axis=0), nan=np.inf)
+        ratios = [np.abs(self.mean) / MEAN, np.abs(self.sd) / SD, self.mean_error / (SIGHT * MEAN), self.sd_error / (SIGHT * SD)]
+        largest: Array = np.nan_to_num(np.max(ratios, axis=0), nan=np.inf)
         return largest
 
     @property
@@ -113,7 +113,8 @@ class Reweighed:
         worth: dict[str, object] = {"k_hat": self.k_hat, "draws": self.draws, "limit": self.limit, "effective": self.effective}
         worth |= {"exact": True} if self.exact else {}
         worth |= {"wanted": self.wanted} if self.wanted else {}
-        return {**worth, "agrees": self.agrees, "moves": rows if self.reliable else {}}
+        moves = rows if self.reliable else {}
+        return {**worth, "agrees": self.agrees, "moves": moves}
 
     @property
     def words(self) -> str:
@@ -155,9 +156,9 @@ def reweigh(
     wanted : number of draws of equal weight that the weights must be worth
     """
     log_own = np.zeros(len(draws)) if beside is None else beside
-    own = np.exp(log_own - logsumexp(log_own))[:, np.newaxis]
-    m = (own * draws).sum(axis=0) if beside is not None else draws.mean(axis=0)
-    sd = np.sqrt((own * (draws - m) ** 2).sum(axis=0)) if beside is not None else draws.std(axis=0)
+    base_weights = np.exp(log_own - logsumexp(log_own))[:, np.newaxis]
+    m = (base_weights * draws).sum(axis=0) if beside is not None else draws.mean(axis=0)
+    sd = np.sqrt((base_weights * (draws - m) ** 2).sum(axis=0)) if beside is not None else draws.std(axis=0)
     nothing = np.full(draws.shape[1], np.inf)
     if not np.isfinite(log_ratios).all():
         return Reweighed(tuple(names), np.inf, nothing, nothing, nothing, nothing, len(draws), wanted=wanted)
@@ -172,11 +173,11 @@ def reweigh(
     mean = (w * z).sum(axis=0)
     spread = np.sqrt((w * (z - mean) ** 2).sum(axis=0))
     # The contribution of a draw to each difference, by the delta method: of the weighted moments less those of q.
-    share = own if beside is not None else 1 / S
+    share = base_weights if beside is not None else 1 / S
     width = (z**2 - 1) * share / 2
     of_mean = w * (z - mean) - z * share - mean * width
     with np.errstate(divide="ignore", invalid="ignore"):  # where one draw has all the weight there is no spread
         of_sd = w * ((z - mean) ** 2 - spread**2) / (2 * spread) - spread * width
-    mean_error, sd_error = (np.sqrt((one**2).sum(axis=0)) for one in (of_mean, of_sd))
+    mean_error, sd_error = (np.sqrt((contribution**2).sum(axis=0)) for contribution in (of_mean, of_sd))
     moved = mean, spread - 1, mean_error, sd_error
     return Reweighed(tuple(names), k_hat, *moved, S, effective, wanted=wanted)

@@ -23,7 +23,7 @@ JUDGED |= {"average": "average", "by_rows": "average_by_rows", "between": "betwe
 OWN = ("theta", "inclusion", "average")  # whose R-hats mark a coefficient
 DERIVED = ("average", "by_rows", "between", "new_site")  # functions of the kept quantities of a round, where they are known
 NAMES = {"by_rows": "average_by_rows", "between": "between_sd", "new_site": "new_site"}  # in summary.json
-NAMED = {name: own for own, name in NAMES.items()}
+NAMED = {name: field_name for field_name, name in NAMES.items()}
 
 
 @dataclass(frozen=True)
@@ -76,16 +76,16 @@ class Samples:
     @property
     def arrays(self) -> dict[str, Array]:
         """All kept draws by name, as the digest and posterior.nc have them."""
-        every = {name: getattr(self, name) for name in ("theta", "tau_sq", "inclusion", "average", "eta", "rho")}
-        known = {name: draws for name, draws in every.items() if draws is not None}
+        draws_of = {name: getattr(self, name) for name in ("theta", "tau_sq", "inclusion", "average", "eta", "rho")}
+        known = {name: draws for name, draws in draws_of.items() if draws is not None}
         return known | {f"theta@{client}": draws for client, draws in self.sites.items()}
 
     def of(self, chains: Sequence[int]) -> Samples:
         """Returns the draws of these chains alone."""
-        at = list(chains)
-        arrays = {name: getattr(self, name)[at] for name in ("theta", "tau_sq", "inclusion", "eta", "rho")}
-        arrays |= {name: draws[at] for name in DERIVED if (draws := getattr(self, name)) is not None}
-        return replace(self, **arrays, sites={name: draws[at] for name, draws in self.sites.items()})
+        kept = list(chains)
+        arrays = {name: getattr(self, name)[kept] for name in ("theta", "tau_sq", "inclusion", "eta", "rho")}
+        arrays |= {name: draws[kept] for name in DERIVED if (draws := getattr(self, name)) is not None}
+        return replace(self, **arrays, sites={name: draws[kept] for name, draws in self.sites.items()})
 
     @property
     def pip_by_chain(self) -> Array:
@@ -101,14 +101,14 @@ class Samples:
     def mixing(self) -> dict[str, tuple[Array, Array]]:
         """R-hat and ESS of each of `arrays`, by name. Both use ranks: those of tau^2 are log tau's."""
         derived = {"by_rows": self.by_rows, "between": self.between}
-        every = self.arrays | {name: draws for name, draws in derived.items() if draws is not None}
-        return mix(every, self.told, list(self.sites))
+        draws_of = self.arrays | {name: draws for name, draws in derived.items() if draws is not None}
+        return mix(draws_of, self.told, list(self.sites))
 
     @property
     def rhat(self) -> Array | None:
         """The (P,) largest R-hat of each coefficient's published numbers (theta, q, the site average); None without any."""
-        own = [self.mixing[name][0] for name in OWN if name in self.mixing]
-        return np.fmax.reduce(own) if own else None
+        rhats = [self.mixing[name][0] for name in OWN if name in self.mixing]
+        return np.fmax.reduce(rhats) if rhats else None
 
     @cached_property
     def pip_error(self) -> Array:
@@ -196,7 +196,7 @@ class Samples:
 
     def _only(self, rows: Mapping[str, Row], after: str, which: NDArray[np.bool_]) -> dict[str, Row]:
         """Returns the rows of some coefficients."""
-        gone = tuple(f"[{name}]{after}" for name, there in zip(self.names, which) if not there)
+        gone = tuple(f"[{name}]{after}" for name, shown in zip(self.names, which) if not shown)
         return {name: row for name, row in rows.items() if name[name.index("[") :] not in gone}
 
     def new_sites(self) -> dict[str, Row]:
@@ -220,16 +220,18 @@ class Samples:
 
         It is the median, for one site that is far away would make each of the others differ from the mean of their rest.
         """
-        every, out = list(self.sites.values()), dict[tuple[int, int], Row]()
+        of_sites, out = list(self.sites.values()), dict[tuple[int, int], Row]()
         for j in range(len(self.names)):
-            here = [k for k in range(len(every)) if self.told is None or self.told[k, j]]
+            here = [k for k in range(len(of_sites)) if self.told is None or self.told[k, j]]
             if len(here) < 3:
                 continue
-            own = np.stack([every[k][..., j] for k in here])
-            order = np.argsort(own, axis=0, kind="stable")
-            ordered, rank = np.take_along_axis(own, order, axis=0), np.argsort(order, axis=0)
-            for k, values, at in zip(here, own, rank):
-                middle = [np.where(at <= q, ordered[q + 1], ordered[q]) for q in ((len(here) - 2) // 2, (len(here) - 1) // 2)]
+            of_coefficient = np.stack([of_sites[k][..., j] for k in here])
+            order = np.argsort(of_coefficient, axis=0, kind="stable")
+            ordered, rank = np.take_along_axis(of_coefficient, order, axis=0), np.argsort(order, axis=0)
+            for k, values, rank_of_site in zip(here, of_coefficient, rank):
+                middle = [
+                    np.where(rank_of_site <= q, ordered[q + 1], ordered[q]) for q in ((len(here) - 2) // 2, (len(here) - 1) // 2)
+                ]
                 contrast = values - (middle[0] + middle[1]) / 2
                 out[k, j] = {"contrast": float(contrast.mean()), "p_differs": float(np.mean(np.abs(contrast) > self.delta))}
         return out
@@ -251,9 +253,9 @@ class Samples:
         """Returns all kept draws; coordinates are the names of coefficients, clients and nodes."""
         axes, per = ("chain", "draw"), "coefficient"
         names = {per: list(self.names)}
-        every = {"theta_std": self.theta, "theta": self.theta * self.scale, "tau": np.sqrt(self.tau_sq)}
-        every |= {} if self.average is None else {"average_std": self.average}
-        variables: dict[str, tuple[tuple[str, ...], Array]] = {name: ((*axes, per), draws) for name, draws in every.items()}
+        drawn = {"theta_std": self.theta, "theta": self.theta * self.scale, "tau": np.sqrt(self.tau_sq)}
+        drawn |= {} if self.average is None else {"average_std": self.average}
+        variables: dict[str, tuple[tuple[str, ...], Array]] = {name: ((*axes, per), draws) for name, draws in drawn.items()}
         derived = {f"{NAMES[name]}_std": getattr(self, name) for name in NAMES}
         variables |= {name: ((*axes, per), draws) for name, draws in derived.items() if draws is not None}
         variables |= {name: ((*axes, f"{name}_of"), draws) for name, draws in (("eta", self.eta), ("rho", self.rho))}
@@ -271,16 +273,13 @@ class Samples:
 
     def _scaled(self, name: str, after: str, extra: Sequence[Row]) -> dict[str, Row]:
         """Returns summaries on both scales; `extra` is added to the standardised one. R-hat and ESS use ranks, and are equal."""
-        own = NAMED.get(name, name)
-        draws = getattr(self, own) if own in DERIVED else self.arrays[own + after]
-        standard = _rows(draws, self.mixing.get(own + after))
+        field_name = NAMED.get(name, name)
+        draws = getattr(self, field_name) if field_name in DERIVED else self.arrays[field_name + after]
+        standard = _rows(draws, self.mixing.get(field_name + after))
         differs = self.scale != 1
-        data = [
-            {key: value if key in ("rhat", "ess") else value * factor for key, value in row.items()}
-            for row, factor in zip(standard, self.scale.tolist())
-        ]
+        data = [rescaled(row, factor) for row, factor in zip(standard, self.scale.tolist())]
         both = [row | more for row, more in zip(standard, extra)]
-        first = [row if two else one for row, one, two in zip(data, both, differs)]
+        first = [row if two else extended for row, extended, two in zip(data, both, differs)]
         second = {label: row for (label, row), two in zip(_named(f"{name}_std", self.names, both, after).items(), differs) if two}
         return _named(name, self.names, first, after) | second
 
@@ -295,9 +294,15 @@ class Samples:
         return 2 * np.sqrt(self.c0 * self.eta)
 
 
+def rescaled(row: Row, factor: float) -> Row:
+    """Returns a row's numbers in another unit; R-hat and ESS have none."""
+    return {**row, **{key: value * factor for key, value in row.items() if key not in ("rhat", "ess")}}
+
+
 def _named(name: str, labels: Sequence[str], rows: Sequence[Row], after: str = "") -> dict[str, Row]:
     """Returns rows by the names of summary.json."""
-    return {(f"{name}[{label}]" if label else name) + after: row for label, row in zip(labels, rows)}
+    named = (f"{name}[{label}]" if label else name for label in labels)
+    return {label + after: row for label, row in zip(named, rows)}
 
 
 def _mean(draws: NDArray[np.bool_] | Array) -> Array:
@@ -306,14 +311,14 @@ def _mean(draws: NDArray[np.bool_] | Array) -> Array:
     return mean
 
 
-def mix(every: Mapping[str, Array], told: NDArray[np.bool_] | None, sites: Sequence[str]) -> dict[str, mixing.Both]:
+def mix(draws_of: Mapping[str, Array], reached: NDArray[np.bool_] | None, sites: Sequence[str]) -> dict[str, mixing.Both]:
     """Computes R-hat and ESS of draws by name; NaN where too few sites tell something of a coefficient (see `Samples.told`)."""
-    mixed = {name: mixing.published_rhat_ess(draws) for name, draws in every.items()}
-    if told is None:
+    mixed = {name: mixing.published_rhat_ess(draws) for name, draws in draws_of.items()}
+    if reached is None:
         return mixed
-    count = told.sum(axis=0)
+    count = reached.sum(axis=0)
     unknown = {"average": count < 1, "by_rows": count < 1, "between": count < 2}
-    unknown |= {f"theta@{client}": ~own for client, own in zip(sites, told)}
+    unknown |= {f"theta@{client}": ~tells for client, tells in zip(sites, reached)}
     for name in unknown.keys() & mixed.keys():
         rhat, ess = (np.where(unknown[name], np.nan, values) for values in mixed[name])
         mixed[name] = rhat, ess
@@ -328,7 +333,8 @@ def _rows(draws: Array, mixed: tuple[Array, Array] | None) -> list[Row]:
     mixed : their R-hat and ESS
     """
     flat = draws.reshape(-1, draws.shape[-1])
-    summaries = {"mean": flat.mean(axis=0), "sd": flat.std(axis=0, ddof=1) if len(flat) > 1 else np.full(flat.shape[1], np.nan)}
+    sd = flat.std(axis=0, ddof=1) if len(flat) > 1 else np.full(flat.shape[1], np.nan)
+    summaries = {"mean": flat.mean(axis=0), "sd": sd}
     summaries |= dict(zip(("q05", "q50", "q95"), np.quantile(flat, (0.05, 0.5, 0.95), axis=0)))
     summaries |= dict(zip(("rhat", "ess"), mixed or ()))
     columns = [values.tolist() for values in summaries.values()]

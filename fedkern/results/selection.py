@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..printing import listed
 from .diagnostics import MARKED
 from .plain import Record, real
 from .verdict import doubtful, is_doubtful, marked
@@ -100,7 +101,8 @@ def benjamini_hochberg(p_values: ArrayLike, alpha: float = 0.1) -> NDArray[np.bo
     p = np.asarray(p_values, dtype=np.float64)
     known = np.sort(p[~np.isnan(p)])
     below = np.flatnonzero(known <= alpha * np.arange(1, len(known) + 1) / max(len(known), 1))
-    return np.asarray(p <= known[below[-1]] if len(below) else np.zeros(p.shape, dtype=bool))
+    within = p <= known[below[-1]] if len(below) else np.zeros(p.shape, dtype=bool)
+    return np.asarray(within)
 
 
 def groups(names: Sequence[str], effects: ArrayLike, inclusion: ArrayLike, least: float = 0.5) -> list[dict[str, Any]]:
@@ -133,9 +135,13 @@ def groups(names: Sequence[str], effects: ArrayLike, inclusion: ArrayLike, least
     for first, row in enumerate(joined):
         members = free[row]
         if len(members) > 1 and row.argmax() == first:
-            own, any_of = q[:, members], 1 - np.prod(1 - q[:, members], axis=1)
+            inclusion_of_members, any_of = q[:, members], 1 - np.prod(1 - q[:, members], axis=1)
             every_group.append(
-                {"names": [names[j] for j in members], "p_any": float(any_of.mean()), "largest": float(own.mean(axis=0).max())}
+                {
+                    "names": [names[j] for j in members],
+                    "p_any": float(any_of.mean()),
+                    "largest": float(inclusion_of_members.mean(axis=0).max()),
+                }
             )
     return sorted(every_group, key=lambda group: -group["p_any"])
 
@@ -168,7 +174,7 @@ def explain(
     rate = f"at a false discovery rate of {alpha:g}"
     if apart := [j for j in chosen.tolist() if names[j] in unsure]:
         assert rhat is not None
-        which = ", ".join(names[j] for j in apart[:6]) + (f" and {len(apart) - 6} more" if len(apart) > 6 else "")
+        which = listed([names[j] for j in apart], 6)
         return (
             f"no set {rate}: chains do not agree about {which}, which would be in it (R-hat {rhat[apart].max():.2f}, wanted "
             f"{MARKED:g} at most); more rounds tell"
@@ -210,7 +216,8 @@ def matrix(values: ArrayLike, p: int) -> Array:
 def symmetrise(values: ArrayLike, rule: Rule = "or") -> Array:
     """Returns (..., p, p) the larger ("or": union) or the smaller ("and": intersection) of each pair of directions."""
     directed = np.asarray(values, dtype=np.float64)
-    return (np.maximum if rule == "or" else np.minimum)(directed, np.swapaxes(directed, -1, -2))
+    larger = np.maximum if rule == "or" else np.minimum
+    return larger(directed, np.swapaxes(directed, -1, -2))
 
 
 def partial_correlations(theta: ArrayLike) -> tuple[Array, int]:
@@ -265,7 +272,8 @@ def graph(samples: Graphical, alpha: float = 0.1) -> list[Edge]:
     """Returns the directed edges of the Bayesian FDR set, by falling PIP; none while chains do not agree about one of them."""
     pip, mean, rhat, error = samples.pip, samples.mean, samples.rhat, samples.pip_error
     unknown = np.full(len(pip), np.nan)
-    judged = list(zip(unknown if error is None else error, unknown if rhat is None else rhat))
+    errors, rhats = (unknown if numbers is None else numbers for numbers in (error, rhat))
+    judged = list(zip(errors, rhats))
     chosen = sorted(np.flatnonzero(fdr_set(pip, alpha, rhat)), key=lambda e: -pip[e])
     ends = [_ends(samples.names[e], samples.nodes) for e in chosen]
     return [Edge(*pair, float(mean[e]), float(pip[e]), *map(known, judged[e])) for e, pair in zip(chosen, ends)]
@@ -339,15 +347,15 @@ def modes(samples: Draws, gap: float = GAP) -> list[Mode]:
     jumping = np.flatnonzero(jumps.any(axis=0))
     patterns, label = np.unique(groups[:, jumping], axis=0, return_inverse=True)
     weight, chain = np.repeat([len(piece) / t for piece in pieces], c), np.tile(np.arange(c), len(pieces))
-    every = []
+    found = []
     for k in range(len(patterns)):
         inside = label.ravel() == k
         centre = np.median(medians[np.ix_(inside, jumping)], axis=0)
         sign = np.where(np.abs(centre) > 0.1, np.sign(centre), 0).astype(int)
         shares = np.bincount(chain[inside], weight[inside], minlength=c)
         signs = {samples.names[j]: int(s) for j, s in zip(jumping, sign)}
-        every.append(Mode(signs, float(shares.mean()), tuple(shares.tolist())))
-    return sorted(every, key=lambda mode: -mode.share)
+        found.append(Mode(signs, float(shares.mean()), tuple(shares.tolist())))
+    return sorted(found, key=lambda mode: -mode.share)
 
 
 def either(samples: Draws) -> Array:

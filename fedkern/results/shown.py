@@ -39,7 +39,7 @@ def family(summary: Record) -> str:
     nats = {name: row["log_evidence"] for name, row in summary.get("families", {}).items()}
     if not nats:
         return ""
-    (_, second), (chosen, first) = sorted(nats.items(), key=lambda one: one[1])[-2:]
+    (_, second), (chosen, first) = sorted(nats.items(), key=lambda item: item[1])[-2:]
     return f"; family: {chosen}, by {first - second:.1f} nats of evidence"
 
 
@@ -61,18 +61,21 @@ def own_levels(summary: Record) -> dict[str, str]:
 
 def contrasts_of(summary: Record) -> dict[str, Any]:
     """Returns the contrasts of levels with their references that a summary has: by name, or as coefficients of the levels."""
-    return {**summary.get("contrasts", {}), **{said: summary["parameters"][name] for name, said in _coded(summary).items()}}
+    return {
+        **summary.get("contrasts", {}),
+        **{shown_name: summary["parameters"][name] for name, shown_name in _coded(summary).items()},
+    }
 
 
 def _coded(summary: Record) -> dict[str, str]:
     """Returns the names of levels' coefficients that are contrasts, for the reference has none -> how they are shown."""
     parameters, found = summary.get("parameters", {}), dict[str, str]()
-    for column in (one for one in summary.get("encoding", {}).get("columns", ()) if "levels" in one):
+    for column in (column_of for column_of in summary.get("encoding", {}).get("columns", ()) if "levels" in column_of):
         for before in blocks(summary):
             names = {level: f"theta[{before}{column['name']}={level}]" for level in column["levels"]}
             lacking = [level for level, name in names.items() if name not in parameters]
-            there = {name: level for level, name in names.items() if name in parameters} if len(lacking) == 1 else {}
-            found |= {name: f"{before}{column['name']}[{level} vs {lacking[0]}]" for name, level in there.items()}
+            contrasted = {name: level for level, name in names.items() if name in parameters} if len(lacking) == 1 else {}
+            found |= {name: f"{before}{column['name']}[{level} vs {lacking[0]}]" for name, level in contrasted.items()}
     return found
 
 
@@ -120,25 +123,27 @@ def table_lines(
     ratios : parameter and site -> ratio and the ends of its interval
     word, head : what the ratio is called; what stands above the names
     """
-    names = [row["parameter"] + (f"@{row['site']}" if row["site"] else "") for row in rows]
+    names = ["@".join(filter(None, (row["parameter"], row["site"]))) for row in rows]
     width = max(map(len, (head, *names)))
-    lines = [f"{head:<{width}}     mean       sd     2.5 %    97.5 %" + (f"   {word} (2.5 %, 97.5 %)" if ratios else "")]
+    of_ratio = f"   {word} (2.5 %, 97.5 %)" if ratios else ""
+    lines = [f"{head:<{width}}     mean       sd     2.5 %    97.5 %{of_ratio}"]
     for name, row in zip(names, rows):
         mean, sd, low, high = align_numbers(*(real(row.get(key)) for key in INTERVAL))
         line = f"{name:<{width}} {mean} {sd}  {low}  {high}"
-        ratio = ratios.get((row["parameter"], row["site"]), ())
-        lines.append(line + ("   {} ({}, {})".format(*align_numbers(*ratio, width=0)) if ratio else ""))
+        if ratio := ratios.get((row["parameter"], row["site"])):
+            line += "   {} ({}, {})".format(*align_numbers(*ratio, width=0))
+        lines.append(line)
     return lines
 
 
 def findings(summary: Record) -> list[Finding]:
     """Returns what a summary says, where it says it by an id: doubts and notes."""
-    return [Finding.read(one) for one in summary.get("findings", ())]
+    return [Finding.read(content) for content in summary.get("findings", ())]
 
 
 def notes(summary: Record) -> list[str]:
     """Returns a summary's notes with those on data and model first."""
-    last = {one for one in findings(summary) if one.routine}
+    last = {finding for finding in findings(summary) if finding.routine}
     return sorted(summary.get("notes", ()), key=last.__contains__)
 
 

@@ -91,8 +91,8 @@ def shape(posterior: Released) -> tuple[int, int] | None:
     """Returns numbers of chains and draws of a file of draws; None where draws are made anew."""
     if not isinstance(posterior, Stored) or "posterior" not in posterior.kept:
         return None
-    at = posterior.kept["posterior"].coordinates
-    return len(at["chain"]), len(at["draw"])
+    coordinates = posterior.kept["posterior"].coordinates
+    return len(coordinates["chain"]), len(coordinates["draw"])
 
 
 def attributes(folder: Path) -> dict[str, str | float]:

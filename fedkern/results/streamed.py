@@ -11,7 +11,7 @@ import numpy as np
 from . import by_name, mixing
 from .marginals import Drawn
 from .released import Drawing, Group
-from .samples import OWN, Array, Row
+from .samples import OWN, Array, Row, rescaled
 from .streaming import Stream
 
 JUDGED = ("theta", "log_tau", "inclusion", "log_eta", "logit_rho", "average")  # moments need logarithms
@@ -85,7 +85,8 @@ class Streamed:
 
     def _label(self, j: int, size: int) -> str:
         """Returns the label of one of `size` quantities: a coefficient, a node, or nothing for a single one."""
-        return "" if size == 1 else f"[{self.nodes[j] if size == len(self.nodes) else self.names[j]}]"
+        names = self.nodes if size == len(self.nodes) else self.names
+        return "" if size == 1 else f"[{names[j]}]"
 
     def partial_correlation(self) -> tuple[Array, None]:
         """Returns (p, p) posterior means of the partial correlations, and None: streams do not count clipped pairs."""
@@ -133,7 +134,7 @@ class Streamed:
         for j in chosen:
             row = {name: float(values[j]) for name, values in columns.items()}
             row_of_pip = {name: float(values[j]) for name, values in of_pip.items() if not np.isnan(values[j])}
-            on_data = {k: v if k in ("rhat", "ess") else v * float(self.scale[j]) for k, v in row.items()}
+            on_data = rescaled(row, float(self.scale[j]))
             if self.scale[j] == 1:
                 out[f"theta[{self.names[j]}]"] = row | row_of_pip
             else:
@@ -142,6 +143,7 @@ class Streamed:
         for name, judged in (("eta", "log_eta"), ("rho", "logit_rho")):
             stream = self.streams[name]
             columns = {"mean": stream.mean, "sd": stream.sd, **dict(zip(("rhat", "ess"), self.mixing[judged]))}
-            for j in range(stream.size if stream.size in (1, len(self.nodes)) else 0):
+            size = stream.size if stream.size in (1, len(self.nodes)) else 0
+            for j in range(size):
                 out[name + self._label(j, stream.size)] = {key: float(values[j]) for key, values in columns.items()}
         return out

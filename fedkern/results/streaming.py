@@ -131,7 +131,8 @@ class Stream:
         Both are NaN for constants, and with fewer than 4 batches.
         """
         rhat, ess = np.full(self.size, np.nan), np.full(self.size, np.nan)
-        for start in range(0, self.size if self.full >= 4 else 0, BLOCK):
+        size = self.size if self.full >= 4 else 0
+        for start in range(0, size, BLOCK):
             some = slice(start, start + BLOCK)
             rhat[some], ess[some] = self._rhat_ess(some)
         return rhat, ess
@@ -203,9 +204,9 @@ class Stream:
 
     def of(self, chains: Sequence[int]) -> Stream:
         """Returns the stream of these chains alone."""
-        at, saved = list(chains), self.save()
-        saved |= {name: saved[name][at] for name in ("centre", "square", "current", "thinned")}
-        return Stream(len(at), self.size, self.keep).load(saved | {"means": saved["means"][:, at]})
+        kept, saved = list(chains), self.save()
+        saved |= {name: saved[name][kept] for name in ("centre", "square", "current", "thinned")}
+        return Stream(len(kept), self.size, self.keep).load(saved | {"means": saved["means"][:, kept]})
 
     def save(self) -> dict[str, Any]:
         """Returns all of the state, as arrays and whole numbers, for a checkpoint."""

@@ -45,7 +45,7 @@ class Wire:
 
 def claim_of(privacy: Mapping[str, Mapping[str, object]]) -> str:
     """Returns "private" or "federated" by a job's certificates: without secure noise everywhere it is never called private."""
-    return "private" if privacy and all(_finite(one.get("epsilon")) for one in privacy.values()) else "federated"
+    return "private" if privacy and all(_finite(certificate.get("epsilon")) for certificate in privacy.values()) else "federated"
 
 
 def _finite(value: object) -> bool:

@@ -77,14 +77,14 @@ def ratio_of(family: str) -> str:
     return RATIOS["mean"] if record.link == "log" and not record.counted else RATIOS.get(record.link, "")
 
 
-def rows(summary: Record, posterior: Released, asked: Asked) -> list[Row]:
+def rows(summary: Record, posterior: Released, query: Asked) -> list[Row]:
     """Returns the table.
 
     Parameters
     ----------
     summary : the content of `summary.json`
     posterior : of the same run
-    asked : which table
+    query : which table
 
     Returns
     -------
@@ -98,26 +98,27 @@ def rows(summary: Record, posterior: Released, asked: Asked) -> list[Row]:
         A reference is no level, or there is no ratio.
     """
     levels = {str(c["name"]): [str(level) for level in c["levels"]] for c in _columns(summary) if "levels" in c}
-    _check(asked.reference, levels)
-    moved = _Moved.of(summary, levels, asked.reference)
-    own = {(row["parameter"], row["site"]): row for row in _parameters(summary, posterior)}
-    against = [*contrasts(summary, posterior, levels, asked.reference, own)]
+    _check(query.reference, levels)
+    moved = _Moved.of(summary, levels, query.reference)
+    by_name = {(row["parameter"], row["site"]): row for row in _parameters(summary, posterior)}
+    against = [*contrasts(summary, posterior, levels, query.reference, by_name)]
     # A level that has its difference from the reference as its coefficient is one row, and not two.
     twice = {(name, row["site"]) for row in against for name in row["of"]}
-    if not asked.levels:
+    if not query.levels:
         column, compared = own_levels(summary), {(row["column"], row["site"]) for row in against}
-        twice |= {(name, site) for name, site in own if (column.get(name, ""), site) in compared}
+        twice |= {(name, site) for name, site in by_name if (column.get(name, ""), site) in compared}
     in_place = {(row["of"][0], row["site"]): row for row in against if row["of"]}
     every_row = [
-        in_place.get(key) or moved.row(row, posterior) for key, row in own.items() if key in in_place or key not in twice
+        in_place.get(key) or moved.row(row, posterior) for key, row in by_name.items() if key in in_place or key not in twice
     ]
-    every_row += [row for row in against if not (row["of"] and (row["of"][0], row["site"]) in own)]
-    if asked.exp:
-        every = [*(f"{name}={level}" for name, those in levels.items() for level in those), INTERCEPT]
-        ratio, hot = asked.ratio, {f"{before}{one}" for before in blocks(summary) for one in every}
+    every_row += [row for row in against if not (row["of"] and (row["of"][0], row["site"]) in by_name)]
+    if query.exp:
+        names = [*(f"{name}={level}" for name, those in levels.items() for level in those), INTERCEPT]
+        ratio, hot = query.ratio, {f"{before}{name_of_level}" for before in blocks(summary) for name_of_level in names}
         every_row = [_ratio(row, ratio) for row in every_row if row["contrast"] or _slope(row["parameter"], hot)]
     more = [key for key in MORE if any(key in row for row in every_row)]
-    head = ("parameter", "site", *((asked.ratio, *ENDS) if asked.exp else NUMBERS), *more)
+    columns = (query.ratio, *ENDS) if query.exp else NUMBERS
+    head = ("parameter", "site", *columns, *more)
     return [{key: row.get(key, math.nan) for key in head} for row in every_row]
 
 
@@ -129,15 +130,17 @@ def tidy(table_rows: Sequence[Row]) -> list[Row]:
 
     The last two are the ends of the 95 % interval.
     """
-    names = {"parameter": "term"} | ({"site": "site"} if any(row["site"] for row in table_rows) else {})
+    names = {"parameter": "term"}
+    if any(row["site"] for row in table_rows):
+        names["site"] = "site"
     names |= dict.fromkeys(RATIOS.values(), "estimate") | TIDY
     return [{new: row[old] for old, new in names.items() if old in row} for row in table_rows]
 
 
 def split_name(name: str, clients: Mapping[str, object]) -> tuple[str, str]:
     """Splits a name of `summary.json` into the parameter and the client whose coefficient it is ("" for a common one)."""
-    before, at, site = name.rpartition("]@")
-    return (before + "]", site) if at and site in clients else (name, "")
+    before, found, site = name.rpartition("]@")
+    return (before + "]", site) if found and site in clients else (name, "")
 
 
 def contrasts(
@@ -145,28 +148,28 @@ def contrasts(
     posterior: Released,
     levels: Mapping[str, Sequence[str]],
     reference: Mapping[str, str],
-    own: Mapping[tuple[str, str], Row],
+    by_name: Mapping[tuple[str, str], Row],
 ) -> Iterator[Row]:
     """Yields each level of a categorical column less the reference level, over all sites and of each.
 
-    `own` : parameter and site -> its row. Where the reference has no coefficient, that of a level is the contrast.
+    `by_name` : parameter and site -> its row. Where the reference has no coefficient, that of a level is the contrast.
     """
     sites = dict.fromkeys(split_name(name, summary["clients"])[1] for name in summary["parameters"])
     silent: Mapping[str, Sequence[str]] = summary.get("tells_nothing", {})
-    parameters = {name for name, _ in own}
+    parameters = {name for name, _ in by_name}
     blank = {name for name, row in summary["parameters"].items() if math.isnan(real(row.get("mean")))}
     for (column, those), before in product(levels.items(), blocks(summary)):
         base = reference.get(column, those[0])
         coded = any(f"theta[{before}{column}={level}]" not in parameters for level in those)
         for site in ("", *(site for site in sites if site)):
             for level in those:
-                names = [f"theta[{before}{column}={one}]" for one in (level, base)]
+                names = [f"theta[{before}{column}={of_level}]" for of_level in (level, base)]
                 label = f"{before}{column}[{level} vs {base}]"
                 if level == base or blank & set(names) or {f"theta[{name}]" for name in silent.get(site, ())} & set(names):
                     continue
                 about = {"parameter": label, "site": site, "contrast": True, "column": f"{before}{column}"}
                 about["of"] = names if coded else ()
-                if (row := own.get((names[0], site))) is not None and names[1] not in parameters:
+                if (row := by_name.get((names[0], site))) is not None and names[1] not in parameters:
                     yield {**row, **about}
                     continue
                 if (known := None if site else _published(summary, f"{before}{column}", level, base)) is not None:
@@ -209,8 +212,10 @@ class _Moved:
         if row["site"] or not sign or not (names := self.by.get(before)):
             return row
         found = posterior.marginal(name)
-        for one in map(posterior.marginal, names):
-            found = difference(found, one if sign < 0 or one is None else one.negated)
+        for marginal in map(posterior.marginal, names):
+            if sign > 0 and marginal is not None:
+                marginal = marginal.negated
+            found = difference(found, marginal)
         ends = [math.nan] * 5 if found is None else found.quantiles([*ENDS.values(), 0.5])
         numbers = {"mean": math.nan, "sd": math.nan} if found is None else {"mean": found.mean, "sd": found.sd}
         kept = {key: value for key, value in row.items() if key not in MORE}
@@ -224,10 +229,10 @@ def _published(summary: Record, column: str, level: str, base: str) -> Row | Non
     """
     published: Mapping[str, Record] = summary.get("contrasts", {})
     turned = {"q025": "q975", "q05": "q95", "q50": "q50", "q95": "q05", "q975": "q025"}
-    if (one := published.get(f"{column}[{level} vs {base}]")) is not None:
-        row = {key: real(one[key]) for key in ("mean", "sd", *turned)}
-    elif (one := published.get(f"{column}[{base} vs {level}]")) is not None:
-        row = {key: -real(one[other]) for key, other in {"mean": "mean", **turned}.items()} | {"sd": real(one["sd"])}
+    if (contrast := published.get(f"{column}[{level} vs {base}]")) is not None:
+        row = {key: real(contrast[key]) for key in ("mean", "sd", *turned)}
+    elif (contrast := published.get(f"{column}[{base} vs {level}]")) is not None:
+        row = {key: -real(contrast[other]) for key, other in {"mean": "mean", **turned}.items()} | {"sd": real(contrast["sd"])}
     else:
         return None
     return {**row, "median": row["q50"]}
@@ -243,23 +248,24 @@ def _check(reference: Mapping[str, str], levels: Mapping[str, Sequence[str]]) ->
     for column, level in reference.items():
         if level not in levels.get(column, ()):
             known = ", ".join(levels.get(column, ())) if column in levels else ""
-            there = f"its levels are {known}" if known else f"categorical columns are {', '.join(levels)}"
+            remedy = f"its levels are {known}" if known else f"categorical columns are {', '.join(levels)}"
             if not levels:  # as of a formula, whose terms have contrasts of their own
-                there = (
+                remedy = (
                     f'none has levels in its table; of a formula the job says it ([data.columns.{column}] reference = "{level}")'
                 )
-            raise JobError(f"reference {column}={level}: no such level of this result; {there}")
+            raise JobError(f"reference {column}={level}: no such level of this result; {remedy}")
 
 
 def _parameters(summary: Record, posterior: Released) -> Iterator[Row]:
     """Yields parameters on the data's scale, and those that have one scale only."""
-    every: Mapping[str, Record] = summary["parameters"]
-    for name, numbers in every.items():
+    parameters: Mapping[str, Record] = summary["parameters"]
+    for name, numbers in parameters.items():
         parameter, site = split_name(name, summary["clients"])
         stem, bracket, label = parameter.partition("[")
         if stem.endswith("_std"):
             continue
-        standard = every.get(f"{stem}_std{bracket}{label}" + (f"@{site}" if site else ""), {})
+        at_site = f"@{site}" if site else ""
+        standard = parameters.get(f"{stem}_std{bracket}{label}" + at_site, {})
         values = {"pip": standard["pip"]} if "pip" in standard else {}
         known = {key: real(value) for key, value in {**values, **numbers}.items() if key in (*NUMBERS, *MORE)}
         row: Row = {"parameter": parameter, "site": site, "contrast": False, **known}
@@ -282,6 +288,10 @@ def _ratio(row: Row, name: str) -> Row:
 
     def exp(key: str) -> float:
         with_it = real(row.get(key))
-        return math.exp(with_it) if with_it < 700 else math.inf if with_it >= 700 else math.nan
+        if with_it < 700:
+            return math.exp(with_it)
+        if with_it >= 700:
+            return math.inf
+        return math.nan
 
     return {**row, name: exp("median"), **{key: exp(key) for key in ENDS}}

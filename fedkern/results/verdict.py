@@ -71,7 +71,8 @@ class Check(NamedTuple):
     @property
     def content(self) -> dict[str, object]:
         """Its row of `checks` of summary.json."""
-        return {"is": self.word, **(self.found.content if isinstance(self.found, Finding) else {"text": self.found})}
+        found = self.found.content if isinstance(self.found, Finding) else {"text": self.found}
+        return {"is": self.word, **found}
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class Verdict:
     def doubts(self) -> list[str]:
         """Those for which no result can stand, whatever the numbers of its convergence."""
         found = (check.found for check in self.checks if check.word is False)
-        return [one for one in found if isinstance(one, Finding) and one.severity != "check"]
+        return [finding for finding in found if isinstance(finding, Finding) and finding.severity != "check"]
 
     @property
     def content(self) -> dict[str, object]:
@@ -211,7 +212,8 @@ def of_movement(movement: Movement | None, names: Sequence[str]) -> Verdict:
         sd_error=100 * float(movement.sd_error[k]),
         wanted_sd=100 * SD,
     )
-    judged = Verdict.of("settled" if movement.settled else False, found, name)
+    word: Word = "settled" if movement.settled else False
+    judged = Verdict.of(word, found, name)
     if movement.noise[k] == most > 1:
         judged = judged.also(Check(Finding.of("movement-too-noisy"), movement.settled))
     if movement.settled and (abs(mean) > MEAN or abs(sd) > SD):
@@ -219,7 +221,7 @@ def of_movement(movement: Movement | None, names: Sequence[str]) -> Verdict:
     return judged
 
 
-def with_clients(own: Verdict, settled: Mapping[str, bool | None], why_not: str = "have not settled") -> Verdict:
+def with_clients(of_server: Verdict, settled: Mapping[str, bool | None], why_not: str = "have not settled") -> Verdict:
     """Adds each client's statement about its unknowns to the verdict of the server's.
 
     Parameters
@@ -232,29 +234,29 @@ def with_clients(own: Verdict, settled: Mapping[str, bool | None], why_not: str 
     if moving:
         others = f" and of {len(moving) - 1} more" if len(moving) > 1 else ""
         found = Finding.of("clients-not-settled", client=moving[0], others=others, why=why_not)
-        return own.also(Check(found, False, f"client {moving[0]}"))
+        return of_server.also(Check(found, False, f"client {moving[0]}"))
     if silent:
-        return own.also(Check(Finding.of("lost-before-settled", client=silent[0]), "not judged"))
-    return own
+        return of_server.also(Check(Finding.of("lost-before-settled", client=silent[0]), "not judged"))
+    return of_server
 
 
-def with_weights(own: Verdict, weights: Reweighed | None) -> Verdict:
+def with_weights(of_server: Verdict, weights: Reweighed | None) -> Verdict:
     """Adds importance weights to the verdict of a fit that has settled.
 
     It is `True` where weights agree with q, and `False` where they show that an sd is too small.
     """
-    if weights is None or own.converged != "settled":
-        return own
+    if weights is None or of_server.converged != "settled":
+        return of_server
     if weights.agrees:
         return Verdict.of(True, Finding.of("weights-agree", words=weights.words), weights.names[weights.worst])
     if narrow := weights.narrow:
         names = [weights.names[k] for k in narrow]
         moved = weights.moved(narrow[0])
-        return own.also(
+        return of_server.also(
             Check(Finding.of("narrow-by-weights", names=names, moved=moved, remedies=["wider-than-q"]), False, names[0])
         )
-    name = weights.names[weights.worst] if weights.reliable else own.worst
-    return Verdict((Check(Finding.of("weights-do-not-tell", words=weights.words), "settled", name), *own.checks))
+    name = weights.names[weights.worst] if weights.reliable else of_server.worst
+    return Verdict((Check(Finding.of("weights-do-not-tell", words=weights.words), "settled", name), *of_server.checks))
 
 
 def doubtful(names: Iterable[str], rhat: Array | None) -> list[str]:

@@ -49,7 +49,9 @@ class WeightedDraws:
         named_draws = {label(name): self.theta[:, j] for j, name in enumerate(self.names)}
         if self.standard is not None:
             second = {label(name, "_std"): self.standard[:, j] for j, name in enumerate(self.names)}
-            named_draws |= {name: own for (name, own), one in zip(second.items(), self.theta.T) if not np.array_equal(own, one)}
+            named_draws |= {
+                name: draws for (name, draws), on_data in zip(second.items(), self.theta.T) if not np.array_equal(draws, on_data)
+            }
         return named_draws | dict(self.others)
 
     def parameters(self) -> dict[str, dict[str, float]]:
@@ -76,14 +78,14 @@ class WeightedDraws:
 
     def groups(self, drawing: Drawing) -> dict[str, Group]:
         """Returns the draws of equal weight, whatever is asked for: theta, intercept, both standardised, and all others."""
-        axes, at, scales = ("chain", "draw"), self.chosen, {"": self.theta, "_std": self.standard}
-        coefficients = grouped(self.names, {suffix: draws[at] for suffix, draws in scales.items() if draws is not None})
-        variables = {**coefficients.variables, **{name: (axes, values[at]) for name, values in self.others.items()}}
+        axes, chosen, scales = ("chain", "draw"), self.chosen, {"": self.theta, "_std": self.standard}
+        coefficients = grouped(self.names, {suffix: draws[chosen] for suffix, draws in scales.items() if draws is not None})
+        variables = {**coefficients.variables, **{name: (axes, values[chosen]) for name, values in self.others.items()}}
         by_group = {"posterior": coefficients._replace(variables=variables)}
         if self.lp is None:
             return by_group
         sampled = {axis: coefficients.coordinates[axis] for axis in axes}
-        return by_group | {"sample_stats": Group({"lp": (axes, self.lp[at])}, sampled)}
+        return by_group | {"sample_stats": Group({"lp": (axes, self.lp[chosen])}, sampled)}
 
 
 def summarised(values: Array, weights: Array) -> dict[str, float]:

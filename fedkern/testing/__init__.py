@@ -306,12 +306,12 @@ def assert_conforms(kernel: str, backend: str, case: Case, once: bool = False) -
 
 def _assert_refused(kernel: str, backend: str, case: Case, why: str) -> None:
     here = {name: at_home(backend, value) for name, value in case.arguments.items()}
-    told = ""
+    refusal = ""
     try:
         results_of(kernel, replace(case, arguments=here), backend=backend)
     except ValueError as error:
-        told = str(error)
-    assert why in told, f"{kernel} on {backend}: its record says that it {why}, and it says: {told or 'nothing'}"
+        refusal = str(error)
+    assert why in refusal, f"{kernel} on {backend}: its record says that it {why}, and it says: {refusal or 'nothing'}"
 
 
 def _assert_close(what: str, got: Any, want: Any, case: Case, magnitude: Any) -> None:

@@ -55,9 +55,9 @@ def gradient_inputs(source: Source, drawn: Arguments, g: Floats, z: Floats) -> A
 
 def terms(arguments: Arguments, s: Floats, rounding: Floats | float = 0.0) -> tuple[Floats, Floats]:
     """Returns sums of absolute terms of a, and of own + (z - g) / rho^2; `rounding` is that of log s."""
-    own = 0 if arguments["own"] is None else abs(arguments["own"])
+    own_terms = 0 if arguments["own"] is None else abs(arguments["own"])
     pull = (abs(arguments["z"]) + abs(arguments["g"])) / arguments["rho"] ** 2
-    return abs(arguments["message"]) + pull + abs(arguments["tau"]) / s * (1 + rounding), own + pull
+    return abs(arguments["message"]) + pull + abs(arguments["tau"]) / s * (1 + rounding), own_terms + pull
 
 
 def mean_field_gradient(source: Source) -> Case:
@@ -209,17 +209,17 @@ def conditional(source: Source, n: int) -> tuple[Arguments, Floats, Callable[...
     def draw(H: Floats, w: Floats, tau: Floats) -> tuple[Floats, Floats]:
         return augmented.amortised_draw(H, w, tau, extra, psi, **given, backend="reference")
 
-    told = {"extra": extra, "extra_next": extra_next, "centre": source.choose([None, e - 1]) if e else None}
-    return given | told, psi, draw
+    family = {"extra": extra, "extra_next": extra_next, "centre": source.choose([None, e - 1]) if e else None}
+    return given | family, psi, draw
 
 
 def amortised_iteration(source: Source) -> Case:
     n = source.size()
-    told, psi, draw = conditional(source, n)
+    family, psi, draw = conditional(source, n)
     H = source.normal(n, source.choose(COLUMNS))
-    arguments = state(source, H, psi, draw) | prior(source) | told
+    arguments = state(source, H, psi, draw) | prior(source) | family
     results = augmented.amortised_iteration(**arguments, backend="reference")
-    return Case(arguments, kind="chain", magnitude=magnitudes(results, abs(H), told["centre"]), wanted=results)
+    return Case(arguments, kind="chain", magnitude=magnitudes(results, abs(H), family["centre"]), wanted=results)
 
 
 def network_iteration(source: Source) -> Case:
@@ -227,13 +227,13 @@ def network_iteration(source: Source) -> Case:
     n, sizes = source.size(), (source.choose([1, 3, 9]), *source.choose(HIDDEN), source.choose([1, 2, 3]))
     X, phi = source.normal(n, sizes[0]), parameters_of(source, sizes)
     f, activation = len(phi), source.choose(sorted(mlp.ACTIVATIONS))
-    told, psi, draw = conditional(source, n)
+    family, psi, draw = conditional(source, n)
     precision = source.array(source.choose([np.zeros(f), source.random.exponential(size=f)]))
 
     def drawn(activation: str) -> tuple[Arguments, Results, Floats]:
         H = source.array(mlp.forward(np.array(X), phi, sizes=sizes, activation=activation, backend="reference"))
         of_network: Arguments = {"X": X, "precision": precision, "sizes": sizes, "activation": activation}
-        arguments = of_network | state(source, H, np.concatenate([phi, psi]), draw) | told
+        arguments = of_network | state(source, H, np.concatenate([phi, psi]), draw) | family
         results = augmented.network_iteration(**arguments, backend="reference")
         end = len(results[1]) - len(psi)
         return arguments, results, results[1][end - f : end]
@@ -244,5 +244,5 @@ def network_iteration(source: Source) -> Case:
         arguments, results, moved = drawn(activation)
     h, rounding = values(X, abs(X), moved, sizes, activation)
     design = 1 + abs(h[-1]) + rounding[-1]
-    magnitude = [design, *magnitudes(results[1:], design, told["centre"])]
+    magnitude = [design, *magnitudes(results[1:], design, family["centre"])]
     return Case(arguments, kind="chain", magnitude=magnitude, wanted=results)

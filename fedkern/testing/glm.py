@@ -106,11 +106,13 @@ def elbo_case(source: Source, full: bool) -> Case:
     terms = [absolute_terms(theta=abs(q["mu"]) + abs(sigma) @ abs(es), **data) for es in e]
     value, grad = max(t[0] for t in terms), max((t[1].max(initial=0) for t in terms), default=0)
     reach = 1 + abs(q["mu"]).max(initial=0) + abs(sigma).sum() + (1 / np.diag(sigma)).max(initial=0) + abs(e).max(initial=0)
-    own = (1 + np.sum(abs(prior["prior_precision"]) * np.ones(d)) + np.sum(abs(prior["prior_shift"]) * np.ones(d))) * reach**2
+    of_prior = (
+        1 + np.sum(abs(prior["prior_precision"]) * np.ones(d)) + np.sum(abs(prior["prior_shift"]) * np.ones(d))
+    ) * reach**2
     return Case(
         {**data, **q, **random, **prior, "estimator": estimator},
         precision="float64" if estimator == "analytic" else str(data["X"].dtype),
-        magnitude=(value + own, grad + own, (grad + own) * reach**2),
+        magnitude=(value + of_prior, grad + of_prior, (grad + of_prior) * reach**2),
     )
 
 

@@ -32,21 +32,21 @@ def data(source: Source) -> Arguments:
     X, Z = 0.7 * random.standard_normal((n, p)), random.standard_normal((n, d))
     Z[:, :1] = source.choose([Z[:, :1], np.ones((n, 1))[:, : min(d, 1)]])
     cuts = np.array(source.choose(CUTS)) if family == "piecewise" else None
-    own = (
+    n_shapes = (
         source.choose([1, 2, 4]) if family in mixed.ORDERED else mixed.SHAPES.get(family, 0) + (0 if cuts is None else len(cuts))
     )
-    points = random.standard_normal((s, mixed.size(p, d, family, own))) * source.choose([0.3, 1.0])
+    points = random.standard_normal((s, mixed.size(p, d, family, n_shapes))) * source.choose([0.3, 1.0])
     offset = source.choose([None, 0.5 * random.standard_normal(n)])
     trials = random.integers(1, 9, n).astype(float) if family == "binomial" and source.choose([True, False]) else None
     eta = np.clip(X @ points[0, :p] + random.standard_normal(n), -4, np.log(LARGEST_MEAN))
-    y = response(source, family, eta, trials, own)
+    y = response(source, family, eta, trials, n_shapes)
     upper = None
     if family in mixed.TIMES and source.choose([True, True, True, False]):
         kind = random.integers(0, 4, n)  # event, censored on the right, in an interval, censored on the left
         y, upper = np.where(kind == 3, 0.0, y), np.choose(kind, [y, np.full(n, np.inf), 1.5 * y, y])
     entry = late(source, y, upper) if family in mixed.TIMES and source.choose([True, False]) else None
     if "negative-binomial" in family and source.choose([False, False, True]):
-        points[0, len(points[0]) - own] = 0.0
+        points[0, len(points[0]) - n_shapes] = 0.0
     if source.choose([False, False, False, True]):  # far points, and one that is none
         points[-1, 0] = source.choose([60.0, -300.0, np.nan])
     if n and source.choose([False] * 7 + [True]):
@@ -68,11 +68,11 @@ def data(source: Source) -> Arguments:
 def late(source: Source, y: Any, upper: Any) -> Any:
     """From 0 on, long before y, shortly before it, or, where no event is at y, from y on."""
     kind = source.random.integers(0, 4, len(y))
-    there = kind < 3 if upper is None else (kind < 3) | (upper == y)
-    return np.where(there, np.choose(kind % 3, [0 * y, 0.7 * y, (1 - 1e-9) * y]), y)
+    from_start = kind < 3 if upper is None else (kind < 3) | (upper == y)
+    return np.where(from_start, np.choose(kind % 3, [0 * y, 0.7 * y, (1 - 1e-9) * y]), y)
 
 
-def response(source: Source, family: str, eta: Any, trials: Any, own: int) -> Any:
+def response(source: Source, family: str, eta: Any, trials: Any, n_shapes: int) -> Any:
     """Returns y of predictors; for times those of events."""
     random, n = source.random, len(eta)
     if family in ("gaussian", "student"):
@@ -84,7 +84,7 @@ def response(source: Source, family: str, eta: Any, trials: Any, own: int) -> An
     if family == "beta":
         return np.clip(1 / (1 + np.exp(-eta - 0.5 * random.standard_normal(n))), 1e-9, 1 - 1e-9)
     if family in mixed.ORDERED:
-        return random.integers(0, own + 1, n).astype(float)
+        return random.integers(0, n_shapes + 1, n).astype(float)
     y = random.poisson(np.exp(eta)).astype(float)
     return y * (random.random(n) < 0.6) if family.startswith("zero") else y
 

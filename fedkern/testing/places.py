@@ -75,7 +75,7 @@ def check_place(over: Over) -> None:
         return 0
 
     def refusing(place: Place) -> int:
-        def rule(told: object) -> Any:
+        def rule(facts: object) -> Any:
             raise JobError("the server's rule refuses")
 
         place.settle(b"", rule)
@@ -119,12 +119,12 @@ def _check_bits(over: Over, job: Mapping[str, Mapping[str, Any]], data: Mapping[
     def main(place: Place) -> int:
         mine = list(place.mine(len(NAMES)))
         assert mine == [k for k in range(len(NAMES)) if place.size == 1 or place.rank == 1 + k], f"`mine` gave {mine}"
-        told = place.settle(str(place.rank).encode(), b" ".join)
-        assert told == b" ".join(str(rank).encode() for rank in range(place.size)), f"settle gave {told!r}"
+        settled = place.settle(str(place.rank).encode(), b" ".join)
+        assert settled == b" ".join(str(rank).encode() for rank in range(place.size)), f"settle gave {settled!r}"
         # Every party has a number of its own, and one that all have.
         offers = {party: {7, 100 + party} for party in (*mine, *([SERVER] if place.is_server else []))}
-        every = {party: {7, 100 + party} for party in (*range(len(NAMES)), SERVER)}
-        chosen = place.choose(offers, lambda all_offers: 7 if {k: {*v} for k, v in all_offers.items()} == every else 8)
+        all_offers_made = {party: {7, 100 + party} for party in (*range(len(NAMES)), SERVER)}
+        chosen = place.choose(offers, lambda all_offers: 7 if {k: {*v} for k, v in all_offers.items()} == all_offers_made else 8)
         assert chosen == 7, "choose: the rule was not given the numbers of all parties"
         assert place.choose(offers, lambda all_offers: None) is None, "choose: the rule chose None"
         result = run(job, data=data, place=place)
@@ -135,8 +135,8 @@ def _check_bits(over: Over, job: Mapping[str, Mapping[str, Any]], data: Mapping[
         # A place whose client has answered the last question may be ahead of the others; one that stands by is not back here.
         if job is not SMALL:
             content = bytes([place.rank]) * LONG
-            told = place.settle(content, b"".join)
-            assert told == b"".join(bytes([rank]) * LONG for rank in range(place.size)), (
+            settled = place.settle(content, b"".join)
+            assert settled == b"".join(bytes([rank]) * LONG for rank in range(place.size)), (
                 "settle changed what was told after a job"
             )
         return 0

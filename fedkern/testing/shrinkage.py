@@ -124,24 +124,24 @@ def move_terms(source: Source) -> Case:
     random, r = source.random, min(r, p)
     R, q, theta, d = np.triu(random.standard_normal((r, p))), *(random.standard_normal((c, n)) for n in (r, p, p))
     tau_sq, sigma_sq = np.exp(random.standard_normal((c, p))), np.exp(random.standard_normal(c))
-    slab, at = source.choose([np.inf, 0.6]), block(source, p)
-    w = np.where(at >= p, (abs(d) / np.sqrt(tau_sq))[:, at % p], 1.0)
-    V = abs(R)[:, at % p] * w[:, None, :]
-    slab_gradient = w * abs(d)[:, at % p] / slab**2
+    slab, drawn = source.choose([np.inf, 0.6]), block(source, p)
+    w = np.where(drawn >= p, (abs(d) / np.sqrt(tau_sq))[:, drawn % p], 1.0)
+    V = abs(R)[:, drawn % p] * w[:, None, :]
+    slab_gradient = w * abs(d)[:, drawn % p] / slab**2
     gradient = np.einsum("cra,cr->ca", V, abs(q) + (abs(theta) + abs(d)) @ abs(R).T) / sigma_sq[:, None] + slab_gradient
     precision = np.einsum("cra,crb->cab", V, V) / sigma_sq[:, None, None]
     precision += (w / slab)[:, :, None] * (w / slab)[:, None, :]
     arrays = {"R": R, "q": q, "theta": theta, "deviation": d, "tau_sq": tau_sq, "sigma_sq": sigma_sq}
-    arguments = {name: source.array(a) for name, a in arrays.items()} | {"block": at, "slab": slab}
+    arguments = {name: source.array(a) for name, a in arrays.items()} | {"block": drawn, "slab": slab}
     return Case(arguments, magnitude=[gradient, precision])
 
 
 def move(source: Source) -> Case:
     c, p, random = source.choose(MOVE_CHAINS), source.choose(MOVE_SIZES), source.random
-    at = block(source, p)
-    A = random.standard_normal((c, len(at), len(at) + 3))
+    drawn = block(source, p)
+    A = random.standard_normal((c, len(drawn), len(drawn) + 3))
     arrays = {
-        "gradient": 5 * random.standard_normal((c, len(at))),
+        "gradient": 5 * random.standard_normal((c, len(drawn))),
         "precision": A @ A.transpose(0, 2, 1),
         "theta": random.standard_normal((c, p)),
         "tau_sq": np.exp(random.standard_normal((c, p))),
@@ -155,7 +155,7 @@ def move(source: Source) -> Case:
     }
     counter = {"seed": source.choose([3, 2**64 - 1]), "chain": source.choose([0, 9]), "step": source.choose([0, 2**32 - 1])}
     arguments: Arguments = {name: source.array(a) for name, a in arrays.items()}
-    return Case(arguments | {"block": at} | options | counter, magnitude=[np.full((c, p), 30.0)] * 2)
+    return Case(arguments | {"block": drawn} | options | counter, magnitude=[np.full((c, p), 30.0)] * 2)
 
 
 # Makes cases of the kernels of the sparse models that touch rows --------------------

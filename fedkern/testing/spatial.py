@@ -35,9 +35,9 @@ def problem(source: Source) -> tuple[dict[str, Any], Any, Any]:
     A += np.diag(abs(A).sum(axis=1) + source.random.uniform(0.5, 3, n))
     A = A[np.ix_(pattern.order, pattern.order)]
     k = n - len(border)
-    at = pattern.indices, np.repeat(np.arange(k), np.diff(pattern.indptr))
+    stored = pattern.indices, np.repeat(np.arange(k), np.diff(pattern.indptr))
     arrays = {"indptr": source.array(pattern.indptr, np.int64), "indices": source.array(pattern.indices, np.int64)}
-    return arrays, A[at], A[k:, k:]
+    return arrays, A[stored], A[k:, k:]
 
 
 def factored(arrays: dict[str, Any], values: Any, block: Any) -> tuple[Any, Any]:

@@ -66,17 +66,18 @@ class Codec:
         """
         if kind in self._layouts:
             return self._layouts[kind]
-        fields, at = [], HEADER.size
+        fields, offset = [], HEADER.size
         for name, field in schema(kind).items():
             missing = [symbol for symbol in field.shape if symbol not in self.dims]
             if missing:
                 raise ValueError(f"{kind.__name__}.{name}: no dimension {missing[0]!r} among {sorted(self.dims)}")
             sizes = tuple(self.dims[symbol] for symbol in field.shape)
-            stop = at + (8 + -(-sizes[0] // 8) * 8 if field.type is bytes else 8 * math.prod(sizes))
-            fields.append((name, field.type, sizes, at, stop))
-            at = stop
+            width = 8 + -(-sizes[0] // 8) * 8 if field.type is bytes else 8 * math.prod(sizes)
+            stop = offset + width
+            fields.append((name, field.type, sizes, offset, stop))
+            offset = stop
         compiled = wire.layout(kind.kind, [(name, CODES[form], sizes) for name, form, sizes, *_ in fields])
-        self._layouts[kind] = _Layout(tuple(fields), at, compiled)
+        self._layouts[kind] = _Layout(tuple(fields), offset, compiled)
         return self._layouts[kind]
 
     def longest(self, kinds: Kinds) -> int:
@@ -87,8 +88,9 @@ class Codec:
         """Returns the frame of a message to or from `client`; raises ValueError if the message does not fit its schema."""
         kind = type(message)
         layout = self._layouts.get(kind) or self.layout(kind)
-        frame: Frame | None = wire.encode(layout.compiled, client, LAST if last else 0, message.__dict__)
-        return wire.encode(layout.compiled, client, LAST if last else 0, _fitted(message, layout)) if frame is None else frame
+        flag = LAST if last else 0
+        frame: Frame | None = wire.encode(layout.compiled, client, flag, message.__dict__)
+        return wire.encode(layout.compiled, client, flag, _fitted(message, layout)) if frame is None else frame
 
     def readdress(self, frame: Frame, client: int) -> Frame:
         """Returns a copy of a frame of this codec for another client."""
@@ -206,14 +208,17 @@ def state_layout(state: Any, saved: Mapping[str, Value]) -> bytes:
     The layout is the fields that its class declares, with their types (also of fields that are None yet), and the names, types
     and shapes of the saved values.
     """
-    parts: list[tuple[object, ...]] = [(one.name, str(one.type)) for one in fields(state)]
+    parts: list[tuple[object, ...]] = [(field.name, str(field.type)) for field in fields(state)]
     for name in sorted(saved):
         value = saved[name]
         if isinstance(value, np.ndarray):
             parts.append((name, value.dtype.newbyteorder("<").str, value.shape))
+        elif isinstance(value, bytes):
+            parts.append((name, "bytes", ()))
+        elif isinstance(value, (int, np.integer)):
+            parts.append((name, "int", ()))
         else:
-            kind = "bytes" if isinstance(value, bytes) else "int" if isinstance(value, (int, np.integer)) else "float"
-            parts.append((name, kind, ()))
+            parts.append((name, "float", ()))
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16, person=b"fedkern layout").digest()
 
 
@@ -223,17 +228,17 @@ def unpack(data: bytes) -> Saved:
     Raises ValueError for bytes that `pack` did not make.
     """
     try:
-        (count,), at, saved = struct.unpack_from("<I", data), 4, {}
+        (count,), offset, saved = struct.unpack_from("<I", data), 4, {}
         for _ in range(count):
-            length, code = _ITEM.unpack_from(data, at)
-            at += _ITEM.size
-            name = data[at : at + length].decode()
-            (size,) = struct.unpack_from("<Q", data, at + length)
-            at += length + 8 + size
-            if at > len(data):
+            length, code = _ITEM.unpack_from(data, offset)
+            offset += _ITEM.size
+            name = data[offset : offset + length].decode()
+            (size,) = struct.unpack_from("<Q", data, offset + length)
+            offset += length + 8 + size
+            if offset > len(data):
                 raise ValueError("it ends inside an item")
-            saved[name] = _unpack_item(code, data[at - size : at])
-        if at != len(data):
+            saved[name] = _unpack_item(code, data[offset - size : offset])
+        if offset != len(data):
             raise ValueError("something follows its last item")
     except (struct.error, UnicodeDecodeError, KeyError, IndexError, ValueError) as error:
         raise ValueError(f"not a saved state: {error}") from None

@@ -50,7 +50,8 @@ def end(ranks: Ranks, code: int, text: str | None, say: Say) -> int:
     `text` is None after a good end, and empty if it has been printed elsewhere.
     """
     try:
-        code, orderly = (_end_server if ranks.is_server else _end_client)(ranks, code, text, say)
+        end_of_rank = _end_server if ranks.is_server else _end_client
+        code, orderly = end_of_rank(ranks, code, text, say)
         ranks.link.drain()
     except Exception as error:  # the wire itself is broken
         say(text or _named(ranks, str(error)))
@@ -83,7 +84,8 @@ def _end_server(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[in
                 link.send(rank, tags.EXIT, CODE.pack(code))
             announced, since, waiting = True, time.monotonic(), waiting | (ranks.idle & {*ranks.others()})
             continue
-        if time.monotonic() - since > (ranks.timeouts.grace if failing else ranks.timeouts.lost):
+        patience = ranks.timeouts.grace if failing else ranks.timeouts.lost
+        if time.monotonic() - since > patience:
             break
         if bye := link.receive(0, tags.BYE):
             waiting.discard(bye[0])
@@ -94,10 +96,12 @@ def _end_server(ranks: Ranks, code: int, text: str | None, say: Say) -> tuple[in
             say(text)
         waiting -= link.gone
     for rank in waiting | link.gone:
-        ranks.dead.setdefault(rank, "has died" if rank in link.gone else "did not end")
+        how = "has died" if rank in link.gone else "did not end"
+        ranks.dead.setdefault(rank, how)
     if ranks.dead and not code:
         say(f"finished without {', '.join(f'{ranks.who(rank)}, which {how}' for rank, how in sorted(ranks.dead.items()))}")
-    return code or (4 if ranks.dead else 0), not ranks.dead
+    code_of_dead = 4 if ranks.dead else 0
+    return code or code_of_dead, not ranks.dead
 
 
 def _named(ranks: Ranks, text: str) -> str:

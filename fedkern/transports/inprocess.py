@@ -129,7 +129,8 @@ def run_protocol(
     while flying or not server.done:
         # The server sends when it has something to send, or when all its questions are answered.
         if server.unsent or not server.n_open:
-            server.stopping = server.stopping or (signals.pending if signals else None)
+            pending = signals.pending if signals else None
+            server.stopping = server.stopping or pending
             flying += [InFlight(True, client, frame) for client, frame in server.outgoing()]
         # Nothing was sent: the server has finished, or a checkpoint without clients ends at the next turn.
         if not flying:

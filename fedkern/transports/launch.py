@@ -79,7 +79,8 @@ def _launched(main: Callable[[Place], int], timeouts: Timeouts, say: Callable[[s
             if _is_first():
                 say(problem)
                 parent.tell(parent.ENDED + b"%d" % JobError.exit_code)
-            parent.leave(JobError.exit_code, "" if _is_first() else printable_lines(problem))
+            text = "" if _is_first() else printable_lines(problem)
+            parent.leave(JobError.exit_code, text)
             return JobError.exit_code
         from .mpi import MpiLink, duplicate, ranks_of
 
@@ -128,7 +129,8 @@ def _library() -> tuple[Any, str | None]:
     except (ImportError, RuntimeError) as error:
         return None, f"a job over MPI needs mpi4py and an MPI library (pip install 'fedkern[mpi]'): {error}"
     surely = cannot_join(os.environ, *MPI.get_vendor())
-    return MPI, foreign_launcher(os.environ, 1, MPI.Get_library_version()) if surely else None
+    launcher = foreign_launcher(os.environ, 1, MPI.Get_library_version()) if surely else None
+    return MPI, launcher
 
 
 def cannot_join(env: Mapping[str, str], vendor: str, version: tuple[int, ...]) -> bool:

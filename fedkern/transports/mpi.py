@@ -86,7 +86,8 @@ class MpiLink:
         """
         status = self._status
         try:
-            if not self.comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG if only is None else only, status):
+            wanted = MPI.ANY_TAG if only is None else only
+            if not self.comm.Iprobe(MPI.ANY_SOURCE, wanted, status):
                 if self._sending:
                     self._progress()
                 return None
@@ -188,8 +189,8 @@ def run_protocol(
 
     See `ranks.Ranks.run_protocol`; for a whole job, `launch`.
     """
-    own = duplicate(comm)
+    private = duplicate(comm)
     try:
-        return ranks_of(own).run_protocol(protocol, start, clients, codec, hooks)
+        return ranks_of(private).run_protocol(protocol, start, clients, codec, hooks)
     finally:
-        own.Free()
+        private.Free()

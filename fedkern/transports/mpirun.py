@@ -88,7 +88,8 @@ class Screen:
         *lines, self._rest = self._rest.replace(b"\0", b"").splitlines(keepends=True) or [b""]
         if self._rest.endswith(b"\n"):
             lines, self._rest = [*lines, self._rest], b""
-        return b"".join(_ours(lines) if self.ended else map(self._shown, lines))
+        shown = _ours(lines) if self.ended else map(self._shown, lines)
+        return b"".join(shown)
 
     def deaths(self, data: bytes) -> list[int]:
         """Returns the ranks of whose death mpirun tells in the next bytes."""
@@ -114,7 +115,8 @@ class Screen:
     def _shown(self, line: bytes) -> bytes:
         """Returns the part of a line that is shown; a frame of dashes is held until it is complete."""
         if self.EDGE.fullmatch(line):
-            frame, self._frame = b"".join([*self._frame, line]), [] if self._frame else [line]
+            rest = [] if self._frame else [line]
+            frame, self._frame = b"".join([*self._frame, line]), rest
             return b"" if self._frame or any(words in frame for words in self.KNOWN) else frame
         if self._frame:
             self._frame.append(line)
@@ -219,7 +221,8 @@ class Job:
             if code > 0 and not self.begun:
                 who = f"a rank died before it had said which it is (mpirun ended with code {code})"
                 _show(self.screen.cut())  # it may have said why
-            return LOST, f"{who}; {'--resume goes on from the last checkpoint' if self.begun else 'start it again'}"
+            remedy = "--resume goes on from the last checkpoint" if self.begun else "start it again"
+            return LOST, f"{who}; {remedy}"
         if not self.begun and (self.roll.here or self.screen.heard):
             return LOST, f"mpirun ended with code {code} before the job had begun; start it again"
         return INTERNAL, f"mpirun ended with code {code}"

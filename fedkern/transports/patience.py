@@ -81,7 +81,8 @@ class Patience:
         if waited < self.spin:
             YIELD()
         else:
-            seconds = min(waited / (8 if self.bell is None else 2), self.longest)
+            share = 8 if self.bell is None else 2
+            seconds = min(waited / share, self.longest)
             self.looks = -1  # after one look it sleeps again
             if self.bell is None:
                 time.sleep(seconds)

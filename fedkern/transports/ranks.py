@@ -111,7 +111,8 @@ class Ranks:
         use_level(level)
         patience = self.link.patience
         patience.spin, patience.longest = (1e-3, 2e-3) if crowded else (4e-3, 5e-4)
-        if same and self.link.wake(job, near) and len(near) == (self.size - 1 if self.is_server else 1):
+        wanted = self.size - 1 if self.is_server else 1
+        if same and self.link.wake(job, near) and len(near) == wanted:
             patience.longest = 2e-2  # all who may have something to say wake this rank
 
     def machine(self) -> tuple[bytes, bytes, int]:
@@ -135,12 +136,13 @@ class Ranks:
                 for party, number in tags.OFFER.iter_unpack(data):
                     everybody.setdefault(party, set()).add(number)
             chosen = rule(everybody)
-            return [struct.pack("<q", -1 if chosen is None else chosen)] * len(by_rank)
+            number = -1 if chosen is None else chosen
+            return [struct.pack("<q", number)] * len(by_rank)
 
         pairs = [tags.OFFER.pack(party, number) for party in sorted(offers) for number in sorted(offers[party])]
-        said = self.exchange("offers", b"".join(pairs), answer)
+        reply = self.exchange("offers", b"".join(pairs), answer)
         with reading(f"{self.label(0)}: its choice of a checkpoint"):
-            (chosen,) = struct.unpack("<q", said)
+            (chosen,) = struct.unpack("<q", reply)
         return chosen if chosen >= 0 else None
 
     def run_protocol(
@@ -215,10 +217,10 @@ class Ranks:
                 return side.clients
             else:
                 _, frames = side.receive(item[2])
-            asked = self.signals.pending or hooks.should_stop()
+            stopped_by = self.signals.pending or hooks.should_stop()
             # The server learns of the request before the answer, which might be the last.
-            if asked and not announced:
-                self.tell("stop", tags.STOP, f"{asked} at {self.label(self.rank)}".encode())
+            if stopped_by and not announced:
+                self.tell("stop", tags.STOP, f"{stopped_by} at {self.label(self.rank)}".encode())
                 announced = True
             for frame in frames:
                 link.send(0, tags.FRAME, frame)
@@ -250,7 +252,8 @@ class Ranks:
     def exchange(self, what: str, mine: bytes, answer: Callable[[list[bytes]], list[bytes]]) -> bytes:
         """Collects a few bytes from every living rank at rank 0, which sends a few back to each."""
         with self.signals.held() as may_be_cut:
-            return self._exchange(what, mine, answer, self.signals.act if may_be_cut else lambda: None)
+            act = self.signals.act if may_be_cut else lambda: None
+            return self._exchange(what, mine, answer, act)
 
     def _exchange(self, what: str, mine: bytes, answer: Callable[[list[bytes]], list[bytes]], act: Callable[[], None]) -> bytes:
         """Collects and spreads bytes; `act` is called in every pass, so that a signal can end the wait."""
@@ -390,19 +393,19 @@ def _welcome(hellos: list[bytes], label: Callable[[int], str] = "rank {}".format
     others = [f"{label(rank)} has {version}" for rank, version in enumerate(theirs, 1) if version != ours]
     if others:
         raise JobError(f"{', '.join(others)}, and {label(0)} has {ours}: install the same version for all ranks")
-    said = [tags.HELLO.unpack(data) for data in hellos]
+    greetings = [tags.HELLO.unpack(data) for data in hellos]
     # Ranks with other job files would compute other models: end here, before anything is sent.
-    for rank, (*_, digest) in enumerate(said):
-        if digest != said[0][-1]:
+    for rank, (*_, digest) in enumerate(greetings):
+        if digest != greetings[0][-1]:
             raise JobError(
                 f"{label(rank)} has another configuration than {label(0)} "
-                f"(digest {digest.hex()[:12]}, not {said[0][-1].hex()[:12]}): "
+                f"(digest {digest.hex()[:12]}, not {greetings[0][-1].hex()[:12]}): "
                 "give all ranks the same job file and options"
             )
-    level = agree_on_level([levels for _, levels, *_ in said], label)
-    sharing = Counter((host, cores) for _, _, host, cores, _, _ in said)  # ranks that may use the same cores
+    level = agree_on_level([levels for _, levels, *_ in greetings], label)
+    sharing = Counter((host, cores) for _, _, host, cores, _, _ in greetings)  # ranks that may use the same cores
     replies, name = [], os.urandom(16).hex().encode()
-    for _, _, host, cores, n_cores, _ in said:
+    for _, _, host, cores, n_cores, _ in greetings:
         n_sharing = sharing[host, cores]
-        replies.append(WELCOME.pack(level, max(1, n_cores // n_sharing), n_sharing > n_cores, host == said[0][2], name))
+        replies.append(WELCOME.pack(level, max(1, n_cores // n_sharing), n_sharing > n_cores, host == greetings[0][2], name))
     return replies

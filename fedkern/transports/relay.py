@@ -116,8 +116,8 @@ class Hub:
         again: float = 30.0,
         digest: bytes = bytes(32),
     ) -> None:
-        every = min((timeouts or Timeouts()).lost / 4, getattr(wire, "every", EVERY))
-        self.link = HubLink(wire, sites, again, digest, every)
+        longest = min((timeouts or Timeouts()).lost / 4, getattr(wire, "every", EVERY))
+        self.link = HubLink(wire, sites, again, digest, longest)
         self.ranks = _Relayed(self.link, timeouts)
 
     def run(self, main: Callable[[Place], int], say: Say, signals: Signals | None = None) -> int:

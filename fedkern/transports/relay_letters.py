@@ -70,26 +70,26 @@ class Letter(NamedTuple):
             raise RemoteFault(f"a relayed message tells the unknown state {state}")
         if count > MOST_ITEMS:
             raise RemoteFault(f"a relayed message has {count} items, at most {MOST_ITEMS} expected")
-        items, at = list[Item](), ENVELOPE.size
+        items, offset = list[Item](), ENVELOPE.size
         for _ in range(count):
-            if at + ITEM.size > len(data):
+            if offset + ITEM.size > len(data):
                 raise RemoteFault("a relayed message is cut short")
-            tag, length = ITEM.unpack_from(data, at)
-            at += ITEM.size
-            if at + length > len(data):
+            tag, length = ITEM.unpack_from(data, offset)
+            offset += ITEM.size
+            if offset + length > len(data):
                 raise RemoteFault("a relayed message is cut short")
-            items.append((tag, data[at : at + length]))
-            at += length
-        if at != len(data):
-            raise RemoteFault(f"a relayed message has {len(data) - at} bytes more than it says")
+            items.append((tag, data[offset : offset + length]))
+            offset += length
+        if offset != len(data):
+            raise RemoteFault(f"a relayed message has {len(data) - offset} bytes more than it says")
         return cls(state, job, number, items, digest, site, mark)
 
 
 def refuse(request: bytes, why: str) -> bytes:
     """Returns the reply of a site that takes no part in the job of this request, for a reason that the server may read."""
-    asked = Letter.unpack(request)
+    letter = Letter.unpack(request)
     return Letter(
-        REFUSED, asked.job, asked.number, [(tags.FAULT, why.encode()[:LONGEST_REASON])], asked.digest, asked.site
+        REFUSED, letter.job, letter.number, [(tags.FAULT, why.encode()[:LONGEST_REASON])], letter.digest, letter.site
     ).pack()
 
 
@@ -100,5 +100,5 @@ def run_of(request: bytes) -> bytes:
 
 def put_aside(request: bytes) -> bytes:
     """Returns the reply of a site at which somebody has to decide first; the hub will send the request again."""
-    asked = Letter.unpack(request)
-    return Letter(ASIDE, asked.job, asked.number, [], asked.digest, asked.site).pack()
+    letter = Letter.unpack(request)
+    return Letter(ASIDE, letter.job, letter.number, [], letter.digest, letter.site).pack()

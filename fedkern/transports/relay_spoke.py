@@ -49,28 +49,29 @@ class SpokeLink(End):
         RemoteFault
             The request is none.
         """
-        asked = Letter.unpack(data)
+        letter = Letter.unpack(data)
         with self._news:
-            if asked.site not in (0, self.rank):
-                return refuse(data, f"it is client number {self.rank} of its job, and was asked for number {asked.site}")
-            if self._job and asked.job != self._job:
+            if letter.site not in (0, self.rank):
+                return refuse(data, f"it is client number {self.rank} of its job, and was asked for number {letter.site}")
+            if self._job and letter.job != self._job:
                 return refuse(data, "an earlier run of the server has not been ended there; start the site again")
             # The site has begun anew, or was asked out of order: what it would say is no answer to this.
-            if asked.number > self._number + 1:
-                return self._write(ANEW, asked, [])
-            if asked.number <= self._number:
-                self._news.wait_for(lambda: self._reply or asked.number < self._number, self.busy + 1)
-                if asked.number == self._number and self._reply:
+            if letter.number > self._number + 1:
+                return self._write(ANEW, letter, [])
+            if letter.number <= self._number:
+                self._news.wait_for(lambda: self._reply or letter.number < self._number, self.busy + 1)
+                if letter.number == self._number and self._reply:
                     return self._reply
-                return self._write(BUSY if asked.number < self._number else ASIDE, asked, [])
-            self._job, self._number, self._reply = asked.job, asked.number, b""
+                state = BUSY if letter.number < self._number else ASIDE
+                return self._write(state, letter, [])
+            self._job, self._number, self._reply = letter.job, letter.number, b""
             self.clock[0] = self.patience.reset()
-            self._inbox += asked.items
+            self._inbox += letter.items
             self._news.notify_all()
-            self._news.wait_for(lambda: self._number > asked.number or self._is_over() or self._is_waiting(), self.busy)
-            if self._number > asked.number:  # the hub has not waited for this reply
-                return self._write(BUSY, asked, [])
-            self._reply, self._outbox = self._write(self._state(), asked, self._outbox), []
+            self._news.wait_for(lambda: self._number > letter.number or self._is_over() or self._is_waiting(), self.busy)
+            if self._number > letter.number:  # the hub has not waited for this reply
+                return self._write(BUSY, letter, [])
+            self._reply, self._outbox = self._write(self._state(), letter, self._outbox), []
             self._news.notify_all()
             return self._reply
 
@@ -146,5 +147,5 @@ class SpokeLink(End):
             return UNBEGUN
         return WAITING if self._is_waiting() else BUSY
 
-    def _write(self, state: int, asked: Letter, items: list[Item]) -> bytes:
-        return Letter(state, asked.job, asked.number, items, asked.digest, self.rank, self._mark).pack()
+    def _write(self, state: int, letter: Letter, items: list[Item]) -> bytes:
+        return Letter(state, letter.job, letter.number, items, letter.digest, self.rank, self._mark).pack()

@@ -85,7 +85,7 @@ def test_sums_give_the_bits_of_locals(slab):
 def test_pooled_statistics_give_the_bits_of_the_federated_run(kind, moves):
     s, sites = settings(moves=moves, block=(None, 3)), regressions()
     if kind == "mrf":
-        s = replace(s, layout=Layout(graph(P, one=False)))
+        s = replace(s, layout=Layout(graph(P, one_group=False)))
         sites = [MarkovRandomField(Factor.of(rows(k, n)[0])) for k, n in enumerate(SIZES)]
     asked = gibbs_pooled.start(gibbs_pooled.Server(s, kind, len(sites)))
     here = {k: gibbs_pooled.Client(site.factor, n) for k, (site, n) in enumerate(zip(sites, SIZES))}
@@ -305,7 +305,7 @@ def test_a_judge_ends_the_run_when_the_kept_rounds_have_doubled():
 
 
 def test_structural_equations_run_through_the_same_machines():
-    s = settings(layout=Layout(graph(3, one=True)), rounds=10)
+    s = settings(layout=Layout(graph(3, one_group=True)), rounds=10)
     sites = []
     for k, n in enumerate(SIZES):
         Y = np.random.default_rng(k).laplace(size=(3, n))

@@ -45,7 +45,7 @@ def sites():
 def test_no_deviation_starts_at_zero(kind):
     """Scales are drawn first: those of a zero would be clipped at 1e-60, and the chain would stay there."""
     is_graph = kind[:3] in ("mrf", "sem")
-    layout = Layout(graph(P, one=kind == "sem") if is_graph else np.arange(P)[None])
+    layout = Layout(graph(P, one_group=kind == "sem") if is_graph else np.arange(P)[None])
     d = sites()[kind].start(chosen.gibbs(layout=layout, chains=4, rounds=10, burn_in=2))["deviation"]
     assert d.shape == (4, *layout.shape)
     there = np.broadcast_to(layout.has_coefficient, d.shape)

@@ -10,13 +10,13 @@ from fedkern.algorithms.core.messages import SERVER, ClientLost, RemoteFault, sc
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.hmc.moves import ACCEPT, JITTER, LOST, SHRINK, Settings, Step, Walk, evaluate
 from fedkern.errors import LostPeer, NumericalError
-from fedkern.models.hierarchical import MixedModel
 from fedkern.transports import inprocess
 from fedkern.transports.codec import HEADER, Codec
 from support import chosen
 from support import hamiltonian as ham
 from support import hierarchical as h
 from support.federations import play
+from support.mixed_model import MixedModel
 
 SHORT = ham.SHORT
 

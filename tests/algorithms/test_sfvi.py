@@ -11,7 +11,6 @@ from fedkern.algorithms.core.messages import ClientLost, RemoteFault, schema
 from fedkern.algorithms.sfvi import machine as sfvi
 from fedkern.algorithms.sfvi.families import barycentre
 from fedkern.errors import LostPeer, NumericalError
-from fedkern.models.hierarchical import MixedModel
 from fedkern.models.variational import Block
 from fedkern.transports import inprocess
 from fedkern.transports.codec import HEADER, Codec
@@ -19,6 +18,7 @@ from oracles.differences import four_point
 from support import chosen
 from support import hierarchical as h
 from support.federations import play
+from support.mixed_model import MixedModel
 
 SHORT = chosen.sfvi(rounds=7, centre_every=3, learning_rate=0.05)
 

@@ -285,7 +285,7 @@ def test_samplers_of_the_same_sums_give_the_server_the_same(kind: str, pairs: ra
         p = int(rng.integers(2, 5))
         own = sparse_sites(rng, kind, p)
         layout = Coefficients(
-            np.arange(p)[None] if kind in ("regression", "student", "logistic") else sparse.graph(p, one=kind == "sem")
+            np.arange(p)[None] if kind in ("regression", "student", "logistic") else sparse.graph(p, one_group=kind == "sem")
         )
         prior = chosen.prior(slab=float(rng.choice([np.inf, 1.5])))
         settings = chosen.gibbs(layout=layout, prior=prior, chains=2, rounds=40, burn_in=1, aggregate="sums", masked=True)

@@ -18,7 +18,7 @@ def faults(folder):
 def test_lines_are_chained_and_their_owners_alone(tmp_path):
     for number in range(5):
         Audit(tmp_path).write("started", run=f"{number}", nothing=None)
-    assert [line.said["run"] for line in Audit(tmp_path).lines()] == list("01234")
+    assert [line.content["run"] for line in Audit(tmp_path).lines()] == list("01234")
     assert faults(tmp_path) == [""] * 5
     assert Audit(tmp_path).runs() == set("01234")
     assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o600
@@ -169,7 +169,7 @@ def test_what_was_cut_off_stays_known_when_the_log_goes_on(tmp_path):
     lines = log.path.read_bytes().splitlines(keepends=True)
     log.path.write_bytes(b"".join(lines[:2]))
     log.write("opened")
-    assert [line.said["event"] for line in log.lines()] == ["started", "started", "cut", "opened"]
+    assert [line.content["event"] for line in log.lines()] == ["started", "started", "cut", "opened"]
     assert [bool(fault) for fault in faults(tmp_path)] == [False, False, True, False]
     assert main(["site", "log", str(tmp_path)]) == 2
 

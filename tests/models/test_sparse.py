@@ -67,8 +67,8 @@ def test_spline_columns_are_orthogonal_to_the_linear_one():
 
 
 def test_a_graph_has_an_indicator_for_each_edge():
-    assert graph(3, one=False).tolist() == [[-2, 0, 1], [0, -2, 1], [0, 1, -2]]
-    assert graph(3, one=True).tolist() == [[-2, 0, 1, 2, -2, 3, 4, 5, -2]]
+    assert graph(3, one_group=False).tolist() == [[-2, 0, 1], [0, -2, 1], [0, 1, -2]]
+    assert graph(3, one_group=True).tolist() == [[-2, 0, 1, 2, -2, 3, 4, 5, -2]]
     assert edges(("a", "b", "c")) == ("b -> a", "c -> a", "a -> b", "c -> b", "a -> c", "b -> c")
 
 

@@ -29,7 +29,7 @@ class FieldWithGaps(Hierarchy):
     n = (5, 6, 4)
 
     def __init__(self, **options):
-        super().__init__(q=COLUMNS**2, g=COLUMNS, indicators=graph(COLUMNS, one=False).ravel(), **options)
+        super().__init__(q=COLUMNS**2, g=COLUMNS, indicators=graph(COLUMNS, one_group=False).ravel(), **options)
         gaps = [np.zeros((n, COLUMNS), bool) for n in self.n]
         gaps[0][:, 1] = True  # a column that the site did not measure
         gaps[1][0, 0] = gaps[1][1, 1] = gaps[1][3, [1, 2]] = True

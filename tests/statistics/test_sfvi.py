@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.sfvi import machine as sfvi
-from fedkern.models.hierarchical import MixedModel, MixedPrior
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.variational import Block
 from support import chosen
 from support import hierarchical as h
+from support.mixed_model import MixedModel, MixedPrior
 
 FAST = chosen.sfvi(rounds=3000, learning_rate=0.03)
 

@@ -51,7 +51,7 @@ def test_each_regression_has_the_posterior_of_quadrature(seed):
     Y, chains, sweeps, prior = two_columns(), 60, 300, chosen.prior(shape_sigma=3.0, rate_sigma=2.0)
     gaps = [Covariates(Y[:, [1 - j]], np.array([[0.8]]), 3.0) for j in range(2)]
     site = ImputedField(tuple(Imputed(gaps[j], Y[:, j], chain=j * OF_REGRESSION) for j in range(2)))
-    settings = chosen.gibbs(Layout(graph(2, one=False)), prior, seed, chains)
+    settings = chosen.gibbs(Layout(graph(2, one_group=False)), prior, seed, chains)
     state, theta, tau_sq, drawn = site.start(settings), np.zeros((chains, 2, 2)), np.ones((chains, 2, 2)), []
     for step in range(sweeps):
         state, _ = site.sweeps(settings, state, theta, tau_sq, seed=seed, client=0, step=step)
@@ -73,7 +73,7 @@ def test_values_lie_as_far_apart_as_the_other_columns_leave_open(seed):
     missing = np.arange(n) % 2 == 0
     Y[missing, 0] = np.nan
     each = [Imputed(Covariates(Y[:, [1 - j]], np.eye(1), 100.0), Y[:, j], chain=j * OF_REGRESSION) for j in range(2)]
-    site, settings, found = ImputedField(tuple(each)), chosen.gibbs(Layout(graph(2, one=False)), seed=seed, chains=2), []
+    site, settings, found = ImputedField(tuple(each)), chosen.gibbs(Layout(graph(2, one_group=False)), seed=seed, chains=2), []
     state, none = site.start(settings), np.zeros((2, 2, 2))
     for step in range(200):
         state, _ = site.sweeps(settings, state, none, none + 1, seed=seed, client=0, step=step)
@@ -89,7 +89,7 @@ def test_the_terms_of_a_move_are_those_of_the_regression():
     Y[::3, 1] = Y[1::4, 2] = np.nan
     each = [Covariates(np.delete(Y, j, axis=1), np.eye(p - 1), 2.0) for j in range(p)]
     site = ImputedField(tuple(Imputed(X, Y[:, j], chain=j * OF_REGRESSION) for j, X in enumerate(each)))
-    settings = chosen.gibbs(Layout(graph(p, one=False)), chains=2)
+    settings = chosen.gibbs(Layout(graph(p, one_group=False)), chains=2)
     theta = random.standard_normal((2, p, p)) * ~np.eye(p, dtype=bool)
     tau_sq, counter = random.random((2, p, p)) + 0.5, {"seed": 1, "client": 0, "step": 0}
     state, _ = site.sweeps(settings, site.start(settings), theta, tau_sq, **counter)

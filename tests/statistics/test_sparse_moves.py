@@ -80,7 +80,7 @@ def test_a_random_fields_terms_are_those_of_its_regressions(slab):
     """Of each column on the others, without the place that it has none in."""
     random, p, c = np.random.default_rng(3), 4, 3
     Y = random.standard_normal((20, p)) @ random.standard_normal((p, p))
-    layout = Layout(graph(p, one=False))
+    layout = Layout(graph(p, one_group=False))
     theta, d = random.standard_normal((2, c, p, p)) * ~np.eye(p, dtype=bool)
     tau_sq, sigma_sq = random.gamma(1.0, size=(c, p, p)), random.gamma(1.0, size=(c, p))
     coordinates = np.array([0, 2, 3, 5])

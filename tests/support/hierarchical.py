@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedkern.algorithms.sfvi import machine as sfvi
-from fedkern.models.hierarchical import MixedModel, MixedPrior
 from fedkern.models.likelihood import Likelihood
 from support.federations import play
+from support.mixed_model import MixedModel, MixedPrior
 
 
 @dataclass(frozen=True)

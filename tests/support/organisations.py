@@ -114,7 +114,7 @@ def audit(folder, name):
     """Returns the content of a site's audit log."""
     from fedkern.bridges.audit import Audit
 
-    return [line.said for line in Audit(folder / name).lines()]
+    return [line.content for line in Audit(folder / name).lines()]
 
 
 class Recorded(Threads):

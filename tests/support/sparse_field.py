@@ -30,7 +30,7 @@ class Field(Regression):
     site = MarkovRandomField
 
     def __init__(self, *, exchanges=True, **options):
-        self.layout, self.pairs = Layout(graph(self.q, one=False)), [OTHERS] if exchanges else []
+        self.layout, self.pairs = Layout(graph(self.q, one_group=False)), [OTHERS] if exchanges else []
         random = np.random.default_rng(4)
         X = [random.standard_normal((n, self.q)) for n in self.n]
         for X_k in X:

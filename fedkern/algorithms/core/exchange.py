@@ -144,27 +144,33 @@ class Added(Answer):
         each = {name: getattr(self, name) for name in schema(type(self)) if name != "round"}
         each |= {name: rows * each[name] for name in self.means}
         each |= {name: (1 - each[name]) * (rows > 0) for name in self.every}
-        return summable(np.concatenate([np.ravel(one) for one in each.values()]))
+        return summable(np.concatenate([np.ravel(values) for values in each.values()]))
 
     @classmethod
     def of_sum(cls, round: int, numbers: NDArray[np.float64], dims: Mapping[str, int]) -> Self:
         """Returns the message of all clients together."""
-        values, at = dict[str, Any](), 0
+        values, begin = dict[str, Any](), 0
         for name, shape in cls._shapes(dims).items():
-            part = numbers[at : at + math.prod(shape)]
-            at += len(part)
+            part = numbers[begin : begin + math.prod(shape)]
+            begin += len(part)
             kind = schema(cls)[name].type
             values[name] = part.reshape(shape) if kind is np.ndarray else kind(part[0])
         rows = values.get(cls.number, 0)
-        values |= {name: values[name] / rows if rows else values[name] * 0 + none for name, none in cls.means.items()}
+        for name, none in cls.means.items():
+            values[name] = values[name] / rows if rows else values[name] * 0 + none
         values |= {name: (values[name] == 0).astype(np.float64) for name in cls.every}
         return cls(round, **values)
 
     @classmethod
     def total(cls, replies: Mapping[int, Self]) -> Self:
         """Returns the sums over all clients, added in their order."""
-        every = [replies[k] for k in sorted(replies)]
-        return cls(**{name: sum((getattr(one, name) for one in every), field.type(0)) for name, field in schema(cls).items()})
+        replies_in_order = [replies[k] for k in sorted(replies)]
+        return cls(
+            **{
+                name: sum((getattr(reply, name) for reply in replies_in_order), field.type(0))
+                for name, field in schema(cls).items()
+            }
+        )
 
     @classmethod
     def _shapes(cls, dims: Mapping[str, int]) -> dict[str, tuple[int, ...]]:

@@ -79,10 +79,10 @@ class PersistentMap(Mapping[K, V]):
     def _reached(self) -> dict[K, V]:
         """Returns the dictionary, brought here along the way that leads to the newest version."""
         way: list[PersistentMap[K, V]] = []
-        at = self
-        while at._newer is not None:
-            way.append(at)
-            at = at._newer[0]
+        version = self
+        while version._newer is not None:
+            way.append(version)
+            version = version._newer[0]
         for older in reversed(way):
             assert older._newer is not None
             newer, key, value = older._newer
@@ -212,12 +212,12 @@ def _saved(name: str, value: Any, of: str) -> Saved:
     if form == "map":
         if value and all(isinstance(key, str) for key in value):
             return _under(name, _of_each(value, f"{of}{name}."))
-        rows = [(key, *(one if isinstance(one, tuple) else (one,))) for key, one in sorted(value.items())]
+        rows = [(key, *(entry if isinstance(entry, tuple) else (entry,))) for key, entry in sorted(value.items())]
         return {name: np.array(rows, np.float64)}  # of numbers: one array, however many clients there are
     if form == "tuple":
-        if all(isinstance(one, (int, float)) for one in value):
+        if all(isinstance(entry, (int, float)) for entry in value):
             return {name: np.array(value, np.float64)}
-        several = {str(i): one for i, one in enumerate(value)}
+        several = {str(i): entry for i, entry in enumerate(value)}
         return {f"{name}.many": len(value), **_under(name, _of_each(several, f"{of}{name}."))}
     what = f"{of}{name} is {type(value).__name__}"
     raise TypeError(f"{what}, which a checkpoint can't hold: mark it as GIVEN, or give it another type")
@@ -292,7 +292,7 @@ def _loaded(name: str, kind: Any, before: Any, saved: Saved) -> object:
     """Returns a field of this type from the saved values; a fresh state has it as `before`."""
     # `X | None`: None was saved as nothing at all.
     if get_origin(kind) in (Union, UnionType):
-        kinds = [one for one in get_args(kind) if one is not NoneType]
+        kinds = [member for member in get_args(kind) if member is not NoneType]
         if len(kinds) < len(get_args(kind)) and name not in saved and not any(key.startswith(f"{name}.") for key in saved):
             return None
         kind = kinds[0]
@@ -324,13 +324,14 @@ def _loaded(name: str, kind: Any, before: Any, saved: Saved) -> object:
         origin = dict if origin is Mapping else origin
         if name in saved:
             return _mapped(origin, get_args(kind)[1], array(saved, name))
-        return origin({key: _loaded(key, get_args(kind)[1], None, own) for key, own in _by_first(part).items()})
+        return origin({key: _loaded(key, get_args(kind)[1], None, entries) for key, entries in _by_first(part).items()})
     if origin is tuple:
         inner = get_args(kind)
         if name in saved:
             return tuple(map(inner[0], array(saved, name).tolist()))
-        each, parts = inner[:1] * number(part, "many") if inner[1:] == (...,) else inner, _by_first(part)
-        return tuple(_loaded(str(i), one, None, parts.get(str(i), {})) for i, one in enumerate(each))
+        each = inner[:1] * number(part, "many") if inner[1:] == (...,) else inner
+        parts = _by_first(part)
+        return tuple(_loaded(str(i), member, None, parts.get(str(i), {})) for i, member in enumerate(each))
     raise TypeError(f"{name} is {kind}, which no checkpoint holds")
 
 
@@ -344,9 +345,9 @@ def _mapped(origin: Any, kind: Any, rows: Any) -> object:
     """Returns a map of whole numbers to numbers, or to tuples of them, named or not."""
     if get_origin(kind) is tuple:
         each = get_args(kind)[0]
-        return origin({int(key): tuple(map(each, own)) for key, *own in rows.tolist()})
+        return origin({int(key): tuple(map(each, numbers)) for key, *numbers in rows.tolist()})
     several = hasattr(kind, "_fields")
-    return origin({int(key): kind(*own) if several else kind(own[0]) for key, *own in rows.tolist()})
+    return origin({int(key): kind(*numbers) if several else kind(numbers[0]) for key, *numbers in rows.tolist()})
 
 
 def _made(kind: Any, part: Saved) -> Any:
@@ -356,12 +357,13 @@ def _made(kind: Any, part: Saved) -> Any:
 
 def names(state: object) -> tuple[str, ...]:
     """Returns the names of the fields that are kept, of a state or of a class of states."""
-    return _names(cast(Any, state if isinstance(state, type) else type(state)))  # as `messages.schema`
+    cls = state if isinstance(state, type) else type(state)
+    return _names(cast(Any, cls))  # as `messages.schema`
 
 
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(one.name for one in fields(kind) if not one.metadata.get("given"))
+    return tuple(field.name for field in fields(kind) if not field.metadata.get("given"))
 
 
 def _only(state: object) -> Mapping[str, tuple[str, ...]]:
@@ -371,16 +373,17 @@ def _only(state: object) -> Mapping[str, tuple[str, ...]]:
 
 @cache
 def _marked(kind: Any) -> Mapping[str, tuple[str, ...]]:
-    return MappingProxyType({one.name: one.metadata["only"] for one in fields(kind) if "only" in one.metadata})
+    return MappingProxyType({field.name: field.metadata["only"] for field in fields(kind) if "only" in field.metadata})
 
 
 def _type(state: object, name: str) -> Any:
     """Returns the type that a field's annotation means in the module of its class."""
-    return _meant(cast(Any, state if isinstance(state, type) else type(state)), name)
+    cls = state if isinstance(state, type) else type(state)
+    return _meant(cast(Any, cls), name)
 
 
 @cache
 def _meant(kind: Any, name: str) -> object:
-    annotation, owner = next((own[name], c) for c in kind.__mro__ if name in (own := get_annotations(c)))
+    annotation, owner = next((annotations[name], c) for c in kind.__mro__ if name in (annotations := get_annotations(c)))
     annotation = getattr(annotation, "__forward_arg__", annotation)  # of a named tuple
     return eval(annotation, vars(sys.modules[owner.__module__])) if isinstance(annotation, str) else annotation

@@ -80,12 +80,12 @@ class Leg(Generic[A]):
         """Whether nothing more is asked."""
         return self.complete
 
-    def checked(self, sender: int, told: Any) -> A:
+    def checked(self, sender: int, content: Any) -> A:
         """Returns what is kept of an answer, or of the content of one in pieces; RemoteFault if it is none that can be."""
-        kept: A = told
+        kept: A = content
         return kept
 
-    def combined(self, told: list[A]) -> tuple[Self, ServerEffects]:
+    def combined(self, answers: list[A]) -> tuple[Self, ServerEffects]:
         """Returns the state and the messages that follow from the answers of all clients, in their order."""
         return self, []
 
@@ -108,13 +108,13 @@ class Leg(Generic[A]):
         late = getattr(event, "round", self.leg) != self.leg
         if self.done or late or sender in self.replies or not isinstance(event, self.expected):
             raise RemoteFault(f"{type(event).__name__} was not expected", sender)
-        told: Any = event
+        content: Any = event
         with of_client(sender):
             if isinstance(event, pieces.Piece):
-                have, told = pieces.add(type(event).__name__, self.pieces.get(sender, ()), event)
-                if told is None:
+                have, content = pieces.add(type(event).__name__, self.pieces.get(sender, ()), event)
+                if content is None:
                     return replace(self, pieces=self.pieces.plus(sender, have)), []
-            answer = self.checked(sender, told)
+            answer = self.checked(sender, content)
         state = replace(self, replies=self.replies.plus(sender, answer), pieces=self.pieces.minus(sender))
         # Nothing is combined before all have answered: in client order it has the same bits on every run.
         return state.combined(in_order(state.replies)) if state.complete else (state, [])

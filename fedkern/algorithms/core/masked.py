@@ -214,7 +214,7 @@ class Hider:
         """Takes what all clients must know alike from here on, too: masks of those that know something else do not cancel."""
         self.known = hashlib.blake2b(self.known + known, digest_size=32, person=b"fedkern known").digest()
 
-    def hide(self, numbers: Array, one: Sum, question: bytes) -> bytes:
+    def hide(self, numbers: Array, added: Sum, question: bytes) -> bytes:
         """Returns masked words of numbers, each clipped to what has a sum, and of a zero.
 
         Raises
@@ -223,16 +223,16 @@ class Hider:
             A word does not hold all digits of a number that has to be exact.
         """
         values = np.concatenate([numbers, np.zeros(CHECKED)])
-        if one.exact and not holds(values, one.form, self.n_clients).all():
-            raise JobError(f"client {self.name!r}: {one.what} {TOO_MUCH}")
+        if added.exact and not holds(values, added.form, self.n_clients).all():
+            raise JobError(f"client {self.name!r}: {added.what} {TOO_MUCH}")
         if np.isnan(values).any():  # a 0 in its place would tell the client's number, by how much the sum lacks
             self.fail()
             self.spoils = True
-        words = to_words(saturated(values, one.form.each(self.n_clients)), one.form, self.n_clients)
+        words = to_words(saturated(values, added.form.each(self.n_clients)), added.form, self.n_clients)
         counter, self.used = self.used, self.used + 1
         if self.spoils:  # by masks that no other client has
             question = _chained(question, struct.pack("<I", self.pairs.client))
-        self.pairs.hide(words, counter, one.masked.kind, question)
+        self.pairs.hide(words, counter, added.masked.kind, question)
         return words.astype("<u8", copy=False).tobytes()
 
     @property
@@ -301,17 +301,17 @@ class Sums:
     @property
     def masked_dims(self) -> dict[str, int]:
         """The sizes of the messages that travel."""
-        return {**self.dims, **{one.symbol: one.n_bytes(self.dims) for one in self.used}}
+        return {**self.dims, **{added.symbol: added.n_bytes(self.dims) for added in self.used}}
 
     @cached_property
     def used(self) -> tuple[Sum, ...]:
         """The kinds that this protocol can send."""
-        return tuple(one for one in self.sums if one.kind in self.protocol.to_server)
+        return tuple(added for added in self.sums if added.kind in self.protocol.to_server)
 
     @property
     def masked(self) -> Protocol[Any, Any]:
         """The protocol as it travels."""
-        bare = [kind.__name__ for kind in self.protocol.to_server if all(kind is not one.kind for one in self.used)]
+        bare = [kind.__name__ for kind in self.protocol.to_server if all(kind is not added.kind for added in self.used)]
         if bare:
             raise ValueError(f"{self.protocol.name}: {', '.join(bare)} cannot be masked")
         inner = self.protocol
@@ -328,7 +328,7 @@ class Sums:
         def finished(state: Server[Any]) -> bool:
             return inner.finished(state.inner)
 
-        up = tuple(one.masked for one in self.used)
+        up = tuple(added.masked for added in self.used)
         return Protocol(inner.name, inner.to_client, up, self._server_receive, self._client_receive, finished, save, load)
 
     def start(self, start: Start[S], names: tuple[str, ...]) -> Start[Server[S]]:
@@ -348,19 +348,19 @@ class Sums:
             state.hider.fail()
         out: ClientEffects = []
         for effect in effects:
-            one = next((one for one in self.used if type(effect) is one.kind), None)
-            if one is None:
+            added = next((kind for kind in self.used if type(effect) is kind.kind), None)
+            if added is None:
                 raise ValueError(f"{self.protocol.name}: {type(effect).__name__} cannot be masked")
-            hidden = state.hider.hide(self._numbers(effect, one), one, question)
-            out.append(one.masked(getattr(effect, "round", 0), hidden))
+            hidden = state.hider.hide(self._numbers(effect, added), added, question)
+            out.append(added.masked(getattr(effect, "round", 0), hidden))
         return evolve(state, inner=inner, heard=heard), out
 
-    def _numbers(self, message: Any, one: Sum) -> Array:
+    def _numbers(self, message: Any, added: Sum) -> Array:
         """Returns a message's numbers, after a look at their count."""
-        wanted = one.kind.count(self.dims)
+        wanted = added.kind.count(self.dims)
         numbers: Array = message.numbers()
         if len(numbers) != wanted:
-            raise ValueError(f"{one.kind.__name__} has {len(numbers)} numbers, and {wanted} were agreed")
+            raise ValueError(f"{added.kind.__name__} has {len(numbers)} numbers, and {wanted} were agreed")
         return numbers
 
     def _server_receive(self, state: Server[S], sender: int, event: Event) -> tuple[Server[S], ServerEffects]:
@@ -377,13 +377,13 @@ class Sums:
         if not isinstance(event, Masked):
             inner, effects = self._inner_receive(state, sender, event)
             return evolve(state, inner=inner), _to_all(effects, len(state.names))
-        one = next(one for one in self.used if one.masked is type(event))
+        added = next(added for added in self.used if added.masked is type(event))
         name = type(event).__name__
         before = state.answers.get(sender, ())
         if before and event.round <= before[-1].round:
             raise RemoteFault(f"{name} came twice", sender)
-        if len(event.words) != one.n_bytes(self.dims):
-            raise RemoteFault(f"{name}.words of {len(event.words)} bytes, needs {one.n_bytes(self.dims)}", sender)
+        if len(event.words) != added.n_bytes(self.dims):
+            raise RemoteFault(f"{name}.words of {len(event.words)} bytes, needs {added.n_bytes(self.dims)}", sender)
         # Where several questions are asked at once, each client answers them in their order.
         for other in (others[len(before)] for others in state.answers.values() if len(others) > len(before)):
             if type(other) is not type(event) or other.round != event.round:
@@ -393,8 +393,8 @@ class Sums:
         answers = state.answers.plus(sender, (*before, event))
         if before or len(answers) < len(state.names):
             return evolve(state, answers=answers), []
-        first, rest = {k: one[0] for k, one in answers.items()}, {k: one[1:] for k, one in answers.items() if one[1:]}
-        inner, effects = self._inner_receive(state, 0, self._total(first, one, event.round))
+        first, rest = {k: words[0] for k, words in answers.items()}, {k: words[1:] for k, words in answers.items() if words[1:]}
+        inner, effects = self._inner_receive(state, 0, self._total(first, added, event.round))
         return evolve(state, inner=inner, answers=PersistentMap(rest)), _to_all(effects, len(state.names))
 
     def _inner_receive(self, state: Server[S], sender: int, event: Event) -> tuple[S, ServerEffects]:
@@ -406,13 +406,13 @@ class Sums:
             raise
         return inner
 
-    def _total(self, answers: Mapping[int, Masked], one: Sum, round: int) -> Message:
+    def _total(self, answers: Mapping[int, Masked], added: Sum, round: int) -> Message:
         """Returns the message of all clients together."""
-        sums = total([np.frombuffer(answers[k].words, "<u8").reshape(one.form.limbs, -1) for k in sorted(answers)])
+        sums = total([np.frombuffer(answers[k].words, "<u8").reshape(added.form.limbs, -1) for k in sorted(answers)])
         # Of masks that do not cancel the last word is 0 by chance once in 2^128.
         if sums[:, -CHECKED:].any():
             raise RemoteFault(ENDED)
-        message: Message = one.kind.of_sum(round, from_words(sums, one.form)[:-CHECKED], self.dims)
+        message: Message = added.kind.of_sum(round, from_words(sums, added.form)[:-CHECKED], self.dims)
         return message
 
 
@@ -434,13 +434,17 @@ def digest(message: Message) -> bytes:
     """Returns the digest of a message: of its kind, and of the types, shapes and bits of its fields."""
     state = hashlib.blake2b(digest_size=32, person=b"fedkern question")
     state.update(struct.pack("<I", message.kind))
-    for one in fields(message):
-        value = getattr(message, one.name)
+    for part in fields(message):
+        value = getattr(message, part.name)
         if isinstance(value, np.ndarray):
             array = np.ascontiguousarray(value, "<f8")
             body = struct.pack(f"<{array.ndim}Q", *array.shape) + array.tobytes()
+        elif isinstance(value, bytes):
+            body = value
+        elif isinstance(value, float):
+            body = struct.pack("<d", value)
         else:
-            body = value if isinstance(value, bytes) else struct.pack("<d" if isinstance(value, float) else "<q", value)
+            body = struct.pack("<q", value)
         state.update(struct.pack("<Q", len(body)) + body)
     return state.digest()
 

@@ -70,7 +70,8 @@ def _schema(kind: Any) -> Mapping[str, Field]:
     for field in fields(kind):
         hint = hints[field.name]
         if hasattr(hint, "__metadata__"):
-            out[field.name] = Field(bytes if hint.__origin__ is bytes else np.ndarray, tuple(hint.__metadata__[0].split()))
+            kind_held = bytes if hint.__origin__ is bytes else np.ndarray
+            out[field.name] = Field(kind_held, tuple(hint.__metadata__[0].split()))
         else:
             out[field.name] = Field(hint)
     return MappingProxyType(out)

@@ -28,7 +28,7 @@ def sobol(n: int, dimensions: int, key: tuple[int, ...]) -> Array:
     """Returns points (n, dimensions) in the open unit cube, scrambled by the key."""
     if not n:
         return np.empty((0, dimensions))
-    generator = np.random.default_rng([one % 2**64 for one in key])
+    generator = np.random.default_rng([word % 2**64 for word in key])
     power = max(n - 1, 0).bit_length()
     points = _scrambled(power, dimensions, generator)[:n, generator.permutation(dimensions)]
     return np.asarray(points + HALF)

@@ -43,9 +43,9 @@ class Client(Generic[Q, A]):
     answer: Callable[[Q], A]
     asked: Q | None = None
 
-    def make(self, asked: Q) -> A:
+    def make(self, question: Q) -> A:
         """Makes the answer."""
-        return self.answer(asked)
+        return self.answer(question)
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,13 @@ def left_out(where: str, why: Mapping[int, str], names: Sequence[str]) -> list[s
 
 def ready_client(answer: A) -> Client[Any, A]:
     """Returns a client whose answer is made before the question comes."""
-    return Client(lambda asked: answer)
+    return Client(lambda question: answer)
 
 
 def impossible(reply: type[A], dims: Mapping[str, int], *, zeros: bool = False) -> A:
     """Returns an answer with numbers that no client's can be, which a server drops; `zeros`: those of a client without rows."""
-    number, content = 0.0 if zeros else -IMPOSSIBLE, dict[str, Any]()
+    number = 0.0 if zeros else -IMPOSSIBLE
+    content = dict[str, Any]()
     for name, field_of in schema(reply).items():
         shape = tuple(dims[symbol] for symbol in field_of.shape)
         array = np.full(shape, number) if field_of.type is np.ndarray else None
@@ -121,9 +122,10 @@ class Question(Generic[Q, A]):
     judges: bool = False
     needs: str = ""
 
-    def start(self, n_clients: int, asked: Q | None) -> tuple[Server[A], ServerEffects]:
-        """Asks everybody, or nobody if `asked` is None."""
-        return Server(n_clients, asked is not None), [] if asked is None else ask(n_clients, asked)
+    def start(self, n_clients: int, question: Q | None) -> tuple[Server[A], ServerEffects]:
+        """Asks everybody, or nobody if `question` is None."""
+        effects = [] if question is None else ask(n_clients, question)
+        return Server(n_clients, question is not None), effects
 
     def finished(self, state: Server[A]) -> bool:
         """Tells whether everybody who still lives has answered."""

@@ -30,7 +30,7 @@ class Piece(Message):
 def cut(content: Mapping[str, object]) -> list[tuple[int, int, bytes]]:
     """Returns (part, parts, text) of each piece, at least one. The same content always gives the same bytes."""
     text = json.dumps(content, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
-    pieces = [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
+    pieces = [text[begin : begin + PIECE] for begin in range(0, len(text), PIECE)]
     if len(pieces) > MOST:
         raise JobError(
             f"the columns take {len(text)} bytes to describe, at most {MOST * PIECE} can be sent; ignore some in [data]"

@@ -121,7 +121,8 @@ def needs_all(event: Event, names: tuple[str, ...], round: int, why: str = NO_MO
 def needed(event: Event, text: str, names: tuple[str, ...] = ()) -> None:
     """Raises LostPeer with this text if the event is the loss of a client; `{client}` in the text becomes its name."""
     if isinstance(event, ClientLost):
-        raise LostPeer(text.format(client=repr(names[event.client])) if names else text)
+        words = text.format(client=repr(names[event.client])) if names else text
+        raise LostPeer(words)
 
 
 def to_each(clients: Iterable[int], message: Message) -> ServerEffects:

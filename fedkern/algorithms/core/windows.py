@@ -133,13 +133,13 @@ class Movement:
     @property
     def excess(self) -> Vector:
         """(d,) The largest of an unknown's figures, each over its allowed value: at most 1 where the unknown has settled."""
-        asked = [
+        ratios = [
             (np.abs(self.mean) - ERRORS * self.mean_error) / MEAN,
             (np.abs(self.sd) - ERRORS * self.sd_error) / SD,
             self.noise,
             self.blind,
         ]
-        largest: Vector = np.nan_to_num(np.max(asked, axis=0), nan=np.inf)
+        largest: Vector = np.nan_to_num(np.max(ratios, axis=0), nan=np.inf)
         return largest
 
     @property
@@ -190,11 +190,11 @@ class Windows:
 
     def add(self, round: int, mean: Vector, sd: Vector) -> Windows:
         """Returns the sums with the moments after a round; unchanged if the round is in neither stretch."""
-        if (at := self.place(round)) is None:
+        if (stretch := self.place(round)) is None:
             return self
         sums, counts = self.sums.copy(), self.counts.copy()
-        sums[at] += np.concatenate([mean, sd])
-        counts[at] += 1
+        sums[stretch] += np.concatenate([mean, sd])
+        counts[stretch] += 1
         return evolve(self, sums=sums, counts=counts)
 
     @property
@@ -234,10 +234,10 @@ class LastFifth:
         begin = self.rounds - max(1, self.rounds // 5)
         if round < begin:
             return self
-        at = min((round - begin) * len(self.sums) // (self.rounds - begin), len(self.sums) - 1)
+        piece = min((round - begin) * len(self.sums) // (self.rounds - begin), len(self.sums) - 1)
         sums, counts = self.sums.copy(), self.counts.copy()
-        sums[at] += bound
-        counts[at] += 1
+        sums[piece] += bound
+        counts[piece] += 1
         return evolve(self, sums=sums, counts=counts)
 
     @property

@@ -93,10 +93,10 @@ class AskOwnModel(Ask, kind=228):
         RemoteFault
             They are none.
         """
-        said = _read(self.names)
-        if not isinstance(said, list) or not all(isinstance(name, str) for name in said):
+        names = _read(self.names)
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise RemoteFault("server: AskOwnModel.names are no list of texts")
-        return tuple(said)
+        return tuple(names)
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,9 @@ class OwnModel(
     @property
     def said(self) -> tuple[str, str]:
         """The distribution and its version."""
-        said = _read(self.package)
-        assert isinstance(said, list)  # `wrong` has looked
-        return str(said[0]), str(said[1])
+        package = _read(self.package)
+        assert isinstance(package, list)  # `wrong` has looked
+        return str(package[0]), str(package[1])
 
     @classmethod
     def of(cls, distribution: str, version: str, *, editable: bool) -> OwnModel:
@@ -129,8 +129,8 @@ class OwnModel(
 
     def wrong(self) -> str:
         """Returns the reason why this is no client's package, or "" if it can be."""
-        said = _read(self.package)
-        if not (isinstance(said, list) and len(said) == 2 and all(isinstance(part, str) for part in said)):
+        package = _read(self.package)
+        if not (isinstance(package, list) and len(package) == 2 and all(isinstance(part, str) for part in package)):
             return "its OwnModel.package is no distribution and version"
         return "" if self.editable in (0, 1) else "its OwnModel.editable is neither 0 nor 1"
 
@@ -164,7 +164,7 @@ class FamilyHeard(Answer, kind=277, tells=tells.Nothing(), name="family", ask=Te
     """Client to server: the family has come."""
 
 
-def family_heard(told: TellFamily, tried: int) -> FamilyHeard:
+def family_heard(message: TellFamily, tried: int) -> FamilyHeard:
     """Returns a client's answer; `tried`: the number of families.
 
     Raises
@@ -172,9 +172,9 @@ def family_heard(told: TellFamily, tried: int) -> FamilyHeard:
     RemoteFault
         No family has this number.
     """
-    if not 0 <= told.number < tried:
-        raise RemoteFault(f"server: its TellFamily has the number {told.number}, wanted 0 to {tried - 1}")
-    return FamilyHeard(told.round)
+    if not 0 <= message.number < tried:
+        raise RemoteFault(f"server: its TellFamily has the number {message.number}, wanted 0 to {tried - 1}")
+    return FamilyHeard(message.round)
 
 
 # Settled --------------------
@@ -225,8 +225,8 @@ class SiteFit(
 
     def leaving(self) -> SiteFit:
         """Returns it as it leaves: a missing estimate is NaN before."""
-        there = np.isfinite(self.estimate) & np.isfinite(self.error)
-        return SiteFit(0, np.where(there, self.estimate, 0.0), np.where(there, self.error, 0.0))
+        known = np.isfinite(self.estimate) & np.isfinite(self.error)
+        return SiteFit(0, np.where(known, self.estimate, 0.0), np.where(known, self.error, 0.0))
 
     def honest(self) -> Conditions:
         yield (self.error >= 0).all(), "has an error below 0"
@@ -262,7 +262,7 @@ class SiteMode(Answer, kind=211, tells=tells.Figure(), name="site-modes", ask=("
             return SiteMode(0, np.zeros_like(mode), np.zeros_like(sd))
         last = np.floor(np.log10(sd)).astype(int) - DIGITS_OF_SD + 1
         both = [[round(value, -place) for value, place in zip(of.ravel().tolist(), last.ravel().tolist())] for of in (mode, sd)]
-        return SiteMode(0, *(np.array(one).reshape(mode.shape) for one in both))
+        return SiteMode(0, *(np.array(values).reshape(mode.shape) for values in both))
 
     def honest(self) -> Conditions:
         yield small(self.mode, self.sd) and (self.sd >= 0).all(), "holds what is no number, or a standard deviation below 0"
@@ -321,7 +321,8 @@ def pieces_of_draws(unknowns: int, *, integrated: bool) -> int:
     unknowns : P, global ones
     integrated : whether clients' own unknowns are integrated out
     """
-    return (PIECES if unknowns <= MANY else OF_MANY) if integrated else OF_SAMPLED
+    integrals = PIECES if unknowns <= MANY else OF_MANY
+    return integrals if integrated else OF_SAMPLED
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import scipy
 from numpy.typing import NDArray
 
 from ...finding import Finding, Value
+from ...printing import listed
 
 Array = NDArray[np.float64]
 Sites = NDArray[np.bool_]
@@ -65,12 +66,9 @@ class Apart:
 
     def others(self, names: Sequence[str]) -> str:
         """Names the sites that are as likely in another unit: where `torn`."""
-        return f" or at {some([name for name, one in zip(names, self.agree) if one])}" if self.torn else ""
-
-
-def some(names: Sequence[str]) -> str:
-    """Names the first few."""
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+        if not self.torn:
+            return ""
+        return f" or at {listed([name for name, agrees in zip(names, self.agree) if agrees], SHOWN)}"
 
 
 def compare_spreads(
@@ -88,8 +86,8 @@ def compare_spreads(
     variance = np.where(varies, squares, np.nan) / np.where(varies, degrees, 1.0)
     if varies.sum() < 2:
         return Apart(variance / variance, 0 * variance, odd, varies, odd)
-    own = np.sort(variance[varies])
-    base, high = own[(len(own) - 1) // 2], own[len(own) // 2]
+    in_order = np.sort(variance[varies])
+    base, high = in_order[(len(in_order) - 1) // 2], in_order[len(in_order) // 2]
     lower = varies & (variance <= base)
     torn = bool(high > apart * base and _beyond(high / base, degrees[varies & ~lower].sum(), degrees[lower].sum(), sure))
     if torn:
@@ -99,7 +97,8 @@ def compare_spreads(
         near = varies & (variance <= apart * base) & (variance >= base / apart)
         for k in np.flatnonzero(varies & ~near):
             ends = (degrees[k], degrees[near].sum())
-            odd[k] = ends[1] > 0 and _beyond(variance[k] / base, *(ends if variance[k] > base else ends[::-1]), sure)
+            ordered = ends if variance[k] > base else ends[::-1]
+            odd[k] = ends[1] > 0 and _beyond(variance[k] / base, *ordered, sure)
     times = np.sqrt(variance / base)
     far = _beyond_others(np.log(times), varies, 2 * USUAL, USUAL)
     odd &= far > NOTED
@@ -142,19 +141,19 @@ def compare_means(means: Array, variances: Array, degrees: Array, among: Sites) 
     hospitals may differ, and the mean many standard deviations away. A unit multiplies both alike, or moves the mean very far.
     """
     agree = among & (variances > 0) & (degrees >= LEAST)
-    odd, there, nothing = np.zeros(len(means), bool), np.flatnonzero(agree), np.full(len(means), np.nan)
-    if len(there) < 2:
+    odd, places, nothing = np.zeros(len(means), bool), np.flatnonzero(agree), np.full(len(means), np.nan)
+    if len(places) < 2:
         return Apart(nothing, nothing, odd, agree, odd)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         spread = np.sqrt(variances)
-        order = there[np.argsort(means[there], kind="stable")]
+        order = places[np.argsort(means[places], kind="stable")]
         low, high = order[(len(order) - 1) // 2], order[len(order) // 2]
         middle, scale = means[low], spread[low]
         torn = bool(means[high] - middle > FAR * np.sqrt(spread[low] * spread[high]))
         if not torn:
             middle, scale = (means[low] + means[high]) / 2, np.sqrt(spread[low]) * np.sqrt(spread[high])
         distance, times, wider = np.abs(means - middle) / (np.sqrt(spread) * np.sqrt(scale)), means / middle, spread / scale
-        odd[there] = means[there] > middle if torn else distance[there] > FAR
+        odd[places] = means[places] > middle if torn else distance[places] > FAR
         odd &= _beyond_others(means, agree, FAR * spread, spread) > FAR
         if (means[agree] > 0).all():  # of positive numbers that sites have in other sizes, by their logarithms too
             odd &= _beyond_others(np.log(np.where(agree, means, 1.0)), agree, FAR * spread / means, spread / means) > FAR
@@ -179,19 +178,22 @@ def compare_levels(logs: Array, errors: Array) -> Apart:
     order = np.sort(logs)
     low, high = float(order[(m - 1) // 2]), float(order[m // 2])
     torn = high - low > np.log(NEARER)
-    off = logs - (low if torn else (low + high) / 2)
+    middle = low if torn else (low + high) / 2
+    off = logs - middle
     above = off > 0 if torn else nobody
     agree = ~above if torn else np.abs(off) <= np.log(NEARER)
-    differs = (above if torn else ~agree) & (np.abs(off) > ERRORS * errors)
-    sides = [one for one in (logs[agree], logs[above]) if len(one)]
+    far = above if torn else ~agree
+    differs = far & (np.abs(off) > ERRORS * errors)
+    sides = [side for side in (logs[agree], logs[above]) if len(side)]
     squares = sum(float(((side - side.mean()) ** 2).sum()) for side in sides)
     sd = np.sqrt((WORTH * USUAL**2 + squares) / (WORTH + agree.sum() + above.sum() - len(sides)))
     # The distance of two means, or of one site from the mean of those that agree, each as well as its own rows tell it; but a
     # site in another unit makes all errors look large, which are no larger than those that agree differ.
-    apart = np.abs((logs[above].mean() if torn else logs) - logs[agree].mean()) * np.ones(m)
+    centre = logs[above].mean() if torn else logs
+    apart = np.abs(centre - logs[agree].mean()) * np.ones(m)
     errors = np.minimum(errors, sd)
-    own = (errors[above] ** 2).mean() if torn else errors**2
-    apart /= np.sqrt((sd**2 + (errors[agree] ** 2).mean()) / agree.sum() + (sd**2 + own) / max(int(above.sum()), 1))
+    error = (errors[above] ** 2).mean() if torn else errors**2
+    apart /= np.sqrt((sd**2 + (errors[agree] ** 2).mean()) / agree.sum() + (sd**2 + error) / max(int(above.sum()), 1))
     gap = np.full(m, high - low) if torn else np.abs(off)
     several = m > 2  # two sites do not tell how sites differ
     odd = differs & ((gap > np.log(FACTOR)) | (several & (apart > NOTED)))
@@ -241,7 +243,8 @@ def is_another_level(off: float, error: float, *, several: bool) -> tuple[bool, 
     several : whether the others are more than one
     """
     noted = abs(off) > max(np.log(FACTOR), ERRORS * error)
-    return bool(noted), bool(noted and abs(off) > np.log(FACTOR**1.1 if several else MANIFOLD))
+    factor = FACTOR**1.1 if several else MANIFOLD
+    return bool(noted), bool(noted and abs(off) > np.log(factor))
 
 
 def in_words(times: float) -> str:
@@ -259,18 +262,19 @@ def with_one_value(means: Array, variances: Array, degrees: Array) -> Sites:
     varied = (variances > 0) & (degrees >= LEAST)
     if not (constant.any() and varied.any()):
         return np.zeros(len(means), bool)
-    theirs, own = means[varied], variances[varied]
+    theirs, their_variances = means[varied], variances[varied]
     middle = float(np.median(theirs))
     # The lower of two middle spreads: the code may stand in a part of the other's cells.
-    scale = max(np.sqrt(np.sort(own)[(len(own) - 1) // 2]), MAD * np.median(np.abs(theirs - middle)))
+    scale = max(np.sqrt(np.sort(their_variances)[(varied.sum() - 1) // 2]), MAD * np.median(np.abs(theirs - middle)))
     odd: Sites = constant & (np.abs(means - middle) > FAR * scale)
     if not odd.any():
         return odd
     value = float(means[odd][0])
     # With two values, this and another a, the variance is (value - mean) (mean - a): a is the same at all, and 0 at one alone.
     with np.errstate(divide="ignore", invalid="ignore"):
-        another = theirs - own / (value - theirs)
-    size = np.abs(theirs).max() + np.sqrt(own.max())
-    of_two = np.abs(another - (another[0] if len(another) > 1 else 0.0)).max() < 1e-6 * size
+        another = theirs - their_variances / (value - theirs)
+    size = np.abs(theirs).max() + np.sqrt(their_variances.max())
+    first = another[0] if len(another) > 1 else 0.0
+    of_two = np.abs(another - first).max() < 1e-6 * size
     alike = np.allclose(means[odd] - middle, value - middle, rtol=1e-9, atol=0)
     return np.asarray(odd & bool(alike and not of_two))

@@ -38,23 +38,23 @@ class Step:
     ----------
     step : (d,) the Newton step from q's mean
     exact : (d,) standard deviations by the curvature of all rows
-    own : (d,) those of q
+    approximate : (d,) those of q
     """
 
     step: Array
     exact: Array
-    own: Array
+    approximate: Array
 
     @property
     def away(self) -> Array:
         """(d,) The length of the step, in the smaller standard deviation."""
-        distances: Array = np.abs(self.step) / np.minimum(self.exact, self.own)
+        distances: Array = np.abs(self.step) / np.minimum(self.exact, self.approximate)
         return distances
 
     @property
     def width(self) -> Array:
         """(d,) The standard deviations of q over the exact ones."""
-        ratios: Array = self.own / self.exact
+        ratios: Array = self.approximate / self.exact
         return ratios
 
     @property
@@ -63,14 +63,15 @@ class Step:
         return bool(self.away.max() <= AWAY and self.width.min() >= WIDTH and self.width.max() <= 1 / WIDTH)
 
 
-def newton(prior: Gaussian, q: Gaussian, told: Mapping[int, Slope]) -> Step | None:
+def newton(prior: Gaussian, q: Gaussian, replies: Mapping[int, Slope]) -> Step | None:
     """Returns the step from the answers of all clients, added in their order; None if their sum is no curvature of a
     posterior.
     """
-    d, one = q.d, [told[k] for k in sorted(told)]
-    gradient, packed = (np.sum([getattr(each, name) for each in one], axis=0) for name in ("gradient", "curvature"))
+    d, slopes = q.d, [replies[k] for k in sorted(replies)]
+    gradient, packed = (np.sum([getattr(each, name) for each in slopes], axis=0) for name in ("gradient", "curvature"))
     P = prior.P if prior.diagonal else np.diag(prior.P)
-    A = np.diag(P) + (packed[:, np.newaxis] if d == 1 else unpack(packed, d))
+    curvature = packed[:, np.newaxis] if d == 1 else unpack(packed, d)
+    A = np.diag(P) + curvature
     try:
         covariance = np.linalg.inv(A)
         with np.errstate(invalid="ignore"):
@@ -141,29 +142,29 @@ class Slope(
         return "" if self.told < 1 or possible(self) else "its gradient or its X'WX is none that rows can have"
 
 
-def answer(asked: AskSlope, slope: Callable[[AskSlope], tuple[Array, Array, int]] | None) -> Slope:
+def answer(question: AskSlope, slope: Callable[[AskSlope], tuple[Array, Array, int]] | None) -> Slope:
     """Returns a client's answer; without a `slope` it holds zeros only."""
     if slope is None:
-        d = len(asked.h)
-        return Slope(asked.round, 0, np.zeros(d), np.zeros(d * (d + 1) // 2))
-    gradient, curvature, cut = slope(asked)
+        d = len(question.h)
+        return Slope(question.round, 0, np.zeros(d), np.zeros(d * (d + 1) // 2))
+    gradient, curvature, cut = slope(question)
     # Numbers that are no numbers become too large ones, which the server drops as a fault of this client.
     if not _bounded(gradient, curvature):
         gradient, curvature = np.full_like(gradient, 2 * LARGEST), np.zeros_like(curvature)
-    return Slope(asked.round, 1 - cut, gradient, curvature)
+    return Slope(question.round, 1 - cut, gradient, curvature)
 
 
-def possible(told: Slope) -> bool:
+def possible(reply: Slope) -> bool:
     """Tells whether rows can have such numbers."""
-    d = np.arange(len(told.gradient))
-    diagonal = told.curvature[d * (d + 3) // 2]
-    return told.told == 1 and _bounded(told.gradient, told.curvature) and bool((diagonal >= 0).all())
+    d = np.arange(len(reply.gradient))
+    diagonal = reply.curvature[d * (d + 3) // 2]
+    return reply.told == 1 and _bounded(reply.gradient, reply.curvature) and bool((diagonal >= 0).all())
 
 
 def _bounded(*numbers: Array) -> bool:
     return all(np.abs(number).max(initial=0) <= LARGEST for number in numbers)  # NaN is not
 
 
-def silent(told: once.Server[Slope]) -> list[int]:
+def silent(query: once.Server[Slope]) -> list[int]:
     """Returns the clients that have answered without numbers."""
-    return sorted(k for k, reply in told.replies.items() if reply.told < 1)
+    return sorted(k for k, reply in query.replies.items() if reply.told < 1)

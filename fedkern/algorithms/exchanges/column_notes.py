@@ -20,6 +20,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from ...finding import NAMES, Finding
+from ...printing import listed
 from ..core import legs, once, pieces, tells
 from ..core.legs import Leg
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
@@ -94,11 +95,11 @@ def near_names(ignored: Sequence[str], names: Sequence[str]) -> dict[str, tuple[
     for name in names:
         alike.setdefault(name.casefold(), []).append(name)
     near = {name: get_close_matches(name.casefold(), alike, cutoff=NEAR) for name in ignored if name not in names}
-    return {name: tuple(one for text in texts for one in alike[text]) for name, texts in near.items()}
+    return {name: tuple(column for text in texts for column in alike[text]) for name, texts in near.items()}
 
 
-def _collinear(one: Degenerate, where: str, id: str) -> list[Finding]:
-    return [Finding.of(id, column=name, others=others, where=where) for name, others in one.collinear.items()]
+def _collinear(answer: Degenerate, where: str, id: str) -> list[Finding]:
+    return [Finding.of(id, column=name, others=others, where=where) for name, others in answer.collinear.items()]
 
 
 def _coarse(name: str, where: str) -> Finding:
@@ -106,16 +107,15 @@ def _coarse(name: str, where: str) -> Finding:
 
 
 def _names(clients: Sequence[str]) -> str:
-    more = f" and {len(clients) - NAMES} more" if len(clients) > NAMES else ""
-    return ", ".join(map(repr, clients[:NAMES])) + more
+    return listed([*map(repr, clients)], NAMES)
 
 
 def of_each(clients: tuple[str, ...], answers: Sequence[Degenerate]) -> list[Finding]:
     """Returns findings on the columns of a job whose clients each have columns of their own."""
     found = list[Finding]()
-    for who, one in zip(map(repr, clients), answers):
-        found += [Finding.of("column-constant", column=name, where=who) for name in one.constant]
-        found += [*_collinear(one, who, "column-collinear"), *(_coarse(name, who) for name in one.coarse)]
+    for who, answer in zip(map(repr, clients), answers):
+        found += [Finding.of("column-constant", column=name, where=who) for name in answer.constant]
+        found += [*_collinear(answer, who, "column-collinear"), *(_coarse(name, who) for name in answer.coarse)]
     return found
 
 
@@ -133,7 +133,8 @@ def of_all(clients: tuple[str, ...], answers: Sequence[Degenerate], *, graph: bo
                 found.append(finding)
     for name in dict.fromkeys(name for answer in answers for name in answer.coarse):
         where = [client for client, answer in zip(clients, answers) if name in answer.coarse]
-        found.append(_coarse(name, EVERY if len(where) == len(clients) else _names(where)))
+        who = EVERY if len(where) == len(clients) else _names(where)
+        found.append(_coarse(name, who))
     return found
 
 
@@ -157,9 +158,9 @@ def lacking_zeros(shares: Mapping[int, tuple[int, int]], sizes: Sequence[int]) -
     """
     rows = [size or ASSUMED for size in sizes]
     found = []
-    for k in (k for k, one in shares.items() if one[1]):
+    for k in (k for k, share in shares.items() if share[1]):
         share, others = shares[k][0] / 100, [j for j in range(len(rows)) if j != k]
-        fewer = [j for j in others if LESS * (shares[j][0] if j in shares else 0) < shares[k][0]]
+        fewer = [j for j in others if LESS * shares.get(j, (0, 0))[0] < shares[k][0]]
         alone = not any(j in shares for j in others) and (shares[k][1] == FEWER or share * sum(rows[j] for j in others) >= OF_ALL)
         if alone or any(share * rows[j] >= EXPECTED for j in fewer):
             found.append(k)
@@ -187,8 +188,8 @@ class Server(Leg[Degenerate], answers=(ColumnNotes,)):
         """The clients' answers, in their order."""
         return in_order(self.replies)
 
-    def checked(self, sender: int, told: dict[str, Any]) -> Degenerate:
-        return _checked("ColumnNotes", told)
+    def checked(self, sender: int, content: dict[str, Any]) -> Degenerate:
+        return _checked("ColumnNotes", content)
 
     @property
     def found(self) -> list[Finding]:
@@ -200,9 +201,9 @@ class Server(Leg[Degenerate], answers=(ColumnNotes,)):
     @property
     def far(self) -> dict[str, list[str]]:
         """The columns in which few cells decide -> the clients where they do."""
-        told = self.told
-        names = dict.fromkeys(name for one in told for name in one.far)
-        return {name: [client for client, one in zip(self.clients, told) if name in one.far] for name in names}
+        answers = self.told
+        names = dict.fromkeys(name for answer in answers for name in answer.far)
+        return {name: [client for client, answer in zip(self.clients, answers) if name in answer.far] for name in names}
 
     def zeros(self, sizes: Sequence[int]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
         """Returns columns whose zeros stand apart -> the clients where they do: those that others lack, and those of one client
@@ -212,28 +213,31 @@ class Server(Leg[Degenerate], answers=(ColumnNotes,)):
         ----------
         sizes : the clients' numbers of rows; () where they were not told
         """
-        told = self.told
+        answers = self.told
         lacking, common = dict[str, list[str]](), dict[str, list[str]]()
-        for name in dict.fromkeys(name for one in told for name, (_, apart) in one.zeros.items() if apart):
-            shares = {k: one.zeros[name] for k, one in enumerate(told) if name in one.zeros}
-            split = self.split or len(told) == 1
-            found = [] if split else lacking_zeros(shares, sizes or [0] * len(told))
+        for name in dict.fromkeys(name for answer in answers for name, (_, apart) in answer.zeros.items() if apart):
+            shares = {k: answer.zeros[name] for k, answer in enumerate(answers) if name in answer.zeros}
+            split = self.split or len(answers) == 1
+            found = [] if split else lacking_zeros(shares, sizes or [0] * len(answers))
             where = found or [k for k, (_, apart) in shares.items() if apart]
             if found or len(shares) == 1:
-                (lacking if found else common)[name] = [self.clients[k] for k in where]
+                columns = lacking if found else common
+                columns[name] = [self.clients[k] for k in where]
         return lacking, common
 
     @property
     def misspelt(self) -> dict[str, dict[str, str]]:
         """The names of data.ignore that no client's file has -> columns that are nearly called so -> who has these."""
-        told = self.told
-        nowhere = [name for name in told[0].lacking if all(name in one.lacking for one in told)]
-        return {name: self._near(told, name) for name in nowhere}
+        answers = self.told
+        nowhere = [name for name in answers[0].lacking if all(name in answer.lacking for answer in answers)]
+        return {name: self._near(answers, name) for name in nowhere}
 
-    def _near(self, told: Sequence[Degenerate], name: str) -> dict[str, str]:
+    def _near(self, answers: Sequence[Degenerate], name: str) -> dict[str, str]:
         """Returns the columns that are nearly called so -> the clients that have these."""
-        columns = dict.fromkeys(column for one in told for column in one.lacking[name])
-        having = {column: [who for who, one in zip(self.clients, told) if column in one.lacking[name]] for column in columns}
+        columns = dict.fromkeys(column for answer in answers for column in answer.lacking[name])
+        having = {
+            column: [who for who, answer in zip(self.clients, answers) if column in answer.lacking[name]] for column in columns
+        }
         return {column: _names(who) for column, who in having.items()}
 
 
@@ -246,14 +250,14 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Answers the question."""
     if not isinstance(event, AskNotes):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
-    one = state.found
+    found = state.found
     content = {
-        "constant": list(one.constant), "coarse": list(one.coarse), "judged": [int(flag) for flag in one.judged],
-        "collinear": {name: list(others) for name, others in one.collinear.items()},
+        "constant": list(found.constant), "coarse": list(found.coarse), "judged": [int(flag) for flag in found.judged],
+        "collinear": {name: list(others) for name, others in found.collinear.items()},
     }  # fmt: skip
-    content |= {"far": list(one.far)} if one.far else {}
-    content |= {"zeros": {name: list(share) for name, share in one.zeros.items()}} if one.zeros else {}
-    content |= {"lacking": {name: list(near) for name, near in one.lacking.items()}} if one.lacking else {}
+    content |= {"far": list(found.far)} if found.far else {}
+    content |= {"zeros": {name: list(share) for name, share in found.zeros.items()}} if found.zeros else {}
+    content |= {"lacking": {name: list(near) for name, near in found.lacking.items()}} if found.lacking else {}
     return state, [ColumnNotes(0, *piece) for piece in pieces.cut(content)]
 
 
@@ -268,25 +272,25 @@ def _checked(who: str, content: dict[str, Any]) -> Degenerate:
     return Degenerate(constant, coarse, collinear, judged, far, lacking, zeros=_shares(who, content["zeros"]))
 
 
-def _shares(who: str, told: object) -> dict[str, tuple[int, int]]:
+def _shares(who: str, content: object) -> dict[str, tuple[int, int]]:
     """Returns shares of zeros by name."""
-    if not isinstance(told, dict):
+    if not isinstance(content, dict):
         raise RemoteFault(f"{who}: zeros must have shares by column")
     shares = {}
-    for name, one in told.items():
-        if not (isinstance(one, list) and len(one) == 2 and all(type(part) is int for part in one)):
+    for name, share in content.items():
+        if not (isinstance(share, list) and len(share) == 2 and all(type(part) is int for part in share)):
             raise RemoteFault(f"{who}: zeros of {name} must be two whole numbers")
-        if not (1 <= one[0] <= 100 and one[1] in (0, 1, 2)):
+        if not (1 <= share[0] <= 100 and share[1] in (0, 1, 2)):
             raise RemoteFault(f"{who}: zeros of {name} must be a percentage from 1 to 100, and 0, 1 or 2")
-        shares[name] = one[0], one[1]
+        shares[name] = share[0], share[1]
     return shares
 
 
-def _lists(who: str, what: str, told: object) -> dict[str, tuple[str, ...]]:
+def _lists(who: str, what: str, content: object) -> dict[str, tuple[str, ...]]:
     """Returns lists of names by name."""
-    if not isinstance(told, dict):
+    if not isinstance(content, dict):
         raise RemoteFault(f"{who}: {what} must have lists by column")
-    return {name: tuple(pieces.texts(who, f"{what} of {name}", names)) for name, names in told.items()}
+    return {name: tuple(pieces.texts(who, f"{what} of {name}", names)) for name, names in content.items()}
 
 
 PROTOCOL = legs.protocol("columns", Server, (AskNotes,), (ColumnNotes,), client_receive)

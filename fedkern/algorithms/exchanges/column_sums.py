@@ -181,22 +181,24 @@ class Server(Leg[Any], answers=(ColumnSums, ColumnSums, Odd), needs=not_agreed("
         """Whether all columns have their constants, and it is known where they are odd."""
         return len(self.centres) == len(self.columns) and self.leg % LEGS == 0
 
-    def checked(self, sender: int, told: Any) -> Any:
+    def checked(self, sender: int, answer: Any) -> Any:
         """Refuses sums that cannot be."""
-        if isinstance(told, Odd):
-            return told
-        if not told.rows > 0 or (told.squares < 0).any():
-            raise RemoteFault(f"sums of columns over {told.rows:g} rows, or of squares, cannot be below 0")
-        if self.leg % LEGS and told.rows != self.rows:
-            raise RemoteFault(f"sums over {told.rows:g} rows, and before over {self.rows:g}")
-        return told
-
-    def combined(self, told: list[Any]) -> tuple[Server, ServerEffects]:
-        """Asks the next leg, or tells a block's constants."""
-        (answer,), leg = told, self.leg + 1
         if isinstance(answer, Odd):
-            state, asked = _compared(self, answer).ask(AskColumnSums(leg, np.zeros(WIDTH)))
-            return state, [] if state.done else asked
+            return answer
+        if not answer.rows > 0 or (answer.squares < 0).any():
+            raise RemoteFault(f"sums of columns over {answer.rows:g} rows, or of squares, cannot be below 0")
+        if self.leg % LEGS and answer.rows != self.rows:
+            raise RemoteFault(f"sums over {answer.rows:g} rows, and before over {self.rows:g}")
+        return answer
+
+    def combined(self, answers: list[Any]) -> tuple[Server, ServerEffects]:
+        """Asks the next leg, or tells a block's constants."""
+        (answer,), leg = answers, self.leg + 1
+        if isinstance(answer, Odd):
+            state, question = _compared(self, answer).ask(AskColumnSums(leg, np.zeros(WIDTH)))
+            if state.done:
+                return state, []
+            return state, question
         if leg % LEGS == 1:
             means = answer.sums / answer.rows
             return self.ask(AskColumnSums(leg, means), rows=answer.rows, means=means)
@@ -214,7 +216,8 @@ def blocks(columns: tuple[str, ...]) -> int:
 
 def start(columns: tuple[str, ...], n_clients: int) -> tuple[Server, ServerEffects]:
     """Returns the server's first state and its question, to all clients as one."""
-    return Server((ALL,), columns, n_clients), once.ask(1, AskColumnSums(0, np.zeros(WIDTH))) if columns else []
+    question = once.ask(1, AskColumnSums(0, np.zeros(WIDTH))) if columns else []
+    return Server((ALL,), columns, n_clients), question
 
 
 def _compared(state: Server, odd: Odd) -> Server:
@@ -256,8 +259,8 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         _refuse_cells(state, block, sums)
         squares = np.zeros(len(block))  # about 0 they may be too large, and nobody needs them
     rest = np.zeros(WIDTH - len(block))
-    told = ColumnSums(event.round, float(state.summary.n_rows), *(np.concatenate([part, rest]) for part in (sums, squares)))
-    return state, [cast(Message, told)]
+    answer = ColumnSums(event.round, float(state.summary.n_rows), *(np.concatenate([part, rest]) for part in (sums, squares)))
+    return state, [cast(Message, answer)]
 
 
 def _check(state: Client, event: Event) -> None:
@@ -278,30 +281,30 @@ def _check(state: Client, event: Event) -> None:
 def _moments(state: Client, block: tuple[str, ...], centres: Array) -> tuple[Array, Array]:
     """Returns sums of a block's columns about these centres, and of the squares."""
     names = [name for name, kind in zip(state.summary.names, state.summary.kinds) if kind == "numeric"]
-    at = [names.index(name) for name in block]
+    places = [names.index(name) for name in block]
     about = np.zeros(len(names))
-    about[at] = centres[: len(block)]
+    about[places] = centres[: len(block)]
     # All columns at once, as in a job without masks: the bits of a sum may depend on how many columns are added beside it.
     sums, squares = moments(state.summary, about)
-    return sums[at], squares[at]
+    return sums[places], squares[places]
 
 
-def _odd_columns(state: Client, block: tuple[str, ...], told: ColumnScales) -> tuple[Client, Odd]:
+def _odd_columns(state: Client, block: tuple[str, ...], scales: ColumnScales) -> tuple[Client, Odd]:
     """Compares a client's columns with those of all others together; returns its state with notes, and the answer."""
     n, notes, odd = float(state.summary.n_rows), list[str](), np.zeros((3, WIDTH))
-    both, sizes = (state.name, OTHERS), np.array([n, max(told.rows - n, 0.0)])
-    sums, squares = _moments(state, block, told.centres)
-    others = np.maximum(told.rows * told.scales[: len(block)] ** 2 - squares, 0.0)
+    both, sizes = (state.name, OTHERS), np.array([n, max(scales.rows - n, 0.0)])
+    sums, squares = _moments(state, block, scales.centres)
+    others = np.maximum(scales.rows * scales.scales[: len(block)] ** 2 - squares, 0.0)
     for j, name in enumerate(block):
         # All rows together have no deviation from their centre.
         two = np.array([[sums[j]], [-sums[j]]]), np.array([[squares[j]], [others[j]]])
-        pair = Facts(both, (Column(name),), sizes, told.centres[j : j + 1], *two, state.spec.derived)
-        said, (mean, theirs), (own, their_variance) = compare(pair), *(moment[:, 0].tolist() for moment in pair.moments)
-        doubt = any(one.doubt for one in said)
-        of_client = doubt and is_of_client(mean, own, theirs, their_variance)
-        odd[:, j] = bool(said), of_client, doubt and own > their_variance
-        notes += said
-    return replace(state, notes=(*state.notes, *notes)), Odd(told.round, *odd)
+        pair = Facts(both, (Column(name),), sizes, scales.centres[j : j + 1], *two, state.spec.derived)
+        findings, (mean, theirs), (variance, their_variance) = compare(pair), *(moment[:, 0].tolist() for moment in pair.moments)
+        doubt = any(finding.doubt for finding in findings)
+        of_client = doubt and is_of_client(mean, variance, theirs, their_variance)
+        odd[:, j] = bool(findings), of_client, doubt and variance > their_variance
+        notes += findings
+    return replace(state, notes=(*state.notes, *notes)), Odd(scales.round, *odd)
 
 
 def _refuse_cells(state: Client, block: tuple[str, ...], sums: Array) -> None:
@@ -318,11 +321,9 @@ def _refuse_cells(state: Client, block: tuple[str, ...], sums: Array) -> None:
 
 def with_constants(columns: tuple[Column, ...], ended: Server | Client) -> tuple[Column, ...]:
     """Returns the columns with the constants that were found."""
-    found = dict(zip(ended.columns, zip(ended.centres, ended.scales)))
-    return tuple(
-        replace(column, center=found[column.name][0], scale=found[column.name][1]) if column.name in found else column
-        for column in columns
-    )
+    constants = zip(ended.columns, ended.centres, ended.scales)
+    found: dict[str, dict[str, Any]] = {name: {"center": centre, "scale": scale} for name, centre, scale in constants}
+    return tuple(replace(column, **found.get(column.name, {})) for column in columns)
 
 
 def protocol() -> Protocol[Server, Client]:

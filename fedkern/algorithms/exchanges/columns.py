@@ -69,15 +69,22 @@ def with_lacking(replies: Replies) -> dict[int, dict[str, Any]]:
 
 def _filled(reply: Record, order: Sequence[str], kinds: Mapping[str, str]) -> dict[str, object]:
     """Returns one client's answer with the numeric columns that it lacks."""
-    own = dict(zip(reply["names"], reply["kinds"]))
-    names = [name for name in order if name in own or kinds[name] == "numeric"]
-    return {**reply, "names": names, "kinds": [own.get(name, kinds[name]) for name in names]}
+    kind_of = dict(zip(reply["names"], reply["kinds"]))
+    names = [name for name in order if name in kind_of or kinds[name] == "numeric"]
+    return {**reply, "names": names, "kinds": [kind_of.get(name, kinds[name]) for name in names]}
+
+
+def _changed(names: Sequence[str], kinds: Sequence[str], changed: Collection[str], kind: str) -> list[str]:
+    """Returns the kinds of columns, where some of them are of another kind."""
+    return [kind if name in changed else before for name, before in zip(names, kinds)]
 
 
 def may_lack(names: Sequence[str], kinds: Sequence[str], agreed: Encoding) -> bool:
     """Tells whether the agreed columns are a client's columns and others that it may lack."""
-    own, kind_of = dict(zip(names, kinds)), {column.name: column.kind for column in agreed.columns}
-    return own.items() <= kind_of.items() and all(kind_of[name] == "numeric" for name in kind_of.keys() - own.keys())
+    kinds_here, kind_of = dict(zip(names, kinds)), {column.name: column.kind for column in agreed.columns}
+    return kinds_here.items() <= kind_of.items() and all(
+        kind_of[name] == "numeric" for name in kind_of.keys() - kinds_here.keys()
+    )
 
 
 # Columns --------------------
@@ -146,11 +153,12 @@ class Summary:
     def with_categories(self, names: Collection[str]) -> Summary:
         """Returns the same where some of its numeric columns are of categories; without their levels."""
         numeric = [name for name, kind in zip(self.names, self.kinds) if kind == "numeric"]
-        at = [j for j, name in enumerate(numeric) if name in names]
-        if not at:
+        converted = [j for j, name in enumerate(numeric) if name in names]
+        if not converted:
             return self
-        kinds = tuple("categorical" if name in names else kind for name, kind in zip(self.names, self.kinds))
-        return replace(self, kinds=kinds, numeric=None if self.numeric is None else np.delete(self.numeric, at, axis=1))
+        kinds = tuple(_changed(self.names, self.kinds, names, "categorical"))
+        left = None if self.numeric is None else np.delete(self.numeric, converted, axis=1)
+        return replace(self, kinds=kinds, numeric=left)
 
     @property
     def n_rows(self) -> int:
@@ -197,11 +205,11 @@ class Server(Leg[Record], answers=(SchemaReply,), needs=not_agreed("the columns 
         """Whether the encoding is agreed."""
         return self.encoding is not None
 
-    def checked(self, sender: int, told: dict[str, Any]) -> Record:
+    def checked(self, sender: int, content: dict[str, Any]) -> Record:
         """Returns a client's answer with its sums in the agreed order of the columns."""
-        return _in_agreed_order(self, sender, _checked("SchemaReply", told, self))
+        return _in_agreed_order(self, sender, _checked("SchemaReply", content, self))
 
-    def combined(self, told: list[Record]) -> tuple[Server, ServerEffects]:
+    def combined(self, answers: list[Record]) -> tuple[Server, ServerEffects]:
         """Sends the next question, or the agreed encoding.
 
         Raises
@@ -227,12 +235,12 @@ def _to_all(
     kind: type[AskSchema | Agreed],
     leg: int,
     content: Mapping[str, object],
-    own: Mapping[int, Mapping[str, object]] = MappingProxyType({}),
+    by_client: Mapping[int, Mapping[str, object]] = MappingProxyType({}),
 ) -> tuple[Server, ServerEffects]:
-    """Returns a message to every client, in pieces. `own`: the content for clients that get another one."""
-    cut = pieces.cut(content)
-    every = {k: pieces.cut(own[k]) if k in own else cut for k in range(len(state.clients))}
-    return state, [(k, kind(leg, *piece)) for k, pieces_of_it in every.items() for piece in pieces_of_it]
+    """Returns a message to every client, in pieces. `by_client`: the content for clients that get another one."""
+    cuts = dict.fromkeys(range(len(state.clients)), pieces.cut(content))
+    cuts |= {k: pieces.cut(contents) for k, contents in by_client.items()}
+    return state, [(k, kind(leg, *piece)) for k, pieces_of_it in cuts.items() for piece in pieces_of_it]
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -264,7 +272,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     # The client's own job file decides what is answered, never the question alone.
     wanted = _wanted(state.spec, summary.names, summary.kinds)
     if event.round == COLUMNS:
-        kinds = [MIXED if name in summary.mixed else kind for name, kind in zip(summary.names, summary.kinds)]
+        kinds = _changed(summary.names, summary.kinds, summary.mixed, MIXED)
         answer: dict[str, object] = {"names": list(summary.names), "kinds": kinds}
     elif event.round == ROWS and wanted:
         answer = _description(state, wanted)
@@ -277,10 +285,10 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 def _categories(state: Client, content: Mapping[str, object]) -> list[str]:
     """Returns which of the columns that are of categories at others are of numbers here; RemoteFault where the job says more."""
-    told = pieces.texts("server: AskSchema", "categories", content.get("categories", []))
-    if told and (state.spec.private or {*told} & state.spec.columns.keys()):
+    categories = pieces.texts("server: AskSchema", "categories", content.get("categories", []))
+    if categories and (state.spec.private or {*categories} & state.spec.columns.keys()):
         raise RemoteFault("server: AskSchema.categories are no columns whose kind this client's job file leaves open")
-    return [name for name, kind in zip(state.summary.names, state.summary.kinds) if kind == "numeric" and name in told]
+    return [name for name, kind in zip(state.summary.names, state.summary.kinds) if kind == "numeric" and name in categories]
 
 
 def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
@@ -297,11 +305,12 @@ def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
     for name in ("response", "family", "offset", "weight", "row_id", "intercept", "trials"):
         same(name, getattr(agreed, name), getattr(spec, name))
     same("joined", agreed.joined, {})  # that is agreed on later (`rare_levels`)
-    same("positive", agreed.positive, _event(agreed.labels) if spec.undecided else spec.positive)
+    positive = _event(agreed.labels) if spec.undecided else spec.positive
+    same("positive", agreed.positive, positive)
     # A client may lack covariates only where values may be missing.
-    own = sorted(zip(summary.names, summary.kinds))
+    columns_here = sorted(zip(summary.names, summary.kinds))
     lacks = spec.missing and may_lack(summary.names, summary.kinds, agreed)
-    if sorted((c.name, c.kind) for c in agreed.columns) != own and not lacks:
+    if sorted((c.name, c.kind) for c in agreed.columns) != columns_here and not lacks:
         raise RemoteFault("server: Agreed.columns are not the covariates of this client, by name and kind")
     # Constants and levels are compared as far as this job file declares them.
     for j, column in enumerate(agreed.columns):
@@ -325,10 +334,10 @@ def _compare(spec: Spec, summary: Summary, agreed: Encoding) -> None:
 
 
 def _compare_texts(
-    what: str, came: tuple[str, ...], declared: tuple[str, ...] | None, own: tuple[str, ...], private: bool = False
+    what: str, came: tuple[str, ...], declared: tuple[str, ...] | None, held: tuple[str, ...], private: bool = False
 ) -> None:
     """Refuses declared levels that were changed, and levels of clients that lack some of this one's."""
-    good = came == declared if declared is not None else len(set(came)) == len(came) and set(own) <= set(came)
+    good = came == declared if declared is not None else len(set(came)) == len(came) and set(held) <= set(came)
     if not good or (private and declared is None):
         raise RemoteFault(f"server: Agreed.{what} are not those of this client's job file, or lack some of its own")
 
@@ -391,9 +400,9 @@ def moments(summary: Summary, center: NDArray[np.float64], block: int = 4096) ->
         for begin in range(0, len(x), block):
             part = x[begin : begin + block] - center
             if summary.counts is not None:
-                own = summary.counts[begin : begin + block]
-                sums += own @ part
-                squares += np.einsum("i,ij,ij->j", own, part, part)
+                copies = summary.counts[begin : begin + block]
+                sums += copies @ part
+                squares += np.einsum("i,ij,ij->j", copies, part, part)
                 continue
             sums += part.sum(axis=0)
             squares += np.einsum("ij,ij->j", part, part)
@@ -434,8 +443,7 @@ def _columns_known(state: Server) -> tuple[Server, ServerEffects]:
 
 def _with_kinds(reply: Record, categories: Collection[str]) -> Record:
     """Returns a client's answer with the kinds that columns have at all clients."""
-    kinds = ["categorical" if name in categories else kind for name, kind in zip(reply["names"], reply["kinds"])]
-    return {**reply, "kinds": kinds}
+    return {**reply, "kinds": _changed(reply["names"], reply["kinds"], categories, "categorical")}
 
 
 def _rows_known(state: Server) -> tuple[Server, ServerEffects]:
@@ -443,20 +451,20 @@ def _rows_known(state: Server) -> tuple[Server, ServerEffects]:
     replies = in_order(state.replies)
     columns = tuple(_joined(state, column, replies) for column in state.columns)
     open_ones = [column for column in columns if column.levels is not None and not state.spec.complete(column.name)]
-    told = tuple(
+    levels = tuple(
         (column, tuple(tuple(reply.get("levels", {}).get(column.name, ())) for reply in replies)) for column in open_ones
     )
     labels = _labels(state, replies)
     positive = _event(labels) if state.spec.undecided else state.spec.positive
-    state = replace(state, columns=columns, positive=positive, labels=labels, facts=Facts(state.clients, levels=told))
+    state = replace(state, columns=columns, positive=positive, labels=labels, facts=Facts(state.clients, levels=levels))
     if not any(column.center is None for column in columns if column.kind == "numeric"):
         return _agree(state, columns)
     rows = sum(reply["rows"] for reply in replies)
     means = tuple(math.fsum(sums) / rows for sums in zip(*(reply["sums"] for reply in replies)))
     sizes = tuple(reply["rows"] for reply in replies)
     state = replace(state, leg=DEVIATIONS, rows=rows, means=means, sizes=sizes, replies=PersistentMap())
-    own = {k: {"means": [means[j] for j in np.argsort(places)]} for k, places in state.order.items()}
-    return _to_all(state, AskSchema, DEVIATIONS, {"means": means}, own)
+    contents = {k: {"means": [means[j] for j in np.argsort(places)]} for k, places in state.order.items()}
+    return _to_all(state, AskSchema, DEVIATIONS, {"means": means}, contents)
 
 
 def _facts(state: Server) -> Facts:
@@ -470,9 +478,9 @@ def _facts(state: Server) -> Facts:
 
 def _places(numeric: Sequence[str], reply: Record) -> tuple[int, ...]:
     """Returns the places of the agreed numeric columns among a client's own."""
-    own = [name for name, kind in zip(reply["names"], reply["kinds"]) if kind == "numeric"]
-    at = {name: i for i, name in enumerate(own)}
-    return tuple(at[name] for name in numeric)
+    numeric_here = [name for name, kind in zip(reply["names"], reply["kinds"]) if kind == "numeric"]
+    place = {name: i for i, name in enumerate(numeric_here)}
+    return tuple(place[name] for name in numeric)
 
 
 def _in_agreed_order(state: Server, client: int, content: dict[str, Any]) -> dict[str, object]:
@@ -481,7 +489,7 @@ def _in_agreed_order(state: Server, client: int, content: dict[str, Any]) -> dic
     if places is None:
         return content
     ordered = ("sums", "squares")
-    return {name: [value[i] for i in places] if name in ordered else value for name, value in content.items()}
+    return content | {name: [content[name][i] for i in places] for name in ordered if name in content}
 
 
 def name_openly(name: str, names: Sequence[str], spec: Spec) -> str:
@@ -505,8 +513,8 @@ def _check_columns(state: Server) -> None:
     for client, (others, other_kinds) in zip(state.clients, shapes):
         if (others, other_kinds) == (names, kinds):
             continue
-        there = frozenset(others)
-        lacks, has = [name for name in names if name not in there], [name for name in others if name not in wanted]
+        having = frozenset(others)
+        lacks, has = [name for name in names if name not in having], [name for name in others if name not in wanted]
         if lacks or has:
             raise _of_other_names(state, client, lacks, has, (example, names, others))
         for name, kind in zip(others, other_kinds):
@@ -531,20 +539,20 @@ def _of_other_names(
     about : the client whose columns most have, these columns, and the columns of `client`
     """
     example, names, others = about
-    own = ", ".join(f"{name!r} (covariate no. {list(others).index(name) + 1})" for name in has)
+    listed = ", ".join(f"{name!r} (covariate no. {list(others).index(name) + 1})" for name in has)
     if lacks and has:
         near = max(has, key=lambda name: SequenceMatcher(None, name.lower(), lacks[0].lower()).ratio())
-        told = (
+        reason = (
             f"{name_openly(lacks[0], names, state.spec)} of client {example!r} is missing, while its own "
             f"{name_openly(near, others, state.spec)} is not at client {example!r}: where these are one column, give it one name "
             "in all files (capitals count); where they are not, add the one and remove the other, or ignore both in [data]"
         )
     elif lacks:
-        told = f"{name_openly(lacks[0], names, state.spec)} of client {example!r} is missing; add it, or ignore it in [data]"
+        reason = f"{name_openly(lacks[0], names, state.spec)} of client {example!r} is missing; add it, or ignore it in [data]"
     else:
-        told = f"{name_openly(has[0], others, state.spec)} is not at client {example!r}; remove it, or ignore it in [data]"
-    begin = f"client {client!r}: {told}"
-    fault = OwnFault(begin, f"{begin}; its covariates that client {example!r} lacks: {own or 'none'}")
+        reason = f"{name_openly(has[0], others, state.spec)} is not at client {example!r}; remove it, or ignore it in [data]"
+    begin = f"client {client!r}: {reason}"
+    fault = OwnFault(begin, f"{begin}; its covariates that client {example!r} lacks: {listed or 'none'}")
     mark_party(fault, state.clients.index(client))
     return fault
 
@@ -568,17 +576,18 @@ def _joined(state: Server, column: Column, replies: list[Record]) -> Column:
     return Column(name, "numeric", None, declared.center, declared.scale)
 
 
-def join_levels(told: Sequence[Sequence[str]]) -> tuple[str, ...]:
+def join_levels(of_clients: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """Returns the levels of all clients: in the order of those whose tables give them one, or else sorted.
 
     A client tells levels in the order that its table gives them, or else sorted. Orders are joined where they agree, and where
     they say of each two levels which comes first.
     """
-    every = labels.in_order(set().union(*told))
-    orders = [own for own in told if list(own) != labels.in_order(own)]
+    in_order = labels.in_order(set().union(*of_clients))
+    orders = [levels for levels in of_clients if list(levels) != labels.in_order(levels)]
     joined = [*sorted(orders, key=len)[-1]] if orders else []
     agree = all([level for level in joined if level in order] == list(order) for order in orders)
-    return tuple(joined if agree and labels.in_order(joined) == every else every)
+    order = joined if agree and labels.in_order(joined) == in_order else in_order
+    return tuple(order)
 
 
 def _labels(state: Server, replies: list[Record]) -> tuple[str, ...]:
@@ -625,7 +634,7 @@ def _deviations_known(state: Server) -> tuple[Column, ...]:
     """
     replies = in_order(state.replies)
     sums, squares = (map(math.fsum, zip(*(reply[name] for reply in replies))) for name in ("sums", "squares"))
-    rest = iter([standardise(*told, state.rows) for told in zip(state.means, sums, squares)])
+    rest = iter([standardise(*moments_of, state.rows) for moments_of in zip(state.means, sums, squares)])
     return tuple(_with(column, *next(rest)) if column.kind == "numeric" else column for column in state.columns)
 
 
@@ -634,7 +643,8 @@ def standardise(mean: float, sums: float, squares: float, rows: float) -> tuple[
     shift = sums / rows
     variance = max(squares / rows - shift * shift, 0.0)
     tiny = (1e-14 * abs(mean)) ** 2  # what rounding leaves of a constant column
-    return mean + shift, math.sqrt(variance) if variance > tiny else 1.0
+    scale = math.sqrt(variance) if variance > tiny else 1.0
+    return mean + shift, scale
 
 
 def _with(column: Column, center: float, scale: float) -> Column:

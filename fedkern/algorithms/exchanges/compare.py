@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from ...finding import Finding, Value
 from ...models.encoding import Column
+from ...printing import listed
 from . import apart
-from .apart import Apart, some
+from .apart import Apart
 
 Array = NDArray[np.float64]
 
@@ -76,8 +77,8 @@ class Facts:
 
 def variances(means: Array, shifts: Array, squares: Array) -> Array:
     """Returns variances from means, their `shifts` from a centre, and mean squares about it; 0 of what rounding leaves."""
-    own = squares - shifts**2
-    return np.where((own > (1e-14 * means) ** 2) & (own > 1e-10 * squares), own, 0.0)
+    central = squares - shifts**2
+    return np.where((central > (1e-14 * means) ** 2) & (central > 1e-10 * squares), central, 0.0)
 
 
 def by_client(column: str, clients: Sequence[str], n: Array, means: Array, variances: Array) -> list[dict[str, Value]]:
@@ -91,7 +92,7 @@ def by_client(column: str, clients: Sequence[str], n: Array, means: Array, varia
 
 def table_of(facts: Facts) -> list[dict[str, Value]]:
     """Returns the table "columns by client" of numeric columns."""
-    shown = [(j, one.name) for j, one in enumerate(facts.columns) if one.name not in facts.derived]
+    shown = [(j, column.name) for j, column in enumerate(facts.columns) if column.name not in facts.derived]
     moments = {j: [part[:, j] for part in facts.moments] for j, _ in shown}
     return [row for j, name in shown for row in by_client(name, facts.clients, facts.sizes, *moments[j])]
 
@@ -111,7 +112,7 @@ def compare(facts: Facts) -> list[Finding]:
 
     Left out are numeric columns of which the job file gives center and scale: these define ordinary values.
     """
-    found = [one for column, told in facts.levels for one in of_levels(column, told, facts.clients)]
+    found = [finding for column, levels in facts.levels for finding in of_levels(column, levels, facts.clients)]
     for j, column in enumerate(facts.columns):
         if column.center is None and column.name not in facts.derived:
             found += _of_numbers(column.name, facts, *(part[:, j] for part in facts.moments))
@@ -125,11 +126,11 @@ def _of_numbers(name: str, facts: Facts, means: Array, variances: Array) -> Iter
         yield from _of_codes(name, facts, lower, means, variances)
         return
     whole = _are_whole(facts.sizes, means, variances)
-    remedies = [*(["as-category"] if whole else []), "declare-column"]
+    remedies = ["as-category", "declare-column"] if whole else ["declare-column"]
     yield from of_column(f"column {name!r}", facts.clients, facts.sizes, means, variances, remedies, owner=name)
     single = apart.with_one_value(means, variances, np.maximum(facts.sizes - 1, 0))
     if single.any():
-        where = [client for client, one in zip(facts.clients, single) if one]
+        where = [client for client, constant in zip(facts.clients, single) if constant]
         yield Finding.of("column-of-one-value", column=f"column {name!r}", clients=where, owner=name, remedies=["declare-column"])
 
 
@@ -178,7 +179,7 @@ def _said(
         if those.any():
             k, where = (
                 int(np.argmax(np.where(those, np.abs(found.off), -1.0))),
-                [client for client, one in zip(clients, those) if one],
+                [client for client, odd in zip(clients, those) if odd],
             )
             of = {"column": column, "others": found.others(clients), "times": apart.in_words(float(found.times[k]))}
             yield Finding.of(id, **of, clients=where, sds=float(found.off[k]), owner=owner, remedies=remedies)
@@ -223,36 +224,37 @@ def _of_codes(name: str, facts: Facts, lower: Sequence[int | None], means: Array
     pairs = sorted({low for low in lower if low is not None})
     if len(pairs) < 2:
         return
-    said = [f"{pair} and {pair + 1} at {some([who for who, low in zip(facts.clients, lower) if low == pair])}" for pair in pairs]
+    where = [[who for who, low in zip(facts.clients, lower) if low == pair] for pair in pairs]
+    codes = [f"{pair} and {pair + 1} at {listed(clients, apart.SHOWN)}" for pair, clients in zip(pairs, where)]
     enough = {low for low, n in zip(lower, facts.sizes) if low is not None and n >= OF_TWO}
     others = [low is None for low in lower] & (facts.sizes > 0) & ~((variances <= NOISE) & (means >= 0) & (means <= 2))
     sure = pairs == [0, 1] and enough == {0, 1} and not others.any()
     id = "column-coded-otherwise" if sure else "column-of-other-values"
-    yield Finding.of(id, column=f"column {name!r}", codes=said, owner=name, remedies=["declare-column"])
+    yield Finding.of(id, column=f"column {name!r}", codes=codes, owner=name, remedies=["declare-column"])
 
 
 def _are_whole(n: Array, means: Array, variances: Array) -> bool:
     """Tells whether a column's cells are whole numbers, by its clients' moments: their sums are, and those of squares."""
-    told = np.concatenate([n * means, n * (variances + means**2)])[np.tile(n > 0, 2)]
-    return bool((np.abs(told - np.round(told)) <= NOISE + ROUNDED * np.abs(told)).all())
+    totals = np.concatenate([n * means, n * (variances + means**2)])[np.tile(n > 0, 2)]
+    return bool((np.abs(totals - np.round(totals)) <= NOISE + ROUNDED * np.abs(totals)).all())
 
 
 # Levels --------------------
 
 
-def of_levels(column: Column, told: Sequence[Sequence[str]], clients: Sequence[str]) -> Iterator[Finding]:
-    """Yields what is odd about a column's levels; `told`: each client's."""
+def of_levels(column: Column, of_clients: Sequence[Sequence[str]], clients: Sequence[str]) -> Iterator[Finding]:
+    """Yields what is odd about a column's levels; `of_clients`: each client's."""
     name, levels = column.name, column.levels or ()
     yield from spelled([column])
-    orders = [list(own) for own in told if list(own) != sorted(own)]
+    orders = [list(order) for order in of_clients if list(order) != sorted(order)]
     if any([level for level in levels if level in order] != order for order in orders):
         yield Finding.of("levels-in-other-orders", column=name)
     # Clients that share no level with any other, though others have some. A column that names the clients has one at each.
-    sets = [set(own) for own in told]
-    if all(len(own) <= 1 for own in sets):
+    sets = [set(held) for held in of_clients]
+    if all(len(held) <= 1 for held in sets):
         return
     others = [set().union(*sets[:k], *sets[k + 1 :]) for k in range(len(sets))]
-    if alone := [client for client, own, rest in zip(clients, sets, others) if own and rest and not own & rest]:
+    if alone := [client for client, held, rest in zip(clients, sets, others) if held and rest and not held & rest]:
         yield Finding.of("levels-of-nobody-else", column=name, clients=alone)
 
 
@@ -260,7 +262,8 @@ def spelled(columns: Iterable[Column]) -> Iterator[Finding]:
     """Yields findings on levels of columns that may be one."""
     for column in columns:
         for same in spellings(column.levels or ()):
-            yield Finding.of("levels-of-one-number" if _is_number(same) else "levels-spelled", column=column.name, levels=same)
+            id = "levels-of-one-number" if _is_number(same) else "levels-spelled"
+            yield Finding.of(id, column=column.name, levels=same)
 
 
 def spellings(levels: Iterable[str]) -> list[list[str]]:
@@ -302,7 +305,7 @@ def of_ends(column: str, levels: Sequence[str], clients: Sequence[str], numbers:
     """
     rest = numbers.sum(axis=0) - numbers
     # Whose levels are the lower ones is not known: each is looked at both ways.
-    found = [who for who, own, theirs in zip(clients, numbers, rest) for pair in ((own, theirs), (theirs, own)) if _moved(*pair)]
+    found = [who for who, n, others in zip(clients, numbers, rest) for pair in ((n, others), (others, n)) if _moved(*pair)]
     if not found or len(found) > 2 or (len(found) == 2 and len(clients) > 2):
         return []
     return [Finding.of("scale-begins-elsewhere", column=column, clients=sorted(set(found)), first=levels[0], last=levels[-1])]
@@ -321,9 +324,9 @@ def _moved(low: Array, high: Array) -> int:
     return by if _apart(low, np.roll(high, -by)) < NEARER * _apart(low, high) else 0
 
 
-def _apart(one: Array, other: Array) -> float:
+def _apart(first_numbers: Array, other: Array) -> float:
     """Returns the mean distance of the cumulative logits of two clients' levels."""
-    cumulative = (np.cumsum(numbers + 0.5)[:-1] / (numbers + 0.5).sum() for numbers in (one, other))
+    cumulative = (np.cumsum(numbers + 0.5)[:-1] / (numbers + 0.5).sum() for numbers in (first_numbers, other))
     first, second = (np.log(share / (1 - share)) for share in cumulative)
     return float(np.abs(first - second).mean())
 
@@ -331,7 +334,7 @@ def _apart(one: Array, other: Array) -> float:
 # One file twice --------------------
 
 
-def find_twins(told: Facts) -> list[tuple[int, ...]]:
+def find_twins(facts: Facts) -> list[tuple[int, ...]]:
     """Finds clients that may have one file: as many rows, and the same sums of every numeric covariate but for rounding.
 
     Rows in another order give other last digits. Columns of a few whole numbers may have the same sums by chance: so many columns
@@ -339,30 +342,30 @@ def find_twins(told: Facts) -> list[tuple[int, ...]]:
     are told apart by their responses, which are not told here (`with_one_response`), or by center and scale in the job file:
     columns that have these are left out.
     """
-    open_ones = [at for at, column in enumerate(told.columns) if column.center is None and ":" not in column.name]
-    n, (means, variances) = told.sizes[:, np.newaxis], (part[:, open_ones] for part in told.moments)
-    sums, squares = told.sums[:, open_ones], told.squares[:, open_ones]
+    open_ones = [j for j, column in enumerate(facts.columns) if column.center is None and ":" not in column.name]
+    n, (means, variances) = facts.sizes[:, np.newaxis], (part[:, open_ones] for part in facts.moments)
+    sums, squares = facts.sums[:, open_ones], facts.squares[:, open_ones]
     size = np.sqrt(n * squares)  # of the sum of absolute deviations, at most
     groups = list[list[int]]()
-    for k in np.flatnonzero(told.sizes > 0).tolist():
+    for k in np.flatnonzero(facts.sizes > 0).tolist():
         for group in groups:
             first = group[0]
             near = (np.abs(sums[k] - sums[first]) <= SAME * size[k]) & (np.abs(squares[k] - squares[first]) <= SAME * squares[k])
-            if told.sizes[k] == told.sizes[first] and near.all():
+            if facts.sizes[k] == facts.sizes[first] and near.all():
                 group.append(k)
                 break
         else:
             groups.append([k])
     alike = [group for group in groups if len(group) > 1]
-    there = told.sizes > 0
-    both = (n * means)[there].T, (n * (variances + means**2))[there].T
+    filled = facts.sizes > 0
+    both = (n * means)[filled].T, (n * (variances + means**2))[filled].T
     steps = [_step(*column) for column in zip(*both)] if alike else []
     found = list[tuple[int, ...]]()
     for group in alike:
-        k, pairs = group[0], len(told.sizes) ** 2 / 2
-        tells = np.ones(len(steps), dtype=bool) if len(group) == there.sum() else ~_designed(means[there], variances[there])
-        one = zip(*(itertools.compress(part, tells) for part in (steps, means[k].tolist(), variances[k].tolist())))
-        if pairs * math.prod(_chance(float(told.sizes[k]), *column) for column in one) <= BY_CHANCE:
+        k, pairs = group[0], len(facts.sizes) ** 2 / 2
+        tells = np.ones(len(steps), dtype=bool) if len(group) == filled.sum() else ~_designed(means[filled], variances[filled])
+        distinctive = zip(*(itertools.compress(part, tells) for part in (steps, means[k].tolist(), variances[k].tolist())))
+        if pairs * math.prod(_chance(float(facts.sizes[k]), *column) for column in distinctive) <= BY_CHANCE:
             found.append(tuple(group))
     return found
 
@@ -412,7 +415,7 @@ def _chance(n: float, step: float | None, mean: float, variance: float) -> float
     if step is None:
         return DIGITS
     sd = math.sqrt(variance) / step
-    one = min(1.0, 1 / (2 * sd * math.sqrt(math.pi * n)))
+    chance = min(1.0, 1 / (2 * sd * math.sqrt(math.pi * n)))
     if _two_neighbours(mean / step % 2, variance / step**2) is not None:
-        return one
-    return one * min(1.0, 1 / (2 * sd**2 * math.sqrt(2 * math.pi * n)))
+        return chance
+    return chance * min(1.0, 1 / (2 * sd**2 * math.sqrt(2 * math.pi * n)))

@@ -128,8 +128,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     state = evolve(state, replies=state.replies.plus(sender, content), pieces=state.pieces.minus(sender))
     if not finished(state):
         return state, []
-    every = pieces.cut({"every": in_order(state.replies)})
-    return state, [(k, AllCounts(state.round, *piece)) for piece in every for k in range(len(state.names))]
+    texts = pieces.cut({"every": in_order(state.replies)})
+    return state, [(k, AllCounts(state.round, *piece)) for piece in texts for k in range(len(state.names))]
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -148,8 +148,8 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         words = state.hider.hide(state.numbers, SUM, question)
         state = evolve(state, words=words, about=question)
         signature = state.signer.sign(_signed(state, state.known.index, words))
-        told = pieces.cut({"words": b64encode(words).decode(), "signature": b64encode(signature).decode()})
-        return state, [SignedCounts(state.round, *piece) for piece in told]
+        texts = pieces.cut({"words": b64encode(words).decode(), "signature": b64encode(signature).decode()})
+        return state, [SignedCounts(state.round, *piece) for piece in texts]
     if not isinstance(event, AllCounts) or not state.words or state.total is not None:
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
     have, content = pieces.add("server: AllCounts", state.pieces, event)
@@ -159,23 +159,23 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 def total_of(state: Server) -> Array:
     """Returns the numbers of all clients together, at the end."""
-    return from_words(_summed([b64decode(one["words"]) for one in in_order(state.replies)]), ONCE)
+    return from_words(_summed([b64decode(answer["words"]) for answer in in_order(state.replies)]), ONCE)
 
 
 def _checked(state: Client, content: dict[str, Any]) -> list[bytes]:
     """Returns the words of all clients, each as its client has signed it."""
-    names, own = state.known.names, state.known.index
-    every = content.get("every")
-    if not isinstance(every, list) or len(every) != len(names):
+    names, index = state.known.names, state.known.index
+    contents = content.get("every")
+    if not isinstance(contents, list) or len(contents) != len(names):
         raise RemoteFault(f"server: AllCounts are not those of {len(names)} clients")
     parts = []
-    for k, (name, one) in enumerate(zip(names, every)):
+    for k, (name, entry) in enumerate(zip(names, contents)):
         try:
-            words, signature = (b64decode(one[what], validate=True) for what in ("words", "signature"))
+            words, signature = (b64decode(entry[what], validate=True) for what in ("words", "signature"))
         except (Error, KeyError, TypeError, ValueError):
             raise RemoteFault(f"server: AllCounts of client {name!r} cannot be read") from None
-        begin = f"client {names[own]!r}: the numbers of client {name!r}"
-        if k == own:
+        begin = f"client {names[index]!r}: the numbers of client {name!r}"
+        if k == index:
             fault = "" if words == state.words else "are others than it has sent"
         else:
             fault = state.signer.fault(name, _signed(state, k, words), signature)
@@ -196,18 +196,18 @@ def _signed(state: Client, k: int, words: bytes) -> bytes:
 
 def _added(state: Client, parts: list[bytes]) -> Client:
     """Returns the state with the numbers of all clients, and of all but this one."""
-    every = _summed(parts)
-    others = every.copy()
+    total = _summed(parts)
+    others = total.copy()
     compiled.add(others, to_words(state.numbers, ONCE, len(state.known.names)), 1)  # taken away, without loss of a digit
-    return evolve(state, total=from_words(every, ONCE), others=from_words(others, ONCE))
+    return evolve(state, total=from_words(total, ONCE), others=from_words(others, ONCE))
 
 
 def _summed(parts: list[bytes]) -> NDArray[np.uint64]:
     """Returns the words of the sum."""
-    every = total([np.frombuffer(part, "<u8").reshape(ONCE.limbs, -1) for part in parts])
-    if every[:, -masked.CHECKED :].any():
+    words = total([np.frombuffer(part, "<u8").reshape(ONCE.limbs, -1) for part in parts])
+    if words[:, -masked.CHECKED :].any():
         raise RemoteFault(masked.ENDED)
-    return np.ascontiguousarray(every[:, : -masked.CHECKED])
+    return np.ascontiguousarray(words[:, : -masked.CHECKED])
 
 
 PROTOCOL: Protocol[Server, Client] = once.protocol(

@@ -187,16 +187,16 @@ class Server(Leg[LevelSums], answers=(LevelSums,)):
         """Whether all have the units."""
         return self.units is not None
 
-    def checked(self, sender: int, told: LevelSums) -> LevelSums:
+    def checked(self, sender: int, answer: LevelSums) -> LevelSums:
         """Refuses sums that cannot be."""
         # Sums of counts and of squares are never negative; those of measured responses, and noisy ones, may be. Only counts have
         # noise, so a sum of squares never has it.
         counted = not (self.settings.measured or self.settings.noisy)
-        if (counted and min(told.first, told.second) < 0) or (self.leg == SPREAD and told.second < 0):
-            raise RemoteFault(f"LevelSums of {told.first:g} and {told.second:g} cannot be")
-        return told
+        if (counted and min(answer.first, answer.second) < 0) or (self.leg == SPREAD and answer.second < 0):
+            raise RemoteFault(f"LevelSums of {answer.first:g} and {answer.second:g} cannot be")
+        return answer
 
-    def combined(self, told: list[LevelSums]) -> tuple[Server, ServerEffects]:
+    def combined(self, replies: list[LevelSums]) -> tuple[Server, ServerEffects]:
         """Sends the level, or asks the next leg.
 
         Raises
@@ -204,7 +204,7 @@ class Server(Leg[LevelSums], answers=(LevelSums,)):
         JobError
             No client has a response, or a measured one has no spread to learn its scale from.
         """
-        s, sums_told = self.settings, [(answer.first, answer.second) for answer in told]
+        s, sums_told = self.settings, [(answer.first, answer.second) for answer in replies]
         if self.leg == SPREAD:
             rows = np.array([number for number, _ in self.answers])
             found = _compare(s, rows, self.centre, np.array(sums_told), self.clients)[0]
@@ -223,7 +223,8 @@ class Server(Leg[LevelSums], answers=(LevelSums,)):
             return state.ask(AskLevel(leg, level), leg=leg, centre=level)
         if not s.measured:
             state = replace(state, note=_describe_one_kind(s, sums_told))
-            return state.send(Units(level if s.intercept else 0.0, pooled=level))
+            centre = level if s.intercept else 0.0
+            return state.send(Units(centre, pooled=level))
         # A measured response needs a second leg: its spread about the level of all clients.
         return state.ask(AskLevel(SPREAD, level), centre=level, rows=sum(number for number, _ in sums_told))
 
@@ -294,19 +295,19 @@ def _compare(s: Settings, n: Array, centre: float, about: Array, clients: Sequen
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         shift = about[:, 0] / n
         means = centre + shift
-        own = variances(means, shift, about[:, 1] / n)
-    return of_response(f"column {s.response!r}", clients, n, means, own, linear=FAMILIES[s.family].linear), means, own
+        spreads = variances(means, shift, about[:, 1] / n)
+    return of_response(f"column {s.response!r}", clients, n, means, spreads, linear=FAMILIES[s.family].linear), means, spreads
 
 
 def compare_alone(client: Client, rows: float, mean: float, sd: float) -> Compared:
     """Compares a client's measured response with that of all others together: `odd_response.Compare`, where sums are masked."""
-    s, own = client.settings, client.rows
-    n = float(len(own.y)) if client.weights is None else float(client.weights.sum())
-    first, second = sums(s.family, own, mean, client.weights)
+    s, rows_here = client.settings, client.rows
+    n = float(len(rows_here.y)) if client.weights is None else float(client.weights.sum())
+    first, second = sums(s.family, rows_here, mean, client.weights)
     # All together have no deviation from their mean.
     about = np.array([[first, second], [-first, max(rows * sd**2 - second, 0.0)]])
     found, means, spread = _compare(s, np.array([n, max(rows - n, 0.0)]), mean, about, (client.name, OTHERS))
-    (own_variance, theirs), doubt = spread.tolist(), any(one.doubt for one in found)
+    (own_variance, theirs), doubt = spread.tolist(), any(finding.doubt for finding in found)
     of_client = doubt and is_of_client(float(means[0]), own_variance, float(means[1]), theirs)
     return Compared(tuple(found), of_client, doubt and own_variance > theirs)
 
@@ -349,7 +350,8 @@ def _measured_units(s: Settings, answers: list[tuple[float, float]], centre: flo
             f"column {s.response!r}: all clients' responses have one value, or differ by less than their digits hold (mean "
             f"{mean:.6g}): nothing says how large the error is; correct them, subtract a constant, or give model.scale"
         )
-    return Units(mean if s.intercept else 0.0, scale or s.sd or 1.0, mean)
+    level = mean if s.intercept else 0.0
+    return Units(level, scale or s.sd or 1.0, mean)
 
 
 PROTOCOL = legs.protocol("level", Server, (AskLevel, Level), (LevelSums,), client_receive)

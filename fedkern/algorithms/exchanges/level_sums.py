@@ -62,9 +62,9 @@ class LevelNumbers(
         return float(self.seen[:, 0].sum())
 
     def honest(self) -> Conditions:
-        for one in (self.seen, self.again):
-            n = one[..., 0]
-            yield small(one) and ((n >= 0) & (n % 1 == 0) & (n <= MOST_ROWS)).all(), "count rows that are not there"
+        for numbers in (self.seen, self.again):
+            n = numbers[..., 0]
+            yield small(numbers) and ((n >= 0) & (n % 1 == 0) & (n <= MOST_ROWS)).all(), "count rows that are not there"
         same = np.array_equal(self.again[..., 0].sum(axis=1), np.full(len(self.again), self.rows))
         yield same, "are of other numbers of rows"
 
@@ -96,17 +96,17 @@ class Server(Leg[Array], answers=(LevelNumbers,)):
         """Whether all have the shares."""
         return self.shares is not None
 
-    def checked(self, sender: int, told: LevelNumbers) -> Array:
+    def checked(self, sender: int, answer: LevelNumbers) -> Array:
         """Returns a client's numbers."""
-        if why := told.wrong():
+        if why := answer.wrong():
             raise RemoteFault(why)
-        return told.seen[:, 0]
+        return answer.seen[:, 0]
 
-    def combined(self, told: list[Array]) -> tuple[Server, ServerEffects]:
+    def combined(self, answers: list[Array]) -> tuple[Server, ServerEffects]:
         """Sends the shares to all."""
-        numbers = np.sum(told, axis=0)
+        numbers = np.sum(answers, axis=0)
         shares = shares_of(numbers)
-        return self.ask(AskLevels(1, shares), numbers=numbers, shares=shares, of_each=np.array(told))
+        return self.ask(AskLevels(1, shares), numbers=numbers, shares=shares, of_each=np.array(answers))
 
 
 def start(clients: tuple[str, ...], levels: int) -> tuple[Server, ServerEffects]:

@@ -203,7 +203,8 @@ def _explained(state: Server, event: Explained) -> tuple[Server, ServerEffects]:
     if state.turn < state.n_clients:
         return _asked(state)
     last = state.change < STILL or state.passes + 1 == most_passes(state.n_clients)
-    state = evolve(state, turn=0, passes=state.passes + 1, change=state.change if last else 0.0)
+    change = state.change if last else 0.0
+    state = evolve(state, turn=0, passes=state.passes + 1, change=change)
     return _ended(state) if last else _asked(state)
 
 

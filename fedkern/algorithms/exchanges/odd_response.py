@@ -116,9 +116,9 @@ class Server(Leg[Odd], answers=(Odd,), needs=not_agreed("the units of the respon
     n_clients: int
     found: tuple[Finding, ...] = ()
 
-    def combined(self, told: list[Odd]) -> tuple[Server, ServerEffects]:
+    def combined(self, answers: list[Odd]) -> tuple[Server, ServerEffects]:
         """Judges by the numbers of clients at which the response is odd."""
-        (odd,) = told
+        (odd,) = answers
         n = int(odd.notes[0])
         if is_doubt(odd.doubts[0], odd.larger[0]):
             return replace(self, found=(Finding.of(self.doubt, column=self.column),)), []
@@ -142,8 +142,8 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     if not isinstance(event, AskOddResponse):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
     found = state.compare(event.first, event.second, event.third)
-    told = Odd(event.round, *np.array([[bool(found.notes)], [found.doubt], [found.larger]], np.float64))
-    return replace(state, notes=found.notes), [cast(Message, told)]
+    answer = Odd(event.round, *np.array([[bool(found.notes)], [found.doubt], [found.larger]], np.float64))
+    return replace(state, notes=found.notes), [cast(Message, answer)]
 
 
 def protocol() -> Protocol[Server, Client]:

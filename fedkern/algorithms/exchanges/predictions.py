@@ -89,11 +89,11 @@ class Server(
             return replace(self, z=self.z.plus(sender, event.z.copy())), []
         return super().receive(sender, event)
 
-    def checked(self, sender: int, told: Prediction) -> Prediction:
+    def checked(self, sender: int, answer: Prediction) -> Prediction:
         """Refuses a variance below 0."""
-        if told.variance.min(initial=0) < 0:
+        if answer.variance.min(initial=0) < 0:
             raise RemoteFault("Prediction has a variance below 0")
-        return told
+        return answer
 
     def moments(self) -> tuple[Vector, Vector]:
         """Returns mean (J,) and covariance (J, J) of E z_j over the training rows."""
@@ -107,8 +107,8 @@ def start(clients: tuple[str, ...], with_z: bool) -> tuple[Server, ServerEffects
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    told: ClientEffects = [] if state.z is None else [MeanZ(0, state.z)]
-    return state, [*told, Prediction(0, state.mean, state.variance)]
+    messages: ClientEffects = [] if state.z is None else [MeanZ(0, state.z)]
+    return state, [*messages, Prediction(0, state.mean, state.variance)]
 
 
 def protocol(with_z: bool) -> Protocol[Server, Client]:

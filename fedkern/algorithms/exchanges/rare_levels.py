@@ -78,17 +78,17 @@ class Server(Leg[RareLevels], answers=(RareLevels,), needs=not_agreed("the level
         """Whether it is known of all levels whether they join."""
         return len(self.joined) == self.n_levels
 
-    def combined(self, told: list[RareLevels]) -> tuple[Server, ServerEffects]:
+    def combined(self, answers: list[RareLevels]) -> tuple[Server, ServerEffects]:
         """Ends a block, and asks for the next."""
-        joined = np.any([answer.levels > 0 for answer in told], axis=0).astype(np.float64)
+        joined = np.any([answer.levels > 0 for answer in answers], axis=0).astype(np.float64)
         known = np.concatenate([self.joined, joined])[: self.n_levels]
         return self.ask(AskRareLevels(self.leg + 1, joined), joined=known)
 
 
 def levels_asked(columns: Sequence[Column]) -> list[tuple[str, str]]:
     """Returns column and level of each flag: all levels of the categorical columns, "other" last in each."""
-    every = [(column.name, column.levels) for column in columns if column.levels is not None]
-    return [(name, level) for name, levels in every for level in (*(level for level in levels if level != OTHER), OTHER)]
+    categorical = [(column.name, column.levels) for column in columns if column.levels is not None]
+    return [(name, level) for name, levels in categorical for level in (*(level for level in levels if level != OTHER), OTHER)]
 
 
 def blocks(n_levels: int) -> int:
@@ -117,8 +117,10 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         if not np.isin(joined, (0, 1)).all() or (joined < state.rare[done : done + WIDTH]).any():
             raise RemoteFault("server: AskRareLevels.joined has a number that cannot be, or lacks a level that this client told")
         state = replace(state, joined=np.concatenate([state.joined, joined]))
-    own, state = state.rare[event.round * WIDTH :][:WIDTH], replace(state, leg=state.leg + 1)
-    return state, [RareLevels(event.round, np.pad(own, (0, WIDTH - len(own))))] if len(own) else []
+    flags, state = state.rare[event.round * WIDTH :][:WIDTH], replace(state, leg=state.leg + 1)
+    if not len(flags):
+        return state, []
+    return state, [RareLevels(event.round, np.pad(flags, (0, WIDTH - len(flags))))]
 
 
 def joined_columns(columns: Sequence[Column], ended: Server | Client) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -55,11 +55,11 @@ class Server(Leg[Response], answers=(Response,), needs="the server does not have
         """The response, once it is here."""
         return self.replies[self.holder].y
 
-    def checked(self, sender: int, told: Response) -> Response:
+    def checked(self, sender: int, answer: Response) -> Response:
         """Returns a copy of the answer, whose bytes are the transport's."""
         if sender != self.holder:
             raise RemoteFault("Response was not expected")
-        return replace(told, y=told.y.copy())
+        return replace(answer, y=answer.y.copy())
 
 
 def start(holder: int) -> tuple[Server, ServerEffects]:

@@ -84,8 +84,9 @@ def order(
         (twice, "ids that stand in two rows", "an id names one row: remove one of them"),
     ):
         if bad:
-            own = "\n  ".join(bad[:LISTED])
-            raise OwnFault(f"{who}: {f'{len(bad)} ' if counted else ''}{what}; {remedy}", f"{where or who}, {own}\n{remedy}")
+            places_named = "\n  ".join(bad[:LISTED])
+            fault = f"{len(bad)} {what}" if counted else what
+            raise OwnFault(f"{who}: {fault}; {remedy}", f"{where or who}, {places_named}\n{remedy}")
     keys = digests(ids, seed)
     return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
 
@@ -135,15 +136,15 @@ class Server(Leg[Record], answers=(Ids,), needs=not_agreed("the rows are")):
         """The clients that have the response."""
         return [k for k in sorted(self.replies) if self.replies[k]["response"]]
 
-    def checked(self, sender: int, told: Record) -> Record:
+    def checked(self, sender: int, content: Record) -> Record:
         """Returns an answer with its digests apart."""
-        pieces.fields("Ids", told, {"ids", "response", "labels"})
-        texts = isinstance(told["ids"], str) and isinstance(told["labels"], str)
-        if not texts or not isinstance(told["response"], bool) or len(told["ids"]) % WIDTH:
+        pieces.fields("Ids", content, {"ids", "response", "labels"})
+        texts = isinstance(content["ids"], str) and isinstance(content["labels"], str)
+        if not texts or not isinstance(content["response"], bool) or len(content["ids"]) % WIDTH:
             raise RemoteFault("Ids must be digests and a truth value")
-        return {**told, "ids": _split(told["ids"])}
+        return {**content, "ids": _split(content["ids"])}
 
-    def combined(self, told: list[Record]) -> tuple[Server, ServerEffects]:
+    def combined(self, answers: list[Record]) -> tuple[Server, ServerEffects]:
         """Compares the parties' rows, and tells those with others which they are."""
         return _compared(self)
 
@@ -151,7 +152,7 @@ class Server(Leg[Record], answers=(Ids,), needs=not_agreed("the rows are")):
 def start(
     names: tuple[str, ...],
     seed: int,
-    own: tuple[str, ...] | None,
+    ids: tuple[str, ...] | None,
     new: tuple[int, ...] = (),
     labels: str = "",
     *,
@@ -159,7 +160,7 @@ def start(
     common: bool = False,
 ) -> tuple[Server, ServerEffects]:
     """Asks everybody."""
-    return Server(names, seed, own, new, labels, counted, common), once.ask(len(names), AskIds(0))
+    return Server(names, seed, ids, new, labels, counted, common), once.ask(len(names), AskIds(0))
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -173,11 +174,11 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     if answer is None:
         return replace(state, pieces=have), []
     _checked(state, answer)
-    alone, own = set(_split(answer["alone"])), digests(state.ids, state.seed)
+    alone, known = set(_split(answer["alone"])), digests(state.ids, state.seed)
     if alone and not state.common:
-        mine = [text for text, digest in zip(state.ids, own) if digest in alone]
+        mine = [text for text, digest in zip(state.ids, known) if digest in alone]
         raise _alone(f"client {state.name!r}", mine, len(state.ids), answer["without"], state.counted)
-    kept = tuple(row for row, digest in enumerate(own) if digest not in alone)
+    kept = tuple(row for row, digest in enumerate(known) if digest not in alone)
     return replace(state, pieces=(), aligned=True, kept=kept, holder=answer["holder"], new=tuple(answer["new"])), []
 
 
@@ -185,8 +186,8 @@ def _checked(state: Client, answer: Record) -> None:
     """Refuses a server's answer that cannot be: fields, types, ranges, and digests that this client has."""
     pieces.fields("server: Aligned", answer, {"alone", "without", "holder", "new"})
     alone, without, holder, new = (answer[name] for name in ("alone", "without", "holder", "new"))
-    own = set(digests(state.ids, state.seed))
-    if not isinstance(alone, str) or len(alone) % WIDTH or not set(_split(alone)) <= own:
+    known = set(digests(state.ids, state.seed))
+    if not isinstance(alone, str) or len(alone) % WIDTH or not set(_split(alone)) <= known:
         raise RemoteFault("server: Aligned.alone must be digests of this client's own rows")
     if not isinstance(without, str):
         raise RemoteFault("server: Aligned.without must be a text")
@@ -211,11 +212,12 @@ def _compared(state: Server) -> tuple[Server, ServerEffects]:
     kept = tuple(row for row, digest in enumerate(digests(state.own or (), state.seed)) if digest in common)
     place = {row: k for k, row in enumerate(kept)}
     new = tuple(place[row] for row in state.new if row in place) if state.common else state.new
+    called = {name: repr(name) for name in state.clients} | {"the server": "the server"}
     for k, name in enumerate(state.clients):
         alone = sorted(sets[name] - common)
-        without = [repr(other) if other != "the server" else other for other in sets if sets[name] - sets[other]]
-        said = "" if state.common else _some(without)
-        content = {"alone": "".join(alone), "without": said, "holder": holder, "new": list(new)}
+        without = [called[other] for other in sets if sets[name] - sets[other]]
+        names_told = "" if state.common else _some(without)
+        content = {"alone": "".join(alone), "without": names_told, "holder": holder, "new": list(new)}
         effects += [(k, Aligned(0, *piece)) for piece in pieces.cut(content)]
     if state.common:
         return replace(state, n_rows=len(common), kept=kept, new=new), effects
@@ -233,10 +235,10 @@ def _compared(state: Server) -> tuple[Server, ServerEffects]:
 def _same_response(state: Server) -> None:
     """Refuses parties that use the response and do not have the same one."""
     digest_of = {"the server": state.labels} | {repr(name): state.replies[k]["labels"] for k, name in enumerate(state.clients)}
-    told = {who: labels for who, labels in digest_of.items() if labels}
-    first = next(iter(told), "")
-    for who, labels in told.items():
-        if labels != told[first]:
+    labelled = {who: labels for who, labels in digest_of.items() if labels}
+    first = next(iter(labelled), "")
+    for who, labels in labelled.items():
+        if labels != labelled[first]:
             raise JobError(f"the response at {first} and at {who} is not the same, row for row; correct one of the files")
 
 
@@ -249,11 +251,12 @@ def _alone(who: str, mine: Sequence[str], n_rows: int, without: str, counted: bo
 
 
 def _split(text: str) -> list[str]:
-    return [text[at : at + WIDTH] for at in range(0, len(text), WIDTH)]
+    return [text[begin : begin + WIDTH] for begin in range(0, len(text), WIDTH)]
 
 
 def _some(texts: Sequence[str]) -> str:
-    return ", ".join(texts[:SHOWN]) + (f", ... ({len(texts)} in all)" if len(texts) > SHOWN else "")
+    shown = ", ".join(texts[:SHOWN])
+    return f"{shown}, ... ({len(texts)} in all)" if len(texts) > SHOWN else shown
 
 
 PROTOCOL = legs.protocol("alignment", Server, (AskIds, Aligned), (Ids,), client_receive)

@@ -148,17 +148,18 @@ class Server(Leg[ColumnMoments | SecondMoments | CompletedMoments], answers=(Col
         """Whether all that the job needs is agreed."""
         return self.scales is not None and (not self.second or self.psi is not None)
 
-    def checked(self, sender: int, told: Any) -> Any:
+    def checked(self, sender: int, answer: Any) -> Any:
         """Refuses moments that no rows can have."""
-        if isinstance(told, CompletedMoments):
-            _check(told)
-            return told
-        numbers = [told.degrees, told.squares if isinstance(told, ColumnMoments) else np.diag(told.products)]
+        if isinstance(answer, CompletedMoments):
+            _check(answer)
+            return answer
+        squares = answer.squares if isinstance(answer, ColumnMoments) else np.diag(answer.products)
+        numbers = [answer.degrees, squares]
         if any(part.min(initial=0) < 0 for part in numbers):
-            raise RemoteFault(f"{type(told).__name__} has a negative count or sum of squares")
-        return told
+            raise RemoteFault(f"{type(answer).__name__} has a negative count or sum of squares")
+        return answer
 
-    def combined(self, told: list[Any]) -> tuple[Server, ServerEffects]:
+    def combined(self, answers: list[Any]) -> tuple[Server, ServerEffects]:
         """Sends the scales, or Psi.
 
         Raises
@@ -168,24 +169,24 @@ class Server(Leg[ColumnMoments | SecondMoments | CompletedMoments], answers=(Col
         """
         if self.scales is None:
             # First leg: scales from the variances.
-            scales, kept = common_scales(self.names, told), tuple[str, ...]()
-            _refuse_farthest(self, told, scales)
+            scales, kept = common_scales(self.names, answers), tuple[str, ...]()
+            _refuse_farthest(self, answers, scales)
             if self.without:
-                scales, kept = _scales_of(self.names, scales, [m for k, m in enumerate(told) if k not in self.without])
-            rows = tuple(int(m.degrees.max(initial=0)) + 1 for m in told)
-            return self.ask(Scaling(0, int(self.second), scales), scales=scales, rows=rows, moments=tuple(told), kept=kept)
+                scales, kept = _scales_of(self.names, scales, [m for k, m in enumerate(answers) if k not in self.without])
+            rows = tuple(int(m.degrees.max(initial=0)) + 1 for m in answers)
+            return self.ask(Scaling(0, int(self.second), scales), scales=scales, rows=rows, moments=tuple(answers), kept=kept)
         state = self
         if self.imputes:
-            sites = tuple(map(_site, told))
+            sites = tuple(map(_site, answers))
             state = replace(state, sites=sites, rows=tuple(site.rows for site in sites))
         here = [k not in self.without for k in range(len(self.clients))]
         try:
             # Psi without the left-out clients, or of all if it cannot be known without them.
-            psi = _psi(state, told, here)
+            psi = _psi(state, answers, here)
         except JobError:
             if all(here):
                 raise
-            psi, state = _psi(state, told, [True] * len(here)), replace(state, kept=(*state.kept, "Psi"))
+            psi, state = _psi(state, answers, [True] * len(here)), replace(state, kept=(*state.kept, "Psi"))
         return state.ask(Psi(1, psi), psi=psi)
 
 
@@ -202,36 +203,37 @@ def imputing(
     """Returns the same where values may be missing; with the scales of the job file, if it has them."""
     leg = 0 if scales is None else 1
     state = Server(clients, names, second=True, scales=scales, imputes=True, without=without, leg=leg)
-    return state, once.ask(len(clients), AskMoments(0) if scales is None else Scaling(0, 1, scales))
+    question = AskMoments(0) if scales is None else Scaling(0, 1, scales)
+    return state, once.ask(len(clients), question)
 
 
 def centred(values: Array) -> Array:
     """Returns columns about their own means; NaN stays."""
     with np.errstate(invalid="ignore"):
-        there = ~np.isnan(values)
-        count = np.maximum(there.sum(axis=0), 1)
-        mean = np.where(there, values, 0.0).sum(axis=0) / count
+        known = ~np.isnan(values)
+        count = np.maximum(known.sum(axis=0), 1)
+        mean = np.where(known, values, 0.0).sum(axis=0) / count
         return np.asarray(values - mean)
 
 
 def column_moments(values: Array) -> tuple[Array, Array]:
     """Returns values less one and centred sums of squares (w,); exactly 0 for a constant column."""
     about = centred(values)
-    there = ~np.isnan(values)
-    degrees = np.maximum(there.sum(axis=0) - 1.0, 0.0)
-    squares = np.where(there, about, 0.0) ** 2
+    known = ~np.isnan(values)
+    degrees = np.maximum(known.sum(axis=0) - 1.0, 0.0)
+    squares = np.where(known, about, 0.0) ** 2
     total: Array = squares.sum(axis=0)
-    largest = np.where(there, np.abs(values), 0.0).max(axis=0, initial=0.0)
-    total[total <= (1e-14 * largest) ** 2 * there.sum(axis=0)] = 0.0  # what rounding leaves of a constant column
+    largest = np.where(known, np.abs(values), 0.0).max(axis=0, initial=0.0)
+    total[total <= (1e-14 * largest) ** 2 * known.sum(axis=0)] = 0.0  # what rounding leaves of a constant column
     return degrees, total
 
 
 def second_moments(values: Array) -> tuple[Array, Array]:
     """Returns cross-products over the rows that have both values, each about its own mean, and those rows less one (w, w)."""
     about = centred(values)
-    there = (~np.isnan(values)).astype(np.float64)
+    known = (~np.isnan(values)).astype(np.float64)
     filled = np.where(np.isnan(about), 0.0, about)
-    return filled.T @ filled, np.maximum(there.T @ there - 1.0, 0.0)
+    return filled.T @ filled, np.maximum(known.T @ known - 1.0, 0.0)
 
 
 def completed_moments(site: Completed) -> tuple[Array, Array]:
@@ -262,17 +264,17 @@ def student(y: Array, tails: float) -> tuple[float, float]:
 
     The squared scale is 0 if most of y is one value.
     """
-    at = float(np.median(y))
-    square = float(np.median((y - at) ** 2)) or float(((y - at) ** 2).mean())
+    location = float(np.median(y))
+    square = float(np.median((y - location) ** 2)) or float(((y - location) ** 2).mean())
     for _ in range(500):
-        w = (tails + 1) / (tails + (y - at) ** 2 / square)
-        at = float(w @ y / w.sum())
-        before, square = square, float(w @ (y - at) ** 2 / len(y))
+        w = (tails + 1) / (tails + (y - location) ** 2 / square)
+        location = float(w @ y / w.sum())
+        before, square = square, float(w @ (y - location) ** 2 / len(y))
         if not square > 1e-20 * before or square < (1e-14 * np.abs(y).max()) ** 2:
-            return at, 0.0
+            return location, 0.0
         if abs(square - before) <= 1e-12 * before:
             break
-    return at, square
+    return location, square
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
@@ -311,9 +313,9 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 def _refuse_farthest(state: Server, moments: Sequence[ColumnMoments], scales: Array) -> None:
     """Raises JobError if a client's column would be so large in the common unit that its chains would be rounding alone."""
-    for client, told in zip(state.clients, moments):
+    for client, of_client in zip(state.clients, moments):
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            spread = np.sqrt(told.squares / told.degrees) / scales
+            spread = np.sqrt(of_client.squares / of_client.degrees) / scales
         for name in (name for name, value in zip(state.names, spread) if value > FARTHEST):
             raise JobError(
                 f"client {client!r}: {name} varies more than {FARTHEST:.0g} times as much there as at the sites' median: correct "
@@ -321,26 +323,26 @@ def _refuse_farthest(state: Server, moments: Sequence[ColumnMoments], scales: Ar
             )
 
 
-def _psi(state: Server, told: Sequence[Any], here: Sequence[bool]) -> Array:
+def _psi(state: Server, answers: Sequence[Any], here: Sequence[bool]) -> Array:
     """Returns Psi of some clients."""
     if state.imputes:
         return completed_psi(state.names, list(itertools.compress(state.sites, here)))
-    return pooled_psi(state.names, list(itertools.compress(told, here)))
+    return pooled_psi(state.names, list(itertools.compress(answers, here)))
 
 
-def _check(told: CompletedMoments) -> None:
+def _check(moments: CompletedMoments) -> None:
     """Raises RemoteFault if no rows can have these numbers."""
-    counts, covariance = told.together, told.covariance
-    if not (0 <= told.incomplete <= told.rows and 0 <= counts.min(initial=0) and counts.max(initial=0) <= told.rows):
+    counts, covariance = moments.together, moments.covariance
+    if not (0 <= moments.incomplete <= moments.rows and 0 <= counts.min(initial=0) and counts.max(initial=0) <= moments.rows):
         raise RemoteFault("CompletedMoments has a negative count, or one that is more than its rows")
     if not np.allclose(covariance, covariance.T, rtol=1e-9, atol=0) or np.diag(covariance).min(initial=0) < 0:
         raise RemoteFault("CompletedMoments.covariance must be symmetric, without a negative variance")
 
 
-def _site(told: CompletedMoments) -> Completed:
+def _site(moments: CompletedMoments) -> Completed:
     """Returns the moments of one client; its means, and whether EM has converged, stay with it."""
-    unknown = np.full(len(told.together), np.nan)
-    return Completed(unknown, told.covariance, told.together, told.rows, told.incomplete, settled=True)
+    unknown = np.full(len(moments.together), np.nan)
+    return Completed(unknown, moments.covariance, moments.together, moments.rows, moments.incomplete, settled=True)
 
 
 def common_scales(names: tuple[str, ...], replies: Sequence[ColumnMoments]) -> Array:
@@ -371,23 +373,25 @@ def common_variance(squares: Array, degrees: Array) -> float:
     varies = (squares > 0) & (degrees > 0)
     if varies.sum() > 2 and (spread := compare_spreads(squares, degrees)).odd.any():
         return common_variance(squares[spread.agree], degrees[spread.agree])
-    own, weight = squares[varies] / degrees[varies], degrees[varies]
-    if len(own) <= 2:
-        return float(own.min() if own.max() > APART * own.min() else (own * weight).sum() / weight.sum())
-    order = np.argsort(own, kind="stable")
-    own, up_to = own[order], np.cumsum(weight[order])
+    variances, weight = squares[varies] / degrees[varies], degrees[varies]
+    if len(variances) <= 2:
+        if variances.max() > APART * variances.min():
+            return float(variances.min())
+        return float((variances * weight).sum() / weight.sum())
+    order = np.argsort(variances, kind="stable")
+    variances, up_to = variances[order], np.cumsum(weight[order])
     first, last = (int(np.searchsorted(up_to, up_to[-1] / 2, side=side)) for side in ("left", "right"))
-    return float((own[first] + own[last]) / 2)
+    return float((variances[first] + variances[last]) / 2)
 
 
-def _scales_of(names: tuple[str, ...], every: Array, replies: Sequence[ColumnMoments]) -> tuple[Array, tuple[str, ...]]:
+def _scales_of(names: tuple[str, ...], scales_of_all: Array, replies: Sequence[ColumnMoments]) -> tuple[Array, tuple[str, ...]]:
     """Returns the scales of some clients, and the names of columns that vary at none of them, whose scales are those of all."""
     known = np.array([any(r.squares[j] > 0 for r in replies) for j in range(len(names))], dtype=bool)
-    here = [j for j, there in enumerate(known) if there]
+    here = [j for j, varies in enumerate(known) if varies]
     part = [ColumnMoments(0, r.degrees[here], r.squares[here]) for r in replies]
-    scales = every.copy()
+    scales = scales_of_all.copy()
     scales[here] = common_scales(tuple(names[j] for j in here), part)
-    return scales, tuple(name for name, there in zip(names, known) if not there)
+    return scales, tuple(name for name, varies in zip(names, known) if not varies)
 
 
 def pooled_psi(names: tuple[str, ...], replies: list[SecondMoments]) -> Array:
@@ -408,10 +412,10 @@ def completed_psi(names: tuple[str, ...], sites: Sequence[Completed]) -> Array:
         raise JobError(_apart(names[i], names[j])) from None
 
 
-def _apart(one: str, other: str) -> str:
+def _apart(name: str, other: str) -> str:
     return (
-        f"{one} and {other} were never measured together at any client, so that one cannot be imputed from the other; put one of "
-        "them into data.ignore"
+        f"{name} and {other} were never measured together at any client, so that one cannot be imputed from the other; put one "
+        "of them into data.ignore"
     )
 
 
@@ -480,11 +484,11 @@ def count_values(values: Array) -> Array:
     out = np.zeros(values.shape[1])
     _, squares = column_moments(values)
     for j, column in enumerate(values.T):
-        there = column[~np.isnan(column)]
+        present = column[~np.isnan(column)]
         if not squares[j] > 0:
-            out[j] = min(len(there), 1)
+            out[j] = min(len(present), 1)
         else:  # most columns show it in their first rows, and need not be sorted
-            out[j] = MORE if len(np.unique(there[:100])) >= MORE else min(len(np.unique(there)), MORE)
+            out[j] = MORE if len(np.unique(present[:100])) >= MORE else min(len(np.unique(present)), MORE)
     return out
 
 
@@ -532,10 +536,10 @@ def is_compared(values: Array, degrees: Array) -> NDArray[np.bool_]:
 
 def means_reply(means_of: Array, degrees: Array, squares: Array, values: Array) -> ColumnMeans:
     """Returns one client's answer from the means (u,) of its columns, its moments and its numbers of different values."""
-    there = is_compared(values, degrees) & (squares > 0)
-    step = STEP * np.sqrt(np.where(there, squares, 1.0) / np.where(there, degrees, 1.0))
+    compared = is_compared(values, degrees) & (squares > 0)
+    step = STEP * np.sqrt(np.where(compared, squares, 1.0) / np.where(compared, degrees, 1.0))
     with np.errstate(over="ignore", invalid="ignore"):
-        steps = np.rint(np.where(there, means_of, 0.0) / step)
+        steps = np.rint(np.where(compared, means_of, 0.0) / step)
     return ColumnMeans(0, np.where(np.isfinite(steps), steps, 0.0) + 0.0)  # and no -0
 
 

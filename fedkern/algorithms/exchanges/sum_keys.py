@@ -107,25 +107,25 @@ class Server(Leg[Any], answers=(SumCommitment, SumKey, SumSignature), needs=GONE
         """Whether all have what they need."""
         return self.leg == DONE
 
-    def checked(self, sender: int, told: Any) -> Any:
+    def checked(self, sender: int, message: Any) -> Any:
         """Refuses what is no key, and no digest of one."""
-        if isinstance(told, SumSignature):  # of any length: each client looks at it
-            return told
-        content = told.commitment if isinstance(told, SumCommitment) else told.key
+        if isinstance(message, SumSignature):  # of any length: each client looks at it
+            return message
+        content = message.commitment if isinstance(message, SumCommitment) else message.key
         if len(content) != KEY:
-            raise RemoteFault(f"{type(told).__name__} of {len(content)} bytes, needs {KEY}")
-        return told
+            raise RemoteFault(f"{type(message).__name__} of {len(content)} bytes, needs {KEY}")
+        return message
 
-    def combined(self, told: list[Any]) -> tuple[Server, ServerEffects]:
+    def combined(self, answers: list[Any]) -> tuple[Server, ServerEffects]:
         """Tells all what all have told."""
         if self.leg == COMMIT:
-            return self.ask(SumCommitments(b"".join(answer.commitment for answer in told)))
+            return self.ask(SumCommitments(b"".join(answer.commitment for answer in answers)))
         if self.leg == TELL:
-            signed = any(answer.signs for answer in told)
-            keys = SumKeys(b"".join(answer.key for answer in told), int(signed))
+            signed = any(answer.signs for answer in answers)
+            keys = SumKeys(b"".join(answer.key for answer in answers), int(signed))
             leg = SIGN if signed else DONE
             return self.ask(keys, signed=signed, leg=leg)
-        signatures = [answer.signature for answer in told]
+        signatures = [answer.signature for answer in answers]
         lengths = b"".join(len(signature).to_bytes(2, "little") for signature in signatures)
         return self.ask(SumSignatures(lengths, b"".join(signatures)))
 
@@ -221,8 +221,8 @@ def _take_keys(state: Client, event: SumKeys) -> tuple[Client, ClientEffects]:
         raise RemoteFault(f"server: SumKeys are not those of {n} clients")
     state = evolve(state, keys=_cut(event.keys, n))
     if state.commitments:
-        for k, (told, key) in enumerate(zip(state.commitments, state.keys, strict=True)):
-            if told != commitment(k, key):
+        for k, (committed, key) in enumerate(zip(state.commitments, state.keys, strict=True)):
+            if committed != commitment(k, key):
                 raise JobError(
                     f"client {state.names[state.index]!r}: the key of client {state.names[k]!r} is another than it has committed "
                     "itself to: somebody chooses keys, by which neighbours are found; ask who runs the server"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Self
+from typing import Annotated, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,8 +77,8 @@ class LooSums(
 
     def honest(self) -> Conditions:
         yield enough(self.rows), f"are of {self.rows} rows"
-        there = ((self.bins >= 0) & (self.bins <= self.rows)).all() and (self.bins % 1 == 0).all()
-        yield there and self.bins.sum() == self.rows, "count rows that are not there"
+        counted = ((self.bins >= 0) & (self.bins <= self.rows)).all() and (self.bins % 1 == 0).all()
+        yield counted and self.bins.sum() == self.rows, "count rows that are not there"
         yield _are_moments(self), "are too large to be any"
         # Cauchy-Schwarz, with what rounding has taken
         most = (1 + 1e-9) * math.sqrt(self.rows * (self.squares + 10**-DIGITS)) + 10**-DIGITS
@@ -112,8 +112,8 @@ class FitSums(
     unreliable: int
 
     def honest(self) -> Conditions:
-        there = enough(self.areas) and 0 <= self.unreliable <= self.areas
-        yield there, f"are of {self.areas} areas, {self.unreliable} of them unreliable"
+        possible = enough(self.areas) and 0 <= self.unreliable <= self.areas
+        yield possible, f"are of {self.areas} areas, {self.unreliable} of them unreliable"
         yield _are_moments(self) and small(self.waic, self.waic_effective), "are too large to be any"
         most = (1 + 1e-9) * math.sqrt(self.areas * self.squares)
         yield abs(self.density) <= most, "have squares that are too small for their sum"
@@ -164,7 +164,8 @@ class PearsonSums(
     @classmethod
     def at(cls, mean: Array, rows: glm.Rows, family: str, scale: float = 1.0, *, masked: bool) -> Self:
         """Returns the answer of a client with these rows at coefficients; of masked sums a row adds at most `MOST_OF_A_ROW`."""
-        return cls(0, *glm.pearson_sums(rows, mean, family, scale, MOST_OF_A_ROW if masked else np.inf)).leaving()
+        most = MOST_OF_A_ROW if masked else np.inf
+        return cls(0, *glm.pearson_sums(rows, mean, family, scale, most)).leaving()
 
     def honest(self) -> Conditions:
         numbers = [self.weight, self.events, self.misfit, self.noise, self.slope]
@@ -259,10 +260,14 @@ class MarginalSums(
 # Survival: docs/spec/likelihood.md, section 9 ----------
 
 
-def _shorten_pairs(pairs: float, right: float) -> tuple[float, float]:
-    """Returns the number of pairs and of the right ones among them: the number and the share to three digits."""
-    share, pairs = round(right / pairs, 3) if pairs else 0.0, digits(3)(pairs)
-    return pairs, share * pairs
+PairSums = TypeVar("PairSums", bound="SurvivalSums | LifetimeSums")
+
+
+def _shorten_pairs(sums: PairSums) -> PairSums:
+    """Returns sums with the number of pairs, and the share of the right ones among them, to three digits."""
+    pairs = digits(3)(sums.pairs)
+    share = round(sums.right / sums.pairs, 3) if sums.pairs else 0.0
+    return replace(sums, pairs=pairs, right=share * pairs)
 
 
 @dataclass(frozen=True)
@@ -289,9 +294,7 @@ class SurvivalSums(
 
     def leaving(self) -> Self:
         """Returns it as it leaves."""
-        told = super().leaving()
-        pairs, right = _shorten_pairs(told.pairs, told.right)
-        return replace(told, pairs=pairs, right=right)
+        return _shorten_pairs(super().leaving())
 
     def honest(self) -> Conditions:
         yield enough(self.events), f"are of {self.events} events"
@@ -329,13 +332,11 @@ class LifetimeSums(
 
     def leaving(self) -> Self:
         """Returns it as it leaves."""
-        told = super().leaving()
-        pairs, right = _shorten_pairs(told.pairs, told.right)
-        return replace(told, pairs=pairs, right=right)
+        return _shorten_pairs(super().leaving())
 
     def honest(self) -> Conditions:
-        there = enough(self.rows) and 0 <= self.events <= self.rows
-        yield there, f"are of {self.rows} rows and {self.events} events"
+        counted = enough(self.rows) and 0 <= self.events <= self.rows
+        yield counted, f"are of {self.rows} rows and {self.events} events"
         yield 0 <= self.exact <= self.events, f"have {self.exact} exact times of {self.events} events"
         yield 0 <= self.right <= self.pairs <= MOST_ROWS**2, "count pairs that are not there"
         possible = small(self.scores, self.tenths) and (self.tenths >= 0).all()

@@ -36,16 +36,16 @@ def make_question(converged: bool | str, text: str, worst: str) -> TellVerdict:
     return TellVerdict(0, WORDS.index(converged), *cut)
 
 
-def read_verdict(told: TellVerdict) -> dict[str, bool | str]:
+def read_verdict(message: TellVerdict) -> dict[str, bool | str]:
     """Returns the verdict's entries of summary.json."""
     return {
-        "converged": WORDS[told.word],
-        "verdict": told.text.decode(errors="ignore"),
-        "worst": told.worst.decode(errors="ignore"),
+        "converged": WORDS[message.word],
+        "verdict": message.text.decode(errors="ignore"),
+        "worst": message.worst.decode(errors="ignore"),
     }
 
 
-def make_reply(told: TellVerdict) -> VerdictHeard:
+def make_reply(message: TellVerdict) -> VerdictHeard:
     """Returns a client's answer.
 
     Raises
@@ -53,9 +53,9 @@ def make_reply(told: TellVerdict) -> VerdictHeard:
     RemoteFault
         No verdict has this number.
     """
-    if not 0 <= told.word < len(WORDS):
-        raise RemoteFault(f"server: its TellVerdict has the word {told.word}, wanted 0 to {len(WORDS) - 1}")
-    return VerdictHeard(told.round)
+    if not 0 <= message.word < len(WORDS):
+        raise RemoteFault(f"server: its TellVerdict has the word {message.word}, wanted 0 to {len(WORDS) - 1}")
+    return VerdictHeard(message.round)
 
 
 # Figures --------------------
@@ -89,23 +89,23 @@ def figures_dims(unknowns: int) -> dict[str, int]:
 def figures_question(verdict: TellVerdict, figures: Array) -> TellFigures:
     """Returns the message; `figures` (f, q) are of the unknowns in the order that all know."""
     known = len(figures) > 0 and bool(np.isfinite(figures).all())
-    told = figures if known else np.zeros((max(len(figures), 1), len(FIGURES_OF)))
-    return TellFigures(verdict.round, verdict.word, verdict.text, verdict.worst, int(known), told)
+    shown = figures if known else np.zeros((max(len(figures), 1), len(FIGURES_OF)))
+    return TellFigures(verdict.round, verdict.word, verdict.text, verdict.worst, int(known), shown)
 
 
-def verdict_of(told: TellFigures) -> TellVerdict:
+def verdict_of(message: TellFigures) -> TellVerdict:
     """Returns the message without the figures."""
-    return TellVerdict(told.round, told.word, told.text, told.worst)
+    return TellVerdict(message.round, message.word, message.text, message.worst)
 
 
-def figures_of(told: TellFigures) -> Array | None:
+def figures_of(message: TellFigures) -> Array | None:
     """Returns the server's figures (f, q), or None if it has none."""
-    return np.array(told.figures) if told.known else None
+    return np.array(message.figures) if message.known else None
 
 
-def figures_reply(told: TellFigures) -> VerdictHeard:
+def figures_reply(message: TellFigures) -> VerdictHeard:
     """Returns a client's answer; raises RemoteFault if no verdict has this number."""
-    return make_reply(verdict_of(told))
+    return make_reply(verdict_of(message))
 
 
 FIGURES = once.Question("verdict", TellFigures, VerdictHeard)

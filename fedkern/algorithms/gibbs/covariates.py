@@ -46,8 +46,8 @@ def alike(X: Array, chains: int) -> list[Alike]:
     missing = np.isnan(X)
     lacks, out, first = missing.sum(axis=1), list[Alike](), 0
     for u in np.unique(lacks[lacks > 0]).tolist():
-        every = np.flatnonzero(lacks == u)
-        for rows in np.array_split(every, -(-len(every) * chains * u * u // NUMBERS)):
+        lacking = np.flatnonzero(lacks == u)
+        for rows in np.array_split(lacking, -(-len(lacking) * chains * u * u // NUMBERS)):
             kinds, of = np.unique(missing[rows], axis=0, return_inverse=True)
             out.append(Alike(rows, np.nonzero(kinds)[1].reshape(len(kinds), u), of.ravel(), first))
             first += len(rows)
@@ -78,10 +78,10 @@ def imputed(
         inner = precision[:, part.columns[:, :, None], part.columns[:, None, :]]
         L = np.linalg.inv(np.linalg.cholesky(inner)).swapaxes(-1, -2)[:, part.of]  # L L' = Q_UU^-1, of each row
         columns = np.broadcast_to(part.columns[part.of], (len(X), len(part.rows), size))
-        there = np.where(mask[part.of] > 0, 0.0, X[:, part.rows] - mean[:, None])
-        along = np.take_along_axis(there @ precision, columns, axis=2)
+        away = np.where(mask[part.of] > 0, 0.0, X[:, part.rows] - mean[:, None])
+        along = np.take_along_axis(away @ precision, columns, axis=2)
         about = z[:, :, :size] - _times(L.swapaxes(-1, -2), along)
-        centre, b = (np.take_along_axis(np.broadcast_to(a[:, None], there.shape), columns, axis=2) for a in (mean, slopes))
+        centre, b = (np.take_along_axis(np.broadcast_to(a[:, None], away.shape), columns, axis=2) for a in (mean, slopes))
         drawn = centre + _times(L, about)
         rows, sd = X[:, part.rows], np.sqrt(variance[:, part.rows])
         np.put_along_axis(rows, columns, drawn, axis=2)
@@ -153,9 +153,9 @@ class Covariates:
 
     def start(self, chains: int, mean: Array | None) -> State:
         """Returns the first state: every value at its mean, 0 by default, and the common covariance."""
-        at = np.zeros(self.X.shape[1]) if mean is None else mean
-        one = {"completed": np.where(np.isnan(self.X), at, self.X), "mean": at, "precision": np.linalg.inv(self.common)}
-        return {name: np.repeat(value[None], chains, axis=0) for name, value in one.items()}
+        centre = np.zeros(self.X.shape[1]) if mean is None else mean
+        first = {"completed": np.where(np.isnan(self.X), centre, self.X), "mean": centre, "precision": np.linalg.inv(self.common)}
+        return {name: np.repeat(value[None], chains, axis=0) for name, value in first.items()}
 
     def drawn(
         self, state: State, slopes: Array, residual: Array, variance: Array, *, seed: int, client: int, step: int, chain: int = 0
@@ -191,8 +191,8 @@ def rows_for_law(X: Array) -> float:
     That covariance is partly of these rows themselves, and the other sites' share is not told here. It counts as at least one
     row, also if all rows have gaps.
     """
-    there = ~np.isnan(X)
-    return float(max(1, int(there[:, there.any(axis=0)].all(axis=1).sum())))
+    measured = ~np.isnan(X)
+    return float(max(1, int(measured[:, measured.any(axis=0)].all(axis=1).sum())))
 
 
 # Locations --------------------

@@ -93,7 +93,8 @@ class Client:
 
 def client(name: str, index: int, settings: Settings, site: Site, trace: object = None, seed: int | None = None) -> Client:
     """Returns a client before the first round; without a seed of its own it has that of all parties."""
-    values, trace = first(settings), Trace() if trace is None else trace
+    values = first(settings)
+    trace = Trace() if trace is None else trace
     seed = settings.seed if seed is None else seed
     return Client(name, index, settings, site, site.start(settings), values.theta, values.tau_sq, trace, seed)
 
@@ -152,7 +153,7 @@ def swept(state: Client, before: State, theta: Array, tau_sq: Array, event: Glob
         state.trace.clear()
     if settings.keeps(event.round + 1 - since):
         draw = {"theta": theta, "deviation": local["deviation"]}
-        for name in state.site.own:
+        for name in state.site.traced:
             draw[name] = local[name]
         if settings.tempering > 1:  # the chains whose draws count
             cold = np.flatnonzero(before["temperature"] == 1)
@@ -303,8 +304,8 @@ def _question(state: Server, before_sweep: tuple[Array, Array] | None) -> Messag
         return GlobalsTempered(state.round, state.since, theta, tau_sq, state.ladder.temperature)
     if before_sweep is None:
         return Globals(state.round, state.since, theta, tau_sq)
-    at, t = (flat(value) for value in before_sweep)
-    return GlobalsMoved(state.round, state.since, at, t, theta, tau_sq)
+    theta_moved, t = (flat(value) for value in before_sweep)
+    return GlobalsMoved(state.round, state.since, theta_moved, t, theta, tau_sq)
 
 
 def finished(state: Server) -> bool:
@@ -326,7 +327,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if isinstance(event, ClientLost):
         return _lose(state, event)
     settings = state.settings
-    names, name = state.names if state.at_hand is None else ("Locals",), type(event).__name__
+    names = state.names if state.at_hand is None else ("Locals",)
+    name = type(event).__name__
     round, have = getattr(event, "round", None), state.answers.get(sender, {})
     if not isinstance(event, Message) or sender not in state.waiting or round != state.round or name not in names or name in have:
         raise RemoteFault(f"{name} of round {round} is no answer to round {state.round}", sender)
@@ -394,8 +396,8 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
     settings, layout = state.settings, state.settings.layout
     if settings.aggregate == "sums":
         sums = {k: layout.full(_of(answer, Sums).sums, 0.0) for k, answer in state.answers.items()}
-        for told in () if layout.whole else sums.values():
-            told[0][..., ~layout.has_coefficient] = float(state.together)
+        for sums_of_client in () if layout.whole else sums.values():
+            sums_of_client[0][..., ~layout.has_coefficient] = float(state.together)
         n = len(sums) * state.together
         values, events = update.swept_sums(settings, state.values, sums, n, state.step)
         return evolve(state, values=values, step=state.step + 1, events=add_events(state.events, events)), None
@@ -433,14 +435,14 @@ def _collected(state: Server) -> tuple[Array, Array]:
     layout, shape = settings.layout, (len(answered), settings.chains, settings.layout.size)
     now, scales = np.empty(shape), np.empty(shape)
     for place, k in enumerate(answered):
-        told = _of(state.answers[k], Locals)
-        now[place], scales[place] = told.deviation, told.lambda_sq
+        answer = _of(state.answers[k], Locals)
+        now[place], scales[place] = answer.deviation, answer.lambda_sq
     now, scales = layout.full(now, 0.0), layout.full(scales, 1.0)
     if len(answered) == state.n_clients:
         return now, scales
-    every = (state.n_clients, *now.shape[1:])
-    deviation = np.zeros(every) if state.deviation is None else state.deviation.copy()
-    lambda_sq = np.ones(every) if state.lambda_sq is None else state.lambda_sq.copy()
+    whole_shape = (state.n_clients, *now.shape[1:])
+    deviation = np.zeros(whole_shape) if state.deviation is None else state.deviation.copy()
+    lambda_sq = np.ones(whole_shape) if state.lambda_sq is None else state.lambda_sq.copy()
     deviation[answered], lambda_sq[answered] = now, scales
     return deviation, lambda_sq
 
@@ -478,10 +480,11 @@ def _keep(state: Server) -> None:
     if not state.settings.keeps(state.round - state.since):
         return
     draw, ladder = state.values.kept(), state.ladder
-    if state.deviation is not None:
-        draw["deviation"] = state.deviation[state.active] if state.lost else state.deviation
     if ladder is not None:
-        draw = {name: value[:, ladder.cold] if name == "deviation" else value[ladder.cold] for name, value in draw.items()}
+        draw = {name: value[ladder.cold] for name, value in draw.items()}
+    if state.deviation is not None:
+        deviation = state.deviation[state.active] if state.lost else state.deviation
+        draw["deviation"] = deviation if ladder is None else deviation[:, ladder.cold]
     state.trace.add(draw, partial(_kept, state))
 
 
@@ -490,10 +493,12 @@ def _added(state: Server) -> Array | None:
     settings, ladder = state.settings, state.ladder
     if state.deviation is None or not settings.keeps(state.round - state.since):
         return state.moments
-    own = settings.layout.flat(state.values.kept()["theta"] + state.deviation)  # (M, c, n)
-    own = own if ladder is None else own[:, ladder.cold]
-    told = np.concatenate([own.sum(axis=1)[:, :, np.newaxis], np.einsum("mci,mcj->mij", own, own)], axis=2)
-    return told if state.moments is None else state.moments + told
+    coefficients = settings.layout.flat(state.values.kept()["theta"] + state.deviation)  # (M, c, n)
+    coefficients = coefficients if ladder is None else coefficients[:, ladder.cold]
+    sums = np.concatenate(
+        [coefficients.sum(axis=1)[:, :, np.newaxis], np.einsum("mci,mcj->mij", coefficients, coefficients)], axis=2
+    )
+    return sums if state.moments is None else state.moments + sums
 
 
 def _kept(state: Server, draws: Mapping[str, Array]) -> dict[str, Array]:
@@ -538,20 +543,20 @@ def _of_those_that_tell(state: Server, theta: Array, here: Array, whole: bool) -
     theta, here : (t, c, n), and the deviations (t, m, c, n)
     """
     assert state.told is not None
-    told = state.told[state.active]
-    told = np.where(told.any(axis=0), told, True)[:, np.newaxis]  # (m, 1, n)
-    count = told.sum(axis=0)
-    mean = np.where(told, here, 0.0).sum(axis=1) / count
+    tells = state.told[state.active]
+    tells = np.where(tells.any(axis=0), tells, True)[:, np.newaxis]  # (m, 1, n)
+    count = tells.sum(axis=0)
+    mean = np.where(tells, here, 0.0).sum(axis=1) / count
     kept = {"average": theta + mean}
-    if whole and len(told) > 1:
-        away = np.where(told, here - mean[:, np.newaxis], 0.0)
+    if whole and len(tells) > 1:
+        away = np.where(tells, here - mean[:, np.newaxis], 0.0)
         alone = count < 2
         between = np.sqrt((away * away).sum(axis=1) / np.where(alone, 1, count - 1))
         kept["between"] = np.where(alone, np.nan, between)
     if whole and state.rows:
         rows = np.array([state.rows[k] for k in state.active], float)[:, np.newaxis, np.newaxis]
-        weights = np.where(told, rows, 0.0)
-        kept["by_rows"] = theta + (np.where(told, here, 0.0) * weights).sum(axis=1) / weights.sum(axis=0)
+        weights = np.where(tells, rows, 0.0)
+        kept["by_rows"] = theta + (np.where(tells, here, 0.0) * weights).sum(axis=1) / weights.sum(axis=0)
     return kept
 
 

@@ -159,7 +159,7 @@ def _try(
     state: State,
     local: Array,
     s: NDArray[np.int64],
-    at: tuple[int, int],
+    counter: tuple[int, int],
     able: NDArray[np.bool_],
 ) -> None:
     """Tries one pair, in place; `local` (m, c, g, p): the sites' coefficients; `able` (g,): in which regressions."""
@@ -180,8 +180,8 @@ def _try(
     # Accepted by the ratio of the integrated likelihoods, with the scales swapped and as they are.
     log_ratio = new.log_m - integrated((h11, h12, h22), score, scales).log_m
     key, coin = (rng.key(settings.seed, "moves", DRAWS + number) for number in (0, 1))
-    u = rng.uniform(c * g, key=coin, client=at[1], step=at[0]).reshape(c, g)
-    normal = rng.normal(c * g * (2 + 2 * m), key=key, client=at[1], step=at[0]).reshape(c, g, -1)
+    u = rng.uniform(c * g, key=coin, client=counter[1], step=counter[0]).reshape(c, g)
+    normal = rng.normal(c * g * (2 + 2 * m), key=key, client=counter[1], step=counter[0]).reshape(c, g, -1)
     theta_s, d_s = drawn(new, (h11, h12, h22), score, normal)
     taken = (np.log(u) < log_ratio) & able & np.isfinite(theta_s).all(axis=-1) & np.isfinite(d_s).all(axis=(0, -1))
 
@@ -281,10 +281,10 @@ def advanced(
     clients: dict[int, gibbs.Client],
     held: Held,
     pairs: Sequence[tuple[int, int]],
-    asked: ServerEffects,
+    questions: ServerEffects,
 ) -> tuple[gibbs.Server, ServerEffects]:
     """Runs a round: the clients' sweeps (in `clients`), exchanges of `pairs`, the server's draws; returns the next questions."""
-    for k, question in asked:
+    for k, question in questions:
         assert isinstance(question, Globals | GlobalsMoved)  # sampling charges nothing
         clients[k] = gibbs.updated(clients[k], question)
     if pairs:
@@ -293,7 +293,7 @@ def advanced(
         here, round = [clients[k] for k in server.active], server.round
         server = replace(server, at_hand=lambda regression: _terms(here, round, regression))
     effects: ServerEffects = []
-    for k, _ in asked:
+    for k, _ in questions:
         for answer in gibbs.draws(clients[k], server.round):
             server, more = gibbs.server_receive(server, k, answer)
             effects += more
@@ -306,15 +306,15 @@ def _terms(here: Sequence[gibbs.Client], round: int, regression: int) -> tuple[A
     Those of a graph at once would not fit into memory.
     """
     coordinates = here[0].settings.coordinates(round)
-    graphs = [one.site for one in here if isinstance(one.site, MarkovRandomField)]
+    graphs = [client.site for client in here if isinstance(client.site, MarkovRandomField)]
     if graphs and coordinates.max() < here[0].settings.layout.each:  # none of tau's
-        each = [gibbs.moving(one, coordinates, regression) for one in here]
-        return translation(graphs, each, [one.state for one in here])
-    gradient, precision = (np.zeros(()) + own for own in gibbs.move_terms(here[0], round, regression))
-    for one in here[1:]:
-        own = gibbs.move_terms(one, round, regression)
-        gradient += own[0]
-        precision += own[1]
+        each = [gibbs.moving(client, coordinates, regression) for client in here]
+        return translation(graphs, each, [client.state for client in here])
+    gradient, precision = (np.zeros(()) + term for term in gibbs.move_terms(here[0], round, regression))
+    for client in here[1:]:
+        terms = gibbs.move_terms(client, round, regression)
+        gradient += terms[0]
+        precision += terms[1]
     return gradient, precision
 
 
@@ -330,8 +330,8 @@ def _exchange_pairs(
     after = exchange_pairs(settings, held, pairs, before, server.round)
     values = after.values
     for k, d, scales in zip(here, after.deviation, after.lambda_sq):
-        own = {**clients[k].state, "deviation": d, "lambda_sq": scales}
-        clients[k] = replace(clients[k], state=own, theta=values.theta, tau_sq=values.tau_sq)
+        changed = {**clients[k].state, "deviation": d, "lambda_sq": scales}
+        clients[k] = replace(clients[k], state=changed, theta=values.theta, tau_sq=values.tau_sq)
     return replace(server, values=values)
 
 

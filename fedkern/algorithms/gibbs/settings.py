@@ -196,7 +196,8 @@ class Settings:
         factor.
         """
         g, columns = self.layout.shape
-        sizes = {"c": self.chains, "g": g, "n": self.layout.size, "s": self.sums, "p": columns if p is None else p}
+        width = columns if p is None else p
+        sizes = {"c": self.chains, "g": g, "n": self.layout.size, "s": self.sums, "p": width}
         widths = [self.width(move) for move in range(len(self.moves))]
         return sizes | dict(zip(("w", "v"), [*widths, 0, 0]))
 
@@ -230,9 +231,11 @@ class Settings:
 
     def _ends(self, move: int) -> tuple[int, int]:
         """Returns how many coordinates a move has, and how many of them it draws at once."""
-        every = self.layout.each * (1 if self.moves[move] == "translate" else 2)
+        of_each = 1 if self.moves[move] == "translate" else 2
+        n_coordinates = self.layout.each * of_each
         block = self.block[move] if move < len(self.block) else None
-        return every, every if block is None else min(block, every)
+        drawn = n_coordinates if block is None else min(block, n_coordinates)
+        return n_coordinates, drawn
 
     def width(self, move: int) -> int:
         """Returns how many coordinates a move draws at once."""
@@ -246,10 +249,10 @@ class Settings:
         move = self.move(round)
         if move is None:
             return np.arange(0)
-        every, width = self._ends(move)
-        if width == every:
-            return np.arange(every)
-        order = np.argsort(rng.uniform(every, key=rng.key(self.seed, "participation", 1), step=round), kind="stable")
+        n_coordinates, width = self._ends(move)
+        if width == n_coordinates:
+            return np.arange(n_coordinates)
+        order = np.argsort(rng.uniform(n_coordinates, key=rng.key(self.seed, "participation", 1), step=round), kind="stable")
         return np.sort(order[:width])
 
 

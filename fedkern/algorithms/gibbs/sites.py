@@ -56,7 +56,7 @@ class Site(Protocol):
     """Is a client's model of its own rows."""
 
     @property
-    def own(self) -> tuple[str, ...]:
+    def traced(self) -> tuple[str, ...]:
         """The names of the unknowns that the client keeps draws of, and never sends."""
 
     def start(self, settings: Settings) -> State:
@@ -104,7 +104,7 @@ class Moving:
 class Movable(Protocol):
     """Is a site whose likelihood is quadratic in its coefficients, given all else: the server can move them along (section 6)."""
 
-    def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
+    def move_terms(self, move: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
         """Returns this client's part of a move's gradient (c, w) and precision (c, w, w)."""
 
 
@@ -192,7 +192,7 @@ class Regression:
     factor: Factor
     n_threads: int = 1
     home: Home = HOST
-    own: tuple[str, ...] = ("sigma_sq",)
+    traced: tuple[str, ...] = ("sigma_sq",)
     _bound: Bound[shrinkage.Sweeps] = field(default_factory=Bound, init=False, repr=False, compare=False)
 
     @cached_property
@@ -217,10 +217,10 @@ class Regression:
         d, lambda_sq, sigma_sq, events = self.home.back(sweeps(*now, step))
         return {"deviation": d[:, None], "lambda_sq": lambda_sq[:, None], "sigma_sq": sigma_sq[:, None]}, events
 
-    def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
+    def move_terms(self, move: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
         """Returns the terms from the triangular factor, which keeps the digits of h."""
         f, d, sigma_sq = self.factor, state["deviation"][:, 0], state["sigma_sq"][:, 0]
-        return shrinkage.move_terms(f.R, f.q, at.block, at.theta, d, at.tau_sq, sigma_sq, slab=at.slab)
+        return shrinkage.move_terms(f.R, f.q, move.block, move.theta, d, move.tau_sq, sigma_sq, slab=move.slab)
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ class Student:
     degrees: float
     intercept: bool = True
     n_threads: int = 1
-    own: tuple[str, ...] = ("sigma_sq", "alpha")
+    traced: tuple[str, ...] = ("sigma_sq", "alpha")
 
     def start(self, settings: Settings) -> State:
         c = settings.chains
@@ -255,21 +255,21 @@ class Student:
         once: Scales = {**_horseshoe(settings), "n_sweeps": 1}
         each_y = np.broadcast_to(self.y, (len(theta), len(self.X)))
         for step in range(counter["step"], counter["step"] + settings.local_sweeps):
-            at: Counter = {**counter, "step": step}
-            for c, (weights, y) in enumerate(zip(self.weights(new, theta, **at), each_y)):
+            of_step: Counter = {**counter, "step": step}
+            for c, (weights, y) in enumerate(zip(self.weights(new, theta, **of_step), each_y)):
                 share = weights / weights.sum() if self.intercept else np.zeros_like(weights)
                 middle, centre, root = share @ self.X, float(share @ y), np.sqrt(weights)
                 f = Factor.of(root[:, None] * (self.X - middle), root * (y - centre), intercept=False)
                 d, lambda_sq, sigma_sq, happened = shrinkage.local_sweeps(
                     f.R, f.q, f.rss, f.n - self.intercept, theta[c], tau_sq[c], new["deviation"][c], new["lambda_sq"][c],
                     new["sigma_sq"][c], draw=settings.draw, slab=settings.prior.slab, gram=f.gram, chain=c,
-                    n_threads=self.n_threads, **once, **_error(settings), **at,
+                    n_threads=self.n_threads, **once, **_error(settings), **of_step,
                 )  # fmt: skip
                 new["deviation"][c], new["lambda_sq"][c], new["sigma_sq"][c] = d, lambda_sq, sigma_sq
                 events[c] += happened[0]
                 if self.intercept:  # integrated out above, but the next weights are drawn given it
-                    key = rng.key(at["seed"], "augmentation", (1 << 32) + c)
-                    z = float(rng.normal(1, key=key, client=at["client"], step=step)[0])
+                    key = rng.key(of_step["seed"], "augmentation", (1 << 32) + c)
+                    z = float(rng.normal(1, key=key, client=of_step["client"], step=step)[0])
                     sd = np.sqrt(float(sigma_sq[0]) / weights.sum())
                     new["alpha"][c] = centre - middle @ (theta[c, 0] + d[0]) + sd * z
         return new, events
@@ -291,7 +291,7 @@ class MarkovRandomField:
     factor: Factor
     n_threads: int = 1
     home: Home = HOST
-    own: tuple[str, ...] = ("sigma_sq",)
+    traced: tuple[str, ...] = ("sigma_sq",)
     _bound: Bound[shrinkage.Sweeps] = field(default_factory=Bound, init=False, repr=False, compare=False)
 
     @cached_property
@@ -317,21 +317,21 @@ class MarkovRandomField:
         d, lambda_sq, sigma_sq, events = self.home.back(sweeps(*now, step))
         return {"deviation": d, "lambda_sq": lambda_sq, "sigma_sq": sigma_sq}, events
 
-    def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
+    def move_terms(self, move: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
         """Returns the terms of one regression."""
-        gram, precision = self.factor.gram[np.ix_(at.columns, at.columns)], self.precision(at, state)
-        return at.carried(precision[:, None, None] * gram, self.score(at, state), state["deviation"][:, at.regression])
+        gram, precision = self.factor.gram[np.ix_(move.columns, move.columns)], self.precision(move, state)
+        return move.carried(precision[:, None, None] * gram, self.score(move, state), state["deviation"][:, move.regression])
 
-    def precision(self, at: Moving, state: Mapping[str, Array]) -> Array:
+    def precision(self, move: Moving, state: Mapping[str, Array]) -> Array:
         """Returns 1 / sigma^2 (c,) of a regression."""
-        precision: Array = 1 / state["sigma_sq"][:, at.regression]
+        precision: Array = 1 / state["sigma_sq"][:, move.regression]
         return precision
 
-    def score(self, at: Moving, state: Mapping[str, Array]) -> Array:
+    def score(self, move: Moving, state: Mapping[str, Array]) -> Array:
         """Returns h = R'(R e_j - R theta_k) / sigma^2 (c, w) of a regression, from the factor, which keeps its digits."""
-        f, j = self.factor, at.regression
-        rest = f.R[:, j] - (at.theta + state["deviation"][:, j]) @ f.R.T
-        score: Array = rest @ f.R[:, at.columns] * self.precision(at, state)[:, None]
+        f, j = self.factor, move.regression
+        rest = f.R[:, j] - (move.theta + state["deviation"][:, j]) @ f.R.T
+        score: Array = rest @ f.R[:, move.columns] * self.precision(move, state)[:, None]
         return score
 
 
@@ -343,11 +343,11 @@ def translation(
     Gram matrices are added as they lie in memory, one chain after the other, and columns taken out of the sum: to copy every
     site's is most of a round's time.
     """
-    at = each[0]
-    gradient = sum((site.score(at, state) for site, at, state in zip(sites, each, states)), np.zeros(()))
-    precisions = np.stack([site.precision(at, state) for site, at, state in zip(sites, each, states)], axis=1)
+    first = each[0]
+    gradient = sum((site.score(move, state) for site, move, state in zip(sites, each, states)), np.zeros(()))
+    precisions = np.stack([site.precision(move, state) for site, move, state in zip(sites, each, states)], axis=1)
     c, w = gradient.shape
-    out, inside = np.empty((c, w, w)), np.ix_(at.columns, at.columns)
+    out, inside = np.empty((c, w, w)), np.ix_(first.columns, first.columns)
     total, part = (np.empty_like(sites[0].factor.gram) for _ in range(2))
     for chain in range(c):
         np.multiply(sites[0].factor.gram, precisions[chain, 0], out=total)
@@ -378,7 +378,7 @@ class StructuralEquations:
         return rows
 
     @property
-    def own(self) -> tuple[str, ...]:
+    def traced(self) -> tuple[str, ...]:
         return ("b", "loglik", "location") if self.locate else ("b", "loglik")
 
     def start(self, settings: Settings) -> State:
@@ -406,15 +406,15 @@ class StructuralEquations:
         c, p = len(theta), len(self.Y)
         adapt = counter["step"] < settings.burn_in * settings.local_sweeps
         square = (theta, tau_sq, state["deviation"], state["lambda_sq"])
-        at, scale, deviation, local_scale = (a.reshape(c, p, p) for a in square)
+        common, scale, deviation, local_scale = (a.reshape(c, p, p) for a in square)
         located: State = {}
         rows = self._there
         if self.locate:  # before the sweeps, so that their log-likelihood is that of the state
-            located = {"location": self._located(settings, state, at + deviation, **counter)}
+            located = {"location": self._located(settings, state, common + deviation, **counter)}
             rows = rows - self.home.put(located["location"])[:, :, None]
-        own = (state["b"], state["log_step"], state["temperature"])
+        adapted = (state["b"], state["log_step"], state["temperature"])
         d, lambda_sq, b, log_step, loglik, events = self.home.back(sem.sweeps(
-            rows, *self.home.all(at, scale, deviation, local_scale, *own), update=self.update, swap=self.swap,
+            rows, *self.home.all(common, scale, deviation, local_scale, *adapted), update=self.update, swap=self.swap,
             stable=self.stable, adapt=adapt, n_threads=self.n_threads, **_horseshoe(settings), **_error(settings), **counter,
         ))  # fmt: skip
         shape, counts = (c, 1, p * p), np.zeros((c, 3), np.int64)
@@ -441,7 +441,7 @@ class Logistic:
     y: Array
     intercept: bool = True
     n_threads: int = 1
-    own: tuple[str, ...] = ("alpha",)
+    traced: tuple[str, ...] = ("alpha",)
 
     def start(self, settings: Settings) -> State:
         d = _off_zero(np.zeros((settings.chains, 1, self.X.shape[1])))
@@ -456,16 +456,16 @@ class Logistic:
         )  # fmt: skip
         return {"deviation": d[:, None], "lambda_sq": lambda_sq[:, None], "alpha": alpha[:, None]}, events
 
-    def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
+    def move_terms(self, move: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
         """Returns the terms given alpha and omega, which is drawn anew from the coefficients: H = X' Omega X, h = X'(y - 1/2 -
         omega z).
         """
         d, alpha = state["deviation"][:, 0], state["alpha"][:, 0]
-        z = (at.theta + d) @ self.X.T + alpha[:, None]
+        z = (move.theta + d) @ self.X.T + alpha[:, None]
         omega = _omega(z, OF_MOVES, **counter)
-        X = self.X[:, at.columns]
+        X = self.X[:, move.columns]
         score = (self.y - 0.5 - omega * z) @ X
-        return at.carried(np.matmul(X.T, omega[:, :, None] * X), score, d)
+        return move.carried(np.matmul(X.T, omega[:, :, None] * X), score, d)
 
 
 @dataclass(frozen=True)
@@ -480,13 +480,13 @@ class LogisticImputed:
     mean: Array | None = None
     intercept: bool = True
     n_threads: int = 1
-    own: tuple[str, ...] = ("alpha",)
+    traced: tuple[str, ...] = ("alpha",)
 
     def start(self, settings: Settings) -> State:
         c, p = settings.chains, self.covariates.X.shape[1]
         d = _off_zero(np.zeros((c, 1, p)))
-        own = {"deviation": d, "lambda_sq": np.ones_like(d), "alpha": np.zeros((c, 1))}
-        return own | self.covariates.start(c, self.mean)
+        first = {"deviation": d, "lambda_sq": np.ones_like(d), "alpha": np.zeros((c, 1))}
+        return first | self.covariates.start(c, self.mean)
 
     def sweeps(
         self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
@@ -496,17 +496,17 @@ class LogisticImputed:
         once: Scales = {**_horseshoe(settings), "n_sweeps": 1}
         y = np.broadcast_to(self.y, (c, n))
         for step in range(counter["step"], counter["step"] + settings.local_sweeps):
-            at: Counter = {**counter, "step": step}
+            of_step: Counter = {**counter, "step": step}
             for k in range(c):  # each chain has rows of its own
                 d, lambda_sq, alpha, happened = shrinkage.logistic_sweeps(
                     new["completed"][k], y[k], theta[k], tau_sq[k], new["deviation"][k], new["lambda_sq"][k], new["alpha"][k],
-                    intercept=self.intercept, slab=settings.prior.slab, chain=k, n_threads=self.n_threads, **once, **at,
+                    intercept=self.intercept, slab=settings.prior.slab, chain=k, n_threads=self.n_threads, **once, **of_step,
                 )  # fmt: skip
                 new["deviation"][k], new["lambda_sq"][k], new["alpha"][k] = d, lambda_sq, alpha
                 events[k] += happened[0]
             slopes = (theta + new["deviation"])[:, 0]
-            omega = _omega(self._predictor(new, slopes), OF_VALUES, **at)
-            new |= self.covariates.drawn(new, slopes, (y - 0.5) / omega - new["alpha"], 1 / omega, **at)
+            omega = _omega(self._predictor(new, slopes), OF_VALUES, **of_step)
+            new |= self.covariates.drawn(new, slopes, (y - 0.5) / omega - new["alpha"], 1 / omega, **of_step)
         return new, events
 
     def _predictor(self, state: Mapping[str, Array], slopes: Array) -> Array:
@@ -514,13 +514,13 @@ class LogisticImputed:
         fitted: Array = np.matmul(state["completed"], slopes[:, :, None])[:, :, 0]
         return fitted + state["alpha"]
 
-    def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
+    def move_terms(self, move: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
         """Returns the terms given the completed rows, and omega as a logistic site draws it."""
         d = state["deviation"][:, 0]
-        z = self._predictor(state, at.theta + d)
-        omega, X = _omega(z, OF_MOVES, **counter), state["completed"][:, :, at.columns]
+        z = self._predictor(state, move.theta + d)
+        omega, X = _omega(z, OF_MOVES, **counter), state["completed"][:, :, move.columns]
         score = np.matmul((self.y - 0.5 - omega * z)[:, None, :], X)[:, 0]
-        return at.carried(np.matmul(X.swapaxes(1, 2), omega[:, :, None] * X), score, d)
+        return move.carried(np.matmul(X.swapaxes(1, 2), omega[:, :, None] * X), score, d)
 
 
 # Added to a chain's number: streams of omega beside those of the sweeps' own, which are those of the chains' numbers.
@@ -556,7 +556,7 @@ class Imputed:
     intercept: bool = True
     n_threads: int = 1
     chain: int = 0
-    own: tuple[str, ...] = ("sigma_sq", "alpha")
+    traced: tuple[str, ...] = ("sigma_sq", "alpha")
 
     @cached_property
     def _seen(self) -> NDArray[np.bool_] | None:
@@ -587,19 +587,21 @@ class Imputed:
     ) -> tuple[State, Events]:
         state, events = dict(state), np.zeros((len(theta), 4), np.int64)
         for step in range(counter["step"], counter["step"] + settings.local_sweeps):
-            at: Counter = {**counter, "step": step}
-            one, happened = self._given_rows(settings, state, theta[:, 0], tau_sq[:, 0], **at)
-            state |= {name: value[:, None] for name, value in one.items()}
+            of_step: Counter = {**counter, "step": step}
+            given_rows, happened = self._given_rows(settings, state, theta[:, 0], tau_sq[:, 0], **of_step)
+            state |= {name: value[:, None] for name, value in given_rows.items()}
             residual = self.y - state["alpha"]
             variance = np.broadcast_to(state["sigma_sq"], (len(theta), len(self.covariates.X)))
             if self._seen is not None:
                 residual, variance = np.where(self._seen, residual, 0.0), np.where(self._seen, variance, UNSEEN)
-            state |= self.covariates.drawn(state, theta[:, 0] + one["deviation"], residual, variance, chain=self.chain, **at)
+            state |= self.covariates.drawn(
+                state, theta[:, 0] + given_rows["deviation"], residual, variance, chain=self.chain, **of_step
+            )
             events += happened
         return state, events
 
     def _given_rows(
-        self, settings: Settings, state: State, theta: Array, tau_sq: Array, **at: Unpack[Counter]
+        self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
     ) -> tuple[State, Events]:
         """Draws everything but values and their law, given theta and tau^2 (c, p)."""
         once: Scales = {**_horseshoe(settings), "n_sweeps": 1}
@@ -611,24 +613,24 @@ class Imputed:
             q, rss = np.zeros((len(theta), 1)), np.zeros(len(theta))
             *drawn, happened = shrinkage.local_sweeps(
                 np.zeros((1, X.shape[1])), q, rss, 0.0, *now, slab=slab, chain=self.chain, n_threads=self.n_threads,
-                **once, **_error(settings), **at,
+                **once, **_error(settings), **counter,
             )  # fmt: skip
             return dict(zip(names, drawn)) | {"alpha": state["alpha"][:, 0]}, happened
         *drawn, alpha, _, happened = shrinkage.imputed_sweeps(
             X, self._with_response(self.y, axis=-1), self.covariates.common, *now, state["alpha"][:, 0],
             self._with_response(state["completed"], axis=1), slab=slab, patterns=self._none, intercept=self.intercept,
-            chain=self.chain, n_threads=self.n_threads, **once, **_error(settings), **at,
+            chain=self.chain, n_threads=self.n_threads, **once, **_error(settings), **counter,
         )  # fmt: skip
         return dict(zip(names, drawn)) | {"alpha": alpha}, happened
 
-    def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
+    def move_terms(self, move: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
         """Returns the terms given the completed rows and alpha."""
         d, precision = state["deviation"][:, 0], 1 / state["sigma_sq"]
         completed, y = self._with_response(state["completed"], axis=1), self._with_response(self.y, axis=-1)
-        fitted = np.matmul(completed, (at.theta + d)[:, :, None])[:, :, 0]
-        X = completed[:, :, at.columns]
+        fitted = np.matmul(completed, (move.theta + d)[:, :, None])[:, :, 0]
+        X = completed[:, :, move.columns]
         score = np.matmul((y - state["alpha"] - fitted)[:, None, :], X)[:, 0] * precision
-        return at.carried(precision[:, :, None] * np.matmul(X.swapaxes(1, 2), X), score, d)
+        return move.carried(precision[:, :, None] * np.matmul(X.swapaxes(1, 2), X), score, d)
 
 
 @dataclass(frozen=True)
@@ -646,15 +648,15 @@ class ImputedField:
     """
 
     regressions: tuple[Imputed, ...]
-    own: tuple[str, ...] = ("sigma_sq", "alpha")
+    traced: tuple[str, ...] = ("sigma_sq", "alpha")
 
     def start(self, settings: Settings) -> State:
         p = len(self.regressions)
         none = np.zeros((settings.chains, p, p))
         parts = [regression.start(settings) for regression in self.regressions]
-        one = {name: np.stack([part[name] for part in parts], axis=1) for name in ("completed", "mean", "precision")}
-        two = {name: np.concatenate([part[name] for part in parts], axis=1) for name in ("sigma_sq", "alpha")}
-        return self._with(one | two | {"deviation": none, "lambda_sq": none + 1.0}, parts)
+        laws = {name: np.stack([part[name] for part in parts], axis=1) for name in ("completed", "mean", "precision")}
+        numbers = {name: np.concatenate([part[name] for part in parts], axis=1) for name in ("sigma_sq", "alpha")}
+        return self._with(laws | numbers | {"deviation": none, "lambda_sq": none + 1.0}, parts)
 
     def sweeps(
         self, settings: Settings, state: State, theta: Array, tau_sq: Array, **counter: Unpack[Counter]
@@ -667,12 +669,12 @@ class ImputedField:
             events += happened
         return self._with(state, parts), events
 
-    def move_terms(self, at: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
+    def move_terms(self, move: Moving, state: Mapping[str, Array], **counter: Unpack[Counter]) -> tuple[Array, Array]:
         """Returns the terms of one regression, given its completed rows."""
-        j, p = at.regression, len(self.regressions)
-        theta, tau_sq = (np.delete(a, j, axis=1) for a in (at.theta, at.tau_sq))
-        block = at.block - (at.columns > j) - (at.block >= p)
-        return self.regressions[j].move_terms(Moving(theta, tau_sq, 0, block, at.slab), self._of(state, j), **counter)
+        j, p = move.regression, len(self.regressions)
+        theta, tau_sq = (np.delete(a, j, axis=1) for a in (move.theta, move.tau_sq))
+        block = move.block - (move.columns > j) - (move.block >= p)
+        return self.regressions[j].move_terms(Moving(theta, tau_sq, 0, block, move.slab), self._of(state, j), **counter)
 
     def _of(self, state: Mapping[str, Array], j: int) -> State:
         """Returns the state of one regression."""

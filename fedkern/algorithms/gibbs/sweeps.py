@@ -202,12 +202,12 @@ def exchange_temperatures(state: Ladder, loglik: Array, *, seed: int, round: int
         chance = []
         for first in range(0, len(place), size):
             here = first + np.flatnonzero(place[first : first + size] == pair)[0]
-            there = first + np.flatnonzero(place[first : first + size] == pair + 1)[0]
-            log_ratio = (beta[pair] - beta[pair + 1]) * (loglik[there] - loglik[here])
+            above = first + np.flatnonzero(place[first : first + size] == pair + 1)[0]
+            log_ratio = (beta[pair] - beta[pair + 1]) * (loglik[above] - loglik[here])
             # The chance, not the outcome, moves the ladder: it has less noise.
             chance.append(float(np.exp(min(0.0, log_ratio))))
             if np.log(u[first + pair]) < log_ratio:
-                place[here], place[there] = pair + 1, pair
+                place[here], place[above] = pair + 1, pair
                 done[pair] += not adapt
             tried[pair] += not adapt
         if adapt:

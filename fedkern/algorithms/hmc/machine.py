@@ -240,11 +240,11 @@ def client(
     u : start values, a number, (d,), or (c, d) with one row for each chain
     seed : of its own momenta, if nobody else may know them
     """
-    at = placed(u, settings.chains, model.size, f"client {name!r}")
+    place = placed(u, settings.chains, model.size, f"client {name!r}")
     none = np.zeros(settings.chains)
     xi = np.zeros((settings.chains, model.n_global))
     seed = settings.seed if seed is None else seed
-    walk = Walk.begin(at, none, np.zeros(at.shape), settings.reach)
+    walk = Walk.begin(place, none, np.zeros(place.shape), settings.reach)
     return Client(name, index, settings, model, walk, none, xi, xi, seed=seed)
 
 
@@ -365,9 +365,9 @@ class Server(AllRounds):
     trace: Trace = field(default_factory=Trace)
     metric: Metric | None = field(default=None, metadata=GIVEN)
 
-    def sent(self, at: Matrix) -> Matrix:
+    def sent(self, place: Matrix) -> Matrix:
         """Returns xi (c, P) at the place of the walk."""
-        return at if self.metric is None else self.metric.sent(at)
+        return place if self.metric is None else self.metric.sent(place)
 
     def slope(self, gradient: Matrix) -> Matrix:
         """Returns a gradient in xi as one in the walk's coordinates (c, P)."""
@@ -399,16 +399,17 @@ def start(
     xi : start values, a number, (P,), or (c, P) with one row for each chain (`Settings.starts` scatters them)
     metric : coordinates in which the posterior is nearly standard normal, where they are known
     """
-    at = placed(xi, settings.chains, prior.size, "xi")
-    value, slope = _prior(prior, at)
+    place = placed(xi, settings.chains, prior.size, "xi")
+    value, slope = _prior(prior, place)
     if not finite(value, slope).all():
         raise NumericalError("hmc: log p(xi) at the start values of xi is not finite: give others")
     none, log_step = np.zeros(settings.chains), np.full(settings.chains, np.log(settings.step))
-    walk = Walk.begin(at if metric is None else metric.of_xi(at), value, slope if metric is None else metric.slope(slope))
+    begin = (place, value, slope) if metric is None else (metric.of_xi(place), value, metric.slope(slope))
+    walk = Walk.begin(*begin)
     state = Server(settings, prior, names, walk, Step.at(log_step), none, none, none, none, metric=metric)
     if settings.warmup == 0:
         state = evolve(state, step=Step(log_step, log_step, log_step, none))
-    return ask_all(state, Place(at))
+    return ask_all(state, Place(place))
 
 
 def _prior(prior: GlobalPrior, xi: Matrix) -> tuple[Vector, Matrix]:
@@ -426,7 +427,8 @@ def finished(state: Server) -> bool:
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """Takes one answer; after the last it takes the next step. A lost client ends the run: the model needs all its clients."""
-    state = with_answer(state, sender, event, SlopeChange if state.inner == state.settings.leapfrog else Slope)
+    answer = SlopeChange if state.inner == state.settings.leapfrog else Slope
+    state = with_answer(state, sender, event, answer)
     if state.waiting:
         return state, []
     answers = in_order(state.answers)
@@ -521,6 +523,7 @@ def summary(state: Server) -> dict[str, object]:
 
 def protocol(settings: Settings) -> Protocol[Server, Client]:
     """Returns the protocol with only the messages that a job of these settings can send."""
-    down: tuple[type[Message], ...] = (Place, Launch, *((Move,) if settings.leapfrog > 1 else ()), Decided)
+    moves: tuple[type[Message], ...] = (Move,) if settings.leapfrog > 1 else ()
+    down: tuple[type[Message], ...] = (Place, Launch, *moves, Decided)
     up = (LikelihoodSlope, LikelihoodChange) if settings.whole else (Slope, SlopeChange)
     return Protocol("hmc", down, up, server_receive, client_receive, finished, save, load)

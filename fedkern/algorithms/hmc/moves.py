@@ -99,10 +99,10 @@ class Settings:
         if not width:
             first, last = int(0.15 * self.warmup), int(0.1 * self.warmup)
             return first, (self.warmup - last - 1,)
-        end, at, ends = self.warmup - last, first, []
-        while at < end:
-            at += width if at + 3 * width <= end else end - at  # what is left is no window of its own
-            ends.append(at - 1)
+        end, begin, ends = self.warmup - last, first, []
+        while begin < end:
+            begin += width if begin + 3 * width <= end else end - begin  # what is left is no window of its own
+            ends.append(begin - 1)
             width *= 2
         return first, tuple(ends)
 
@@ -204,10 +204,10 @@ class Walk:
     reach: float = field(default=np.inf, metadata=GIVEN)
 
     @classmethod
-    def begin(cls, at: Matrix, value: Vector, slope: Matrix, reach: float = np.inf) -> Walk:
+    def begin(cls, place: Matrix, value: Vector, slope: Matrix, reach: float = np.inf) -> Walk:
         """Returns a walk at rest, with unit standard deviations."""
-        zeros, none, ones, lost = np.zeros(at.shape), np.zeros(len(at)), np.ones(at.shape), np.zeros(len(at), bool)
-        return cls(at, value, slope, ones, at, value, slope, zeros, none, lost, zeros, zeros, reach=reach)
+        zeros, none, ones, lost = np.zeros(place.shape), np.zeros(len(place)), np.ones(place.shape), np.zeros(len(place), bool)
+        return cls(place, value, slope, ones, place, value, slope, zeros, none, lost, zeros, zeros, reach=reach)
 
     def launched(self, normals: Matrix, step: Vector) -> Walk:
         """Takes the first half kick and drift of a new trajectory."""

@@ -46,12 +46,12 @@ def derivatives(values: Array, steps: Array) -> tuple[Array, Array]:
     n = len(steps)
     middle, up, down, pairs = values[0], values[1 : n + 1], values[n + 1 : 2 * n + 1], values[2 * n + 1 :].reshape(-1, 2)
     gradient, hessian = (up - down) / (2 * steps), np.diag((2 * middle - up - down) / steps**2)
-    at = 0
+    pair = 0
     for i in range(n):
         for j in range(i):
-            mixed = pairs[at].sum() + 2 * middle - up[i] - down[i] - up[j] - down[j]
+            mixed = pairs[pair].sum() + 2 * middle - up[i] - down[i] - up[j] - down[j]
             hessian[i, j] = hessian[j, i] = -mixed / (2 * steps[i] * steps[j])
-            at += 1
+            pair += 1
     return gradient, hessian
 
 
@@ -279,8 +279,8 @@ class Source:
         """(k, U + U(U+1)/2) u*, and L with logarithms on its diagonal."""
         L = np.linalg.cholesky(self.hessian)
         rows, columns = np.tril_indices(L.shape[1])
-        every = np.arange(L.shape[1])
-        L[:, every, every] = np.log(L[:, every, every])
+        diagonal = np.arange(L.shape[1])
+        L[:, diagonal, diagonal] = np.log(L[:, diagonal, diagonal])
         return np.concatenate([self.mode, L[:, rows, columns]], axis=1)
 
     @cached_property
@@ -314,9 +314,9 @@ class Source:
         rows, columns = np.tril_indices(size)
         L = np.zeros((n_draws, size, size))
         L[:, rows, columns] = values[:, size:]
-        every = np.arange(size)
-        log_det = L[:, every, every].sum(axis=1)
-        L[:, every, every] = np.exp(L[:, every, every])
+        diagonal = np.arange(size)
+        log_det = L[:, diagonal, diagonal].sum(axis=1)
+        L[:, diagonal, diagonal] = np.exp(L[:, diagonal, diagonal])
         u = values[:, :size] + np.linalg.solve(L.transpose(0, 2, 1), e[:, :, np.newaxis])[:, :, 0]
         log_density = log_density + log_det - 0.5 * (e * e).sum(axis=1) - size * HALF_LOG_TAU
         return Draws(self.lattice.origin + zeta @ self.lattice.axes.T, u, log_density, nets)
@@ -335,10 +335,10 @@ class Source:
             total = share.sum(axis=1, keepdims=True)
             upper = np.cumsum(share / total, axis=1)
             cell = np.minimum((upper < points[:, axis : axis + 1]).sum(axis=1), upper.shape[1] - 1)
-            own = np.take_along_axis(share / total, cell[:, np.newaxis], 1)[:, 0]
-            below = np.take_along_axis(upper, cell[:, np.newaxis], 1)[:, 0] - own
-            inside = np.clip((points[:, axis] - below) / np.maximum(own, np.finfo(float).tiny), 0.0, 1.0)
+            share_of_cell = np.take_along_axis(share / total, cell[:, np.newaxis], 1)[:, 0]
+            below = np.take_along_axis(upper, cell[:, np.newaxis], 1)[:, 0] - share_of_cell
+            inside = np.clip((points[:, axis] - below) / np.maximum(share_of_cell, np.finfo(float).tiny), 0.0, 1.0)
             zeta[:, axis] = ends[axis][cell] + width[axis] * inside
-            log_density += np.log(np.maximum(own, np.finfo(float).tiny))
+            log_density += np.log(np.maximum(share_of_cell, np.finfo(float).tiny))
             chosen = (*chosen, cell)
         return zeta, log_density

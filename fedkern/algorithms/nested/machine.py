@@ -224,18 +224,22 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         return state, [_curvatures(state, event)]
 
 
-def _curvatures(state: Client, asked: AskCurvatures) -> Curvatures:
+def _curvatures(state: Client, question: AskCurvatures) -> Curvatures:
     """Returns the curvatures at the places of a question, and zeros for places that are not asked for."""
-    c, n, at = len(asked.points), asked.count, np.tril_indices(state.n_linear)
+    c, n, lower = len(question.points), question.count, np.tril_indices(state.n_linear)
     size = state.n_linear
-    own, slope, curvature = _each(state.model.curvatures, asked.points[:n], ((), (size,), (size, size)))
-    good = np.isfinite(own) & np.isfinite(slope).all(axis=1) & np.isfinite(curvature).all(axis=(1, 2))
-    value, gradient, hessian = np.zeros(c), np.zeros((c, state.n_linear)), np.zeros((c, len(at[0])))
-    value[:n], gradient[:n][good], hessian[:n][good] = np.where(good, own, LOST), slope[good], curvature[good][:, *at]
-    return Curvatures(asked.round, value, gradient, hessian)
+    log_likelihood, slope, curvature = _each(state.model.curvatures, question.points[:n], ((), (size,), (size, size)))
+    good = np.isfinite(log_likelihood) & np.isfinite(slope).all(axis=1) & np.isfinite(curvature).all(axis=(1, 2))
+    value, gradient, hessian = np.zeros(c), np.zeros((c, state.n_linear)), np.zeros((c, len(lower[0])))
+    value[:n], gradient[:n][good], hessian[:n][good] = (
+        np.where(good, log_likelihood, LOST),
+        slope[good],
+        curvature[good][:, *lower],
+    )
+    return Curvatures(question.round, value, gradient, hessian)
 
 
-def _marginals(state: Client, asked: AskMarginals) -> Marginals:
+def _marginals(state: Client, question: AskMarginals) -> Marginals:
     """Returns log-likelihoods at draws of xi, with the error of integrating by draws.
 
     All draws of xi have the same draws of theta, which come in pairs of opposite sign. Two halves of these differ by a constant
@@ -250,7 +254,7 @@ def _marginals(state: Client, asked: AskMarginals) -> Marginals:
         return (state.model.log_ratios(points, normals),)
 
     # In parts, so that memory is bounded.
-    parts = np.array_split(asked.points, CHUNKS)
+    parts = np.array_split(question.points, CHUNKS)
     ratios = np.concatenate([_each(ratios_at, part, ((len(normals),),))[0] for part in parts])
     good = np.isfinite(ratios).all(axis=1)
     # The largest ratio is taken out before exp, which would overflow.
@@ -261,20 +265,23 @@ def _marginals(state: Client, asked: AskMarginals) -> Marginals:
     with np.errstate(divide="ignore"):
         differ = np.log(weights[:, :half].sum(axis=1)) - np.log(weights[:, half:].sum(axis=1))
     if not good.any():
-        return Marginals(asked.round, value, 0.0)
-    return Marginals(asked.round, value, float(differ.std() / 2) if np.isfinite(differ).all() else APART)
+        return Marginals(question.round, value, 0.0)
+    spread = float(differ.std() / 2) if np.isfinite(differ).all() else APART
+    return Marginals(question.round, value, spread)
 
 
-def _each(asked: Callable[[Array], tuple[Array, ...]], points: Array, shapes: tuple[tuple[int, ...], ...]) -> tuple[Array, ...]:
+def _each(
+    function: Callable[[Array], tuple[Array, ...]], points: Array, shapes: tuple[tuple[int, ...], ...]
+) -> tuple[Array, ...]:
     """Computes a function of all points together, or of each alone if that fails; NaN for points where it still fails."""
     try:
-        return asked(points)
+        return function(points)
     except NumericalError:
         several = tuple(np.full((len(points), *shape), np.nan) for shape in shapes)
         for k in range(len(points)):
             with suppress(NumericalError):
-                for whole, one in zip(several, asked(points[k : k + 1]), strict=True):
-                    whole[k] = one[0]
+                for whole, values in zip(several, function(points[k : k + 1]), strict=True):
+                    whole[k] = values[0]
         return several
 
 
@@ -417,7 +424,8 @@ def finished(state: Server) -> bool:
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """Takes one answer; after the last it asks the next question. A lost client ends the run: the model needs all of them."""
     drawing = state.phase == DRAWS
-    state = with_answer(state, sender, event, Marginals if drawing else Curvatures)
+    answer = Marginals if drawing else Curvatures
+    state = with_answer(state, sender, event, answer)
     if isinstance(event, Marginals) and event.spread < 0:
         raise RemoteFault("Marginals.spread is negative", sender)
     if state.waiting:
@@ -446,32 +454,32 @@ def _searched(state: Server) -> tuple[Server, ServerEffects]:
     answers, which, prior = all_of(state.answers, Curvatures), state.asked.astype(int), state.prior
     n, size = len(which), prior.n_linear
     # Answers are padded to a fixed length; the first n are those of the open places.
-    own = np.array([answer.value[:n] for answer in answers])
+    log_likelihoods = np.array([answer.value[:n] for answer in answers])
     if not np.isfinite(state.search.value).any():
-        _defined(state, own)
+        _defined(state, log_likelihoods)
     trial = state.search.trial[which]
-    at = prior.xi(state.search.v[which], trial)
-    log_prior, slope = prior.values(at)
+    xi = prior.xi(state.search.v[which], trial)
+    log_prior, slope = prior.values(xi)
     # The prior is the server's own share; it is added once.
-    value = np.where((own <= LOST).any(axis=0), -np.inf, log_prior + summed(own))
+    value = np.where((log_likelihoods <= LOST).any(axis=0), -np.inf, log_prior + summed(log_likelihoods))
     gradient = slope + summed([answer.gradient[:n] for answer in answers])
     lower = summed([answer.hessian[:n] for answer in answers])
     hessian = np.zeros((n, size, size))
     # Clients send the lower triangle alone.
     rows, columns = np.tril_indices(size)
     hessian[:, rows, columns] = hessian[:, columns, rows] = lower
-    every = np.arange(size)
-    hessian[:, every, every] += prior.precision
+    diagonal = np.arange(size)
+    hessian[:, diagonal, diagonal] += prior.precision
     state = evolve(state, search=state.search.answered(which, value, gradient, hessian))
     if len(state.search.open):
         return _ask_curvatures(state)
     return _stencilled(state) if state.phase == MODE else _grown(state)
 
 
-def _defined(state: Server, own: Array) -> None:
+def _defined(state: Server, log_likelihoods: Array) -> None:
     """Refuses a start at which a client's value is nowhere a number; `own` (J, c)."""
-    if (own <= LOST).any(axis=0).all():
-        lost = np.flatnonzero((own <= LOST).all(axis=1))
+    if (log_likelihoods <= LOST).any(axis=0).all():
+        lost = np.flatnonzero((log_likelihoods <= LOST).all(axis=1))
         who = ", ".join(repr(state.names[k]) for k in lost) or "one or another"
         raise NumericalError(
             f"the log-likelihood of client {who} is not finite where the search begins: its rows don't fit the family of model, "
@@ -490,15 +498,15 @@ def _log_density(state: Server) -> Array:
 def _more(state: Server, cells: Array) -> Server:
     """Returns the state with the places whose search has ended; places where nothing is known are left out."""
     density, search = _log_density(state), state.search
-    there = np.isfinite(density)
+    defined = np.isfinite(density)
     return evolve(
         state,
-        v=np.concatenate([state.v, search.v[there]]),
-        mode=np.concatenate([state.mode, search.at[there]]),
-        hessian=np.concatenate([state.hessian, search.hessian[there]]),
-        log_density=np.concatenate([state.log_density, density[there]]),
-        good=np.concatenate([state.good, search.ended[there].astype(float)]),
-        known=np.concatenate([state.known, cells[there]]),
+        v=np.concatenate([state.v, search.v[defined]]),
+        mode=np.concatenate([state.mode, search.at[defined]]),
+        hessian=np.concatenate([state.hessian, search.hessian[defined]]),
+        log_density=np.concatenate([state.log_density, density[defined]]),
+        good=np.concatenate([state.good, search.ended[defined].astype(float)]),
+        known=np.concatenate([state.known, cells[defined]]),
     )
 
 
@@ -662,8 +670,8 @@ def offset(seed: int) -> float:
 
 def _end(state: Server, why: str, posterior: Weighted) -> tuple[Server, ServerEffects]:
     """Ends the job, and sends the clients draws of the posterior."""
-    told = posterior.draws[posterior.resampled(state.settings.told, offset(state.settings.seed))]
-    return tell_all(evolve(state, halted=why), Mixture(state.round, told))
+    draws = posterior.draws[posterior.resampled(state.settings.told, offset(state.settings.seed))]
+    return tell_all(evolve(state, halted=why), Mixture(state.round, draws))
 
 
 # The result --------------------

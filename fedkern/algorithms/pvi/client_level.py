@@ -200,8 +200,8 @@ def _apply(state: Server, content: Saved) -> tuple[Server, ServerEffects]:
     # A client's site follows q by the weight that it learns here; averaged sites move alike at all clients.
     answered = sorted(state.pending)
     for k in answered:
-        own = 0.0 if state.averaged_sites else alpha * float(weights[k])
-        effects.append((k, SiteApplied(int(state.updates[k]), own)))
+        fraction = 0.0 if state.averaged_sites else alpha * float(weights[k])
+        effects.append((k, SiteApplied(int(state.updates[k]), fraction)))
     if state.averaged_sites:
         share = SiteShare(state.round, alpha * dh / M, alpha * dP / M)
         effects += [(k, share) for k in range(M) if k not in state.lost]

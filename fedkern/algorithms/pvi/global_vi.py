@@ -147,12 +147,12 @@ def _ask(state: Server) -> tuple[Server, ServerEffects]:
 @final
 @dataclass(frozen=True)
 class Client:
-    """Is a client's state: it keeps its count of steps; `asked` is the question whose charge is being made."""
+    """Is a client's state: it keeps its count of steps; `question` is the one whose charge is being made."""
 
     name: str = field(metadata=GIVEN)
     local: Local = field(metadata=GIVEN)
     step: int = 0
-    asked: Parameters | None = field(default=None, metadata=GIVEN)
+    question: Parameters | None = field(default=None, metadata=GIVEN)
     refused: bool = False
 
 
@@ -162,14 +162,14 @@ def client(name: str, context: Local, prior: Gaussian) -> Client:
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Takes parameters (and, in a private job, the answer to its charge), and sends one gradient."""
-    if isinstance(event, Parameters) and not (state.asked or state.refused):
+    if isinstance(event, Parameters) and not (state.question or state.refused):
         if state.local.mechanism is None:
             return _gradient(state, event)
-        return replace(state, asked=event), [Charge(1, event.round)]
-    if isinstance(event, Charged) and state.asked:
-        return _gradient(replace(state, asked=None), state.asked)
-    if isinstance(event, ChargeFailed) and state.asked:
-        return replace(state, asked=None, refused=True), [Refused(state.asked.round, event.spent)]
+        return replace(state, question=event), [Charge(1, event.round)]
+    if isinstance(event, Charged) and state.question:
+        return _gradient(replace(state, question=None), state.question)
+    if isinstance(event, ChargeFailed) and state.question:
+        return replace(state, question=None, refused=True), [Refused(state.question.round, event.spent)]
     raise RemoteFault(f"server: {type(event).__name__} was not expected")
 
 

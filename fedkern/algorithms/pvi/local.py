@@ -66,9 +66,9 @@ class Local:
     coins: int | None = field(default=None, repr=False)
     sums: Bound[glm.ClippedSums] = field(default_factory=Bound, init=False, repr=False, compare=False)
 
-    def slope(self, asked: AskSlope) -> tuple[Vector, Vector, int]:
+    def slope(self, question: AskSlope) -> tuple[Vector, Vector, int]:
         """Returns gradient and curvature at a q, and how many rows are cut off: see `slope`."""
-        return slope(self.rows, self.settings, Gaussian(asked.h, unpack(asked.P, len(asked.h))), self.n_threads)
+        return slope(self.rows, self.settings, Gaussian(question.h, unpack(question.P, len(question.h))), self.n_threads)
 
     def __post_init__(self) -> None:
         """Refuses settings that would read rows without the clip and the noise that are being paid for."""
@@ -178,8 +178,8 @@ def _watched(local: Local) -> bool:
 def _check_ascent(local: Local, q: Gaussian, new: Gaussian, cavity: Gaussian) -> None:
     """Raises NumericalError if an update has made F worse by more than all of it: no batch's noise does that."""
 
-    def bound(one: Gaussian) -> float:
-        return _expectations(local.rows, local.settings, one.mean, one.P, local.n_threads)[0] - _cross(one.mean, one.P, cavity)
+    def bound(q: Gaussian) -> float:
+        return _expectations(local.rows, local.settings, q.mean, q.P, local.n_threads)[0] - _cross(q.mean, q.P, cavity)
 
     try:
         with np.errstate(all="ignore"):
@@ -311,7 +311,8 @@ def _batches(local: Local) -> Callable[[int], tuple[NDArray[np.int64] | None, fl
     rate = local.settings.batch_rate
     if rate >= 1:
         return lambda step: (None, 1.0)
-    key = rng.key(local.settings.seed if local.coins is None else local.coins, "batch")
+    seed = local.settings.seed if local.coins is None else local.coins
+    key = rng.key(seed, "batch")
 
     def batch(step: int) -> tuple[NDArray[np.int64], float]:
         coins = rng.uniform(len(local.rows), key=key, client=local.index, step=step)
@@ -367,6 +368,7 @@ def _full_steps(
     on_diagonal = rows_ == columns
     state = optimiser.init(d + len(rows_)) if state is None else state
     key, batches = rng.key(s.seed, "draws"), _batches(local)
+    estimator = s.estimator if s.estimator in ("stl", "total") else "analytic"
     mu, L, home = q.mean, q.scale_tril, local.rows.home
     shift, precision = home.all(cavity.h, cavity.P)
     for step in range(first_step, first_step + steps):
@@ -388,7 +390,7 @@ def _full_steps(
                 prior_shift=shift,
                 prior_precision=precision,
                 draws=s.draws,
-                estimator=s.estimator if s.estimator in ("stl", "total") else "analytic",
+                estimator=estimator,
                 offset=rows.offset,
                 weights=weights,
                 client=local.index,
@@ -467,18 +469,22 @@ def exact(
     if not (np.isfinite(F) and (not len(k) or float(np.abs(k).max()) <= most)):  # NaN is not
         # q is a wide prior: E exp(a) is no number there, or one whose curvature leaves nothing of the other directions.
         more = _curvature(rows.X, rows.home.put(information))
-        P = P + (np.diag(more) if diagonal else more)
+        P = P + np.diag(more) if diagonal else P + more
         value, r, k = _expectations(rows, s, mu, P, n_threads)
         F = value - _cross(mu, P, cavity)
     relaxation, before = 1.0, None
     nearest, best, since = np.inf, (mu, P, np.inf, np.inf), 0
     for _ in range(max_iterations):
-        gradient = cavity.h - (cavity.P * mu if diagonal else cavity.P @ mu) + _transposed(rows.X, r)
-        H = _curvature(rows.X, -k) + (np.diag(cavity.P) if diagonal else cavity.P)
+        if diagonal:
+            pull, H = cavity.P * mu, _curvature(rows.X, -k) + np.diag(cavity.P)
+            gap, size = np.log(np.diag(H) / P), 1.0
+        else:
+            pull, H = cavity.P @ mu, _curvature(rows.X, -k) + cavity.P
+            gap, size = H - P, np.abs(P).max()
+        gradient = cavity.h - pull + _transposed(rows.X, r)
         step = expfam.solve(expfam.factor(H), gradient)
-        gap = np.log(np.diag(H) / P) if diagonal else H - P
         decrement = float(np.sqrt(abs(gradient @ step)))
-        away = float(np.abs(gap).max() if diagonal else np.abs(gap).max() / np.abs(P).max())
+        away = float(np.abs(gap).max() / size)
         if max(decrement, away) < nearest:
             nearest, best, since = max(decrement, away), (mu, P, decrement, away), 0
         elif (since := since + 1) >= PATIENCE and nearest < NEAR:
@@ -508,7 +514,8 @@ def exact(
         raise NumericalError(f"the exact local optimiser left the finite numbers: {EXTREME}")
     elif decrement > NEAR or away > NEAR:
         raise NumericalError(f"the exact local optimiser has not converged in {max_iterations} steps: {EXTREME}")
-    return Gaussian(P * mu if P.ndim == 1 else P @ mu, P)
+    h = P * mu if P.ndim == 1 else P @ mu
+    return Gaussian(h, P)
 
 
 def slope(rows: Rows, s: Settings, q: Gaussian, n_threads: int = 1, unit: float = 1.0) -> tuple[Vector, Vector, int]:
@@ -531,7 +538,8 @@ CHUNK = 1 << 14  # rows at a time, so that a memory map is never copied whole
 
 def _expectations(rows: Rows, s: Settings, mu: Vector, P: Vector, n_threads: int) -> tuple[float, Vector, Vector]:
     """Returns sum_i E l_i, and E l'_i and E l''_i of every row."""
-    return _expectations_at(rows, s, mu, -0.5 * np.log(P) if P.ndim == 1 else expfam.scale_of(P), n_threads)
+    spread = -0.5 * np.log(P) if P.ndim == 1 else expfam.scale_of(P)
+    return _expectations_at(rows, s, mu, spread, n_threads)
 
 
 def _expectations_at(rows: Rows, s: Settings, mu: Vector, spread: Vector, n_threads: int) -> tuple[float, Vector, Vector]:

@@ -92,10 +92,10 @@ class Sites:
     @classmethod
     def of(cls, prior: Gaussian, site_h: Vector, site_P: Vector, updates: NDArray[np.int64], variance: float = 1.0) -> Sites:
         """Returns the sites of (M, d) and (M, p) numbers, in units of 1 / variance, and of the (M,) updates that made them."""
-        own = np.concatenate([prior.h, pack(prior.P)])
+        of_prior = np.concatenate([prior.h, pack(prior.P)])
         all_of_them, edges = np.concatenate([site_h, site_P], axis=1), range(BLOCK, len(site_h), BLOCK)
         blocks, counts = np.split(all_of_them, edges), np.split(updates, edges)
-        new = cls(own, prior.d, tuple(blocks), tuple(counts), np.empty((len(blocks), len(own))), variance)
+        new = cls(of_prior, prior.d, tuple(blocks), tuple(counts), np.empty((len(blocks), len(of_prior))), variance)
         for i, block in enumerate(blocks):
             new.sums[i] = new._sum(i, block)
         return new
@@ -125,7 +125,8 @@ class Sites:
 
     def product(self) -> Gaussian:
         """Returns the prior times all sites."""
-        total = (self.sums[0] if len(self.sums) == 1 else _added(self.sums)) / self.variance
+        sums = self.sums[0] if len(self.sums) == 1 else _added(self.sums)
+        total = sums / self.variance
         return Gaussian(total[: self.d], unpack(total[self.d :], self.d))
 
     def at(self, variance: float) -> Sites:
@@ -187,7 +188,7 @@ class Client:
     shards : of local averaging and virtual clients; None otherwise
     step : its own count of local steps since the job began, never reset
     updates : deltas sent
-    asked : the question whose charge is being made
+    question : the one whose charge is being made
     outstanding : (dh, dP, shards as they will be if the delta is applied whole) until SiteApplied
     refused : its budget is spent
     floors : cavity coordinates that were floored, over all updates
@@ -204,7 +205,7 @@ class Client:
     shards: shards.Shards | None = None
     step: int = 0
     updates: int = 0
-    asked: QUpdate | None = field(default=None, metadata=GIVEN)
+    question: QUpdate | None = field(default=None, metadata=GIVEN)
     outstanding: tuple[Vector, Vector, Vector | None] | None = None
     refused: bool = False
     floors: int = 0
@@ -216,33 +217,34 @@ def client(name: str, context: local.Local, prior: Gaussian) -> Client:
     """Returns a client that has seen nothing yet: its site is 1."""
     P = prior.P if prior.diagonal else np.diag(prior.P).copy()
     p = packed_size(prior.d, context.settings.covariance)
-    own = shards.start(context, prior.d) if context.settings.variant in SHARDED else None
+    first_shards = shards.start(context, prior.d) if context.settings.variant in SHARDED else None
     if context.settings.by_client and not (good := context.rows.finite).all():
         context = replace(context, rows=context.rows.take(np.flatnonzero(good)))
     sums = None if context.design is None else Sums.zero(prior.d)
-    return Client(name, context, P, np.zeros(prior.d), np.zeros(p), shards=own, sums=sums)
+    return Client(name, context, P, np.zeros(prior.d), np.zeros(p), shards=first_shards, sums=sums)
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Answers each event by the table at the head of `machine`."""
     if isinstance(event, QUpdate):
-        if state.refused or state.asked or state.outstanding:
+        if state.refused or state.question or state.outstanding:
             raise RemoteFault(f"server: QUpdate of round {event.round}, but this client {_busy(state)}")
         if state.local.box is not None:
             state.local.box.check_q(event.h, event.P, type(event).__name__)
         if state.local.mechanism is None:
             return _update(state, event, state.local.settings.local_steps)
         # A private client reads no row before its budget has answered.
-        return replace(state, asked=event), [Charge(_charge(state), event.round)]
+        return replace(state, question=event), [Charge(_charge(state), event.round)]
     if isinstance(event, AskSlope) and state.local.settings.until and not state.outstanding:
         if state.local.box is not None:
             state.local.box.check_q(event.h, event.P, type(event).__name__)
-        return state, [answer(event, state.local.slope if state.local.tells else None)]
-    if isinstance(event, Charged) and state.asked:
-        return _update(replace(state, asked=None), state.asked, event.steps)
-    if isinstance(event, ChargeFailed) and state.asked:
-        refused = Refused(state.asked.round, event.spent)
-        return replace(state, asked=None, refused=True), [refused]
+        slope = state.local.slope if state.local.tells else None
+        return state, [answer(event, slope)]
+    if isinstance(event, Charged) and state.question:
+        return _update(replace(state, question=None), state.question, event.steps)
+    if isinstance(event, ChargeFailed) and state.question:
+        refused = Refused(state.question.round, event.spent)
+        return replace(state, question=None, refused=True), [refused]
     if isinstance(event, SiteApplied):
         return _applied(state, event), []
     raise RemoteFault(f"server: {type(event).__name__} was not expected: this client {_busy(state)}")
@@ -252,7 +254,7 @@ def _busy(state: Client) -> str:
     """Returns the reason why a client cannot take this event."""
     if state.refused:
         return "has spent its budget"
-    if state.asked:
+    if state.question:
         return "still makes a charge"
     return "waits for SiteApplied" if state.outstanding else "waits for a question"
 
@@ -520,7 +522,9 @@ def point_of(q: Gaussian, averaged: bool = True) -> Vector:
     """
     if q.diagonal:
         return np.concatenate([q.mean, -0.5 * np.log(q.P)])
-    return np.concatenate([q.h, pack(q.P)] if averaged else [q.mean, np.log(q.sd)])
+    if averaged:
+        return np.concatenate([q.h, pack(q.P)])
+    return np.concatenate([q.mean, np.log(q.sd)])
 
 
 class Moved(NamedTuple):
@@ -595,8 +599,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         state = evolve(state, pending=PersistentMap())
         effects += applied
     # Most schedules ask nobody before all answers have come; `_ask` knows.
-    state, asked = _ask(state, [sender])
-    return state, effects + asked
+    state, questions = _ask(state, [sender])
+    return state, effects + questions
 
 
 def _told(state: Server, sender: int, event: Slope) -> tuple[Server, ServerEffects]:
@@ -616,17 +620,17 @@ def _heard(state: Server, sender: int) -> tuple[Server, ServerEffects]:
     state = evolve(state, owing=state.owing - {sender})
     if state.owing:
         return state, []
-    told = {k: _at_variance(slope, state.sites.variance) for k, slope in state.slopes.items()}
-    step = newton(state.prior, released(state), told) if len(told) == state.n_clients else None
-    there = step is not None and step.is_close and scale.still(state.rescaled, state.settings)
-    return _ask(evolve(state, slopes=PersistentMap(), arrived=there), [sender])
+    slopes = {k: _at_variance(slope, state.sites.variance) for k, slope in state.slopes.items()}
+    step = newton(state.prior, released(state), slopes) if len(slopes) == state.n_clients else None
+    arrived = step is not None and step.is_close and scale.still(state.rescaled, state.settings)
+    return _ask(evolve(state, slopes=PersistentMap(), arrived=arrived), [sender])
 
 
-def _at_variance(told: Slope, variance: float) -> Slope:
+def _at_variance(slope: Slope, variance: float) -> Slope:
     """Returns a client's gradient and curvature at a learnt variance; the client has sent them at 1."""
     if variance == 1:
-        return told
-    return replace(told, gradient=told.gradient / variance, curvature=told.curvature / variance)
+        return slope
+    return replace(slope, gradient=slope.gradient / variance, curvature=slope.curvature / variance)
 
 
 def _gone(state: Server, client: int, why: str) -> Server:
@@ -709,8 +713,9 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
         if client is None:
             client = _next(state, 0)
             state = evolve(state, round=state.round + (state.in_round > 0), in_round=0)
-        state = evolve(state, next=state.n_clients if client is None else client)
-    elif state.in_round >= (1 if schedule == "synchronous" else state.n_clients):
+        next_client = state.n_clients if client is None else client
+        state = evolve(state, next=next_client)
+    elif state.in_round >= state.n_clients or (state.in_round and schedule == "synchronous"):
         state = evolve(state, round=state.round + 1, in_round=0)
     # After the first round the residuals may still be of the prior.
     if state.round > max(before, 1) and state.residuals:
@@ -727,7 +732,9 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
     if schedule == "random":
         state, client = _draw(state)
         return _question(state, [client])
-    return _question(state, state.active if schedule == "synchronous" else [k for k in free if state.is_active(k)])
+    if schedule == "synchronous":
+        return _question(state, state.active)
+    return _question(state, [k for k in free if state.is_active(k)])
 
 
 def _rescaled(state: Server) -> Server:

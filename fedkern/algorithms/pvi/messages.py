@@ -89,7 +89,8 @@ class Settings:
         1 / variance."""
         if not self.bounded:
             return math.inf
-        return MOST_OF_ROW / (self.scale**2 if self.family == "gaussian" else 1.0)
+        variance = self.scale**2 if self.family == "gaussian" else 1.0
+        return MOST_OF_ROW / variance
 
     def staleness(self, n_clients: int) -> int:
         """Returns the number of updates after which an asynchronous answer is too old."""
@@ -106,11 +107,14 @@ class Settings:
         """
         if self.rounds is not None and round >= self.rounds:
             return "rounds"
-        return "budget" if budget else "lost" if lost else None
+        if budget:
+            return "budget"
+        return "lost" if lost else None
 
     def sizes(self, d: int) -> dict[str, int]:
         """Returns the lengths of the messages' arrays: d coefficients, p numbers of a packed precision."""
-        return {"d": d, "p": d if self.covariance == "diagonal" else d * (d + 1) // 2}
+        p = d if self.covariance == "diagonal" else d * (d + 1) // 2
+        return {"d": d, "p": p}
 
 
 FIRST_LOOK = 3  # rounds, and then after twice as many each time
@@ -121,10 +125,10 @@ def looks(most: int) -> tuple[int, ...]:
 
     After the last it is asked in any case.
     """
-    rounds, at = [], FIRST_LOOK
-    while at < most:
-        rounds.append(at)
-        at *= 2
+    rounds, look = [], FIRST_LOOK
+    while look < most:
+        rounds.append(look)
+        look *= 2
     return tuple(rounds)
 
 
@@ -178,7 +182,8 @@ class SiteDelta(Message, kind=11, tells=tells.Sites(private=tells.NOISED)):
         clients, versions, d = numbers[0], numbers[1], dims["d"]
         version = float(versions / clients) if clients >= 1 else -1.0
         dh, dP = np.split(numbers[2:], [d])
-        return cls(round, int(version) if version.is_integer() else -1, 0, dh, dP)
+        number = int(version) if version.is_integer() else -1
+        return cls(round, number, 0, dh, dP)
 
 
 @dataclass(frozen=True)

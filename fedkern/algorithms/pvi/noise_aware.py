@@ -83,23 +83,23 @@ class TwoPoints:
     def points(self, mu: Vector, variances: Vector) -> tuple[Vector, Vector]:
         """Returns points (n, d), and how much a row's curvature counts in the gradient in omega: variances x d point / d mu."""
         point, (k, p, eta) = self._point(mu, variances)
-        X, w, m, own = self.values, self.weights, self.spread, ~self.discrete
+        X, w, m, continuous = self.values, self.weights, self.spread, ~self.discrete
         bend = p * (1 - p)
         factor = (w * k * bend) @ (X * X) * 4 / m
         by_k = bend + k * eta * bend * (1 - 2 * p)
         of_normal = (w * k * bend).sum(axis=1)[:, None] - PROBIT * m * mu * mu * (w * k**3 * by_k).sum(axis=1)[:, None]
-        factor[:, own] = 4 * of_normal[:, own]
+        factor[:, continuous] = 4 * of_normal[:, continuous]
         return point, variances * factor
 
     def _point(self, mu: Vector, variances: Vector) -> tuple[Vector, tuple[Vector, Vector, Vector]]:
         """Returns points; and k, p and eta of each combination."""
-        X, w, m, own = self.values, self.weights, self.spread, ~self.discrete
-        V = ((mu * mu + variances) * m)[:, own].sum(axis=1)[:, None] + variances @ (X * X).T
+        X, w, m, continuous = self.values, self.weights, self.spread, ~self.discrete
+        V = ((mu * mu + variances) * m)[:, continuous].sum(axis=1)[:, None] + variances @ (X * X).T
         eta = mu @ X.T
         k = 1 / np.sqrt(1 + PROBIT * V)
         p = expit(k * eta)
         point = ((p - 0.5) * w) @ X * 4 / m
-        point[:, own] = 4 * mu[:, own] * (w * k * p * (1 - p)).sum(axis=1)[:, None]
+        point[:, continuous] = 4 * mu[:, continuous] * (w * k * p * (1 - p)).sum(axis=1)[:, None]
         return point, (k, p, eta)
 
     @property
@@ -126,15 +126,15 @@ class TwoPoints:
 
     def _slope(self, mu: Vector, k: Vector, p: Vector, eta: Vector) -> Vector:
         """Returns d point / d mu (d, d), if q has no spread."""
-        X, w, m, own = self.values, self.weights, self.spread, ~self.discrete
+        X, w, m, continuous = self.values, self.weights, self.spread, ~self.discrete
         bend = p * (1 - p)
         by_k = bend + k * eta * bend * (1 - 2 * p)
-        dk = np.where(own, -PROBIT * m * mu, 0.0) * (k**3)[:, None]  # (c, d)
+        dk = np.where(continuous, -PROBIT * m * mu, 0.0) * (k**3)[:, None]  # (c, d)
         dp = bend[:, None] * (k[:, None] * X + eta[:, None] * dk)
         slope: Vector = (X.T * w) @ dp * 4 / m[:, None]
         of_k = w @ (k[:, None] ** 2 * (bend * (1 - 2 * p))[:, None] * X + by_k[:, None] * dk)
         of_normal = np.diag(np.full(len(mu), float((w * k * bend).sum()))) + np.outer(mu, of_k)
-        slope[own] = 4 * of_normal[own]
+        slope[continuous] = 4 * of_normal[continuous]
         return slope
 
 
@@ -187,8 +187,8 @@ class Sums:
     @classmethod
     def zero(cls, d: int) -> Sums:
         """Returns sums before the first step."""
-        one, square = np.zeros(d), np.zeros((d, d))
-        return cls(0, 0, one, one, one, one, square, square, one, one)
+        vector, square = np.zeros(d), np.zeros((d, d))
+        return cls(0, 0, vector, vector, vector, vector, square, square, vector, vector)
 
 
 @dataclass(frozen=True)
@@ -349,20 +349,20 @@ class Known:
         """Tells whether Cauchy-Schwarz holds: n sum x x' - (sum x)(sum x)' has no negative eigenvalue, on the scale of each
         coefficient.
         """
-        own = np.diag(sums.points)
-        if not (own >= 0).all():
+        squares = np.diag(sums.points)
+        if not (squares >= 0).all():
             return False
-        length = np.sqrt(own)
+        length = np.sqrt(squares)
         if not (np.abs(sums.early_point) <= np.sqrt(sums.early) * length * (1 + ROUNDING) + sums.early * NEARLY).all():
             return False
-        there = length > NEARLY
-        scale = np.where(there, length, 1.0)
+        varies = length > NEARLY
+        scale = np.where(varies, length, 1.0)
         moments = sums.points / scale / scale[:, np.newaxis]
-        if not (np.abs(moments - moments.T) <= ROUNDING).all() or (np.abs(moments[~there]) > ROUNDING).any():
+        if not (np.abs(moments - moments.T) <= ROUNDING).all() or (np.abs(moments[~varies]) > ROUNDING).any():
             return False
-        mean = np.where(there, sums.early_point, 0.0) / scale / np.sqrt(max(sums.early, 1))
+        mean = np.where(varies, sums.early_point, 0.0) / scale / np.sqrt(max(sums.early, 1))
         spread = (moments + moments.T) / 2 - np.outer(mean, mean)
-        return bool(np.linalg.eigvalsh(spread).min(initial=0.0) >= -ROUNDING * len(own))
+        return bool(np.linalg.eigvalsh(spread).min(initial=0.0) >= -ROUNDING * len(squares))
 
 
 @dataclass(frozen=True)
@@ -400,7 +400,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         return replace(state, lost=state.lost | {event.client}), []
     if not isinstance(event, NoisySums) or sender in state.replies or sender in state.dropped:
         raise RemoteFault(f"{type(event).__name__} was not expected", sender)
-    sums = Sums(**{one.name: getattr(event, one.name) for one in fields(Sums)})
+    sums = Sums(**{field.name: getattr(event, field.name) for field in fields(Sums)})
     if why := state.known[sender].wrong(sums):
         return replace(state, dropped=state.dropped.plus(sender, why)), []
     return once.with_reply(state, sender, sums), []
@@ -410,8 +410,8 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Answers the question."""
     if not isinstance(event, AskSums):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
-    told = {one.name: getattr(state.sums, one.name) for one in fields(Sums)}
-    return state, [NoisySums(event.round, **told)]
+    sums = {field.name: getattr(state.sums, field.name) for field in fields(Sums)}
+    return state, [NoisySums(event.round, **sums)]
 
 
 def finished(state: Server) -> bool:
@@ -509,7 +509,7 @@ class _Proper(NamedTuple):
 
 
 def posterior_of(
-    design: Design, prior: Gaussian, told: Mapping[int, tuple[Sums, Noise]]
+    design: Design, prior: Gaussian, of_clients: Mapping[int, tuple[Sums, Noise]]
 ) -> tuple[Estimate | None, dict[int, str]]:
     """Returns the posterior of all clients whose sums make one, and why the others are not in it; None if no sums do.
 
@@ -517,26 +517,28 @@ def posterior_of(
     """
     without: dict[int, str] = {}
     for _ in range(2):
-        kept = [told[k] for k in sorted(told) if k not in without]
+        kept = [of_clients[k] for k in sorted(of_clients) if k not in without]
         if not kept:
             break
         try:
             return solve_posterior(design, prior, kept), without
         except ImproperError:
-            without |= {k: "no posterior can be made of its NoisySums" for k in told if not _alone(design, prior, told[k])}
+            without |= {
+                k: "no posterior can be made of its NoisySums" for k in of_clients if not _alone(design, prior, of_clients[k])
+            }
     return None, without
 
 
-def _alone(design: Design, prior: Gaussian, one: tuple[Sums, Noise]) -> bool:
+def _alone(design: Design, prior: Gaussian, of_client: tuple[Sums, Noise]) -> bool:
     """Tells whether one client's sums make a posterior."""
     try:
-        solve_posterior(design, prior, [one])
+        solve_posterior(design, prior, [of_client])
     except ImproperError:
         return False
     return True
 
 
-def solve_posterior(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, Noise]]) -> Estimate:
+def solve_posterior(design: Design, prior: Gaussian, of_clients: Sequence[tuple[Sums, Noise]]) -> Estimate:
     """Returns the posterior from the prior and all clients' sums, by generalised least squares.
 
     Parameters
@@ -551,7 +553,7 @@ def solve_posterior(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, 
     """
     try:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            estimate = _solve(design, prior, told)
+            estimate = _solve(design, prior, of_clients)
             proper = bool(np.isfinite(estimate.q.mean).all() and np.isfinite(estimate.q.P).all() and (estimate.q.sd > 0).all())
             known = not (np.isnan(estimate.moved).any() or np.isnan(estimate.curvature_error).any())
     except (np.linalg.LinAlgError, ArithmeticError, ValueError) as error:  # ValueError: numbers that are not finite
@@ -561,8 +563,8 @@ def solve_posterior(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, 
     return estimate
 
 
-def _solve(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, Noise]]) -> Estimate:
-    clients = [_Fall.of(sums, noise) for sums, noise in told]
+def _solve(design: Design, prior: Gaussian, of_clients: Sequence[tuple[Sums, Noise]]) -> Estimate:
+    clients = [_Fall.of(sums, noise) for sums, noise in of_clients]
     shares = _shares(clients)
     proper, errors, uncut = _curvature(clients, shares)
     curvature = proper.curvature
@@ -578,7 +580,7 @@ def _solve(design: Design, prior: Gaussian, told: Sequence[tuple[Sums, Noise]]) 
     covariance = covariance + covariance @ of_score @ covariance
     q = Gaussian.from_moments(theta + step, (covariance + covariance.T) / 2)
     moved = np.abs(step) / np.sqrt(np.diag(covariance))
-    roamed = np.mean([np.diag(client.gram) / max(sums.early, 1) for client, (sums, _) in zip(clients, told)], axis=0)
+    roamed = np.mean([np.diag(client.gram) / max(sums.early, 1) for client, (sums, _) in zip(clients, of_clients)], axis=0)
     return Estimate(q, moved, np.sqrt(np.diag(errors)) / np.diag(curvature), *proper[1:], *uncut, roamed)
 
 

@@ -66,7 +66,8 @@ def answered(delta: SiteDelta, question: QUpdate, local: Local) -> SiteDelta:
     if not isinstance(question, ScaledQUpdate):
         return delta
     q = Gaussian(question.h, unpack(question.P, len(question.h)))
-    sums = residual_sums(local.rows, q, question.variance, MOST_OF_ROW if local.settings.bounded else math.inf)
+    most = MOST_OF_ROW if local.settings.bounded else math.inf
+    sums = residual_sums(local.rows, q, question.variance, most)
     return ScaledSiteDelta(delta.round, delta.version, delta.delta_id, delta.dh, delta.dP, *sums)
 
 
@@ -74,18 +75,20 @@ def residual_sums(rows: Rows, q: Gaussian, variance: float, most: float = math.i
     """Returns sum w (y - x'mu - offset)^2, sum w x'Cov x / variance, sum w; of each row at most `most`, or all of it."""
     home, misfit, spread, weight = rows.home, 0.0, 0.0, 0.0
     xp = home.xp
-    mean, factor = home.all(q.mean, q.sd**2 if q.diagonal else q.scale_tril)
+    width = q.sd**2 if q.diagonal else q.scale_tril
+    mean, factor = home.all(q.mean, width)
     for begin in range(0, len(rows), BLOCK):
         part = slice(begin, begin + BLOCK)
         X = xp.asarray(rows.X[part], np.float64)
-        residual = rows.y[part] - X @ mean - (0.0 if rows.offset is None else rows.offset[part])
+        offset = 0.0 if rows.offset is None else rows.offset[part]
+        residual = rows.y[part] - X @ mean - offset
         w = xp.ones(len(X)) if rows.weights is None else rows.weights[part]
-        own = (X * X) @ factor if q.diagonal else ((X @ factor) ** 2).sum(axis=1)
-        totals = [w @ residual**2, w @ own, w.sum()]
+        spreads = (X * X) @ factor if q.diagonal else ((X @ factor) ** 2).sum(axis=1)
+        totals = [w @ residual**2, w @ spreads, w.sum()]
         if most < math.inf:
-            totals = [xp.fmin(part, most).sum() for part in (w * residual**2, w * own, w)]
-        one, two, three = (float(on_host(total)) for total in totals)
-        misfit, spread, weight = misfit + one, spread + two, weight + three
+            totals = [xp.fmin(part, most).sum() for part in (w * residual**2, w * spreads, w)]
+        of_block = (float(on_host(total)) for total in totals)
+        misfit, spread, weight = (before + more for before, more in zip((misfit, spread, weight), of_block))
     return misfit, spread / variance, weight
 
 
@@ -97,10 +100,10 @@ def add_residuals(
         raise RemoteFault(f"{type(event).__name__} is no answer in this job", sender)
     if not isinstance(event, ScaledSiteDelta):
         return residuals
-    told = (event.misfit, event.used, event.weight)
-    if not (min(told) >= 0 and max(told) <= MOST):
-        said = ", ".join(f"{number:g}" for number in told)
-        raise RemoteFault(f"ScaledSiteDelta: sums of squares and weights of {said} cannot be", sender)
+    sums = (event.misfit, event.used, event.weight)
+    if not (min(sums) >= 0 and max(sums) <= MOST):
+        numbers = ", ".join(f"{number:g}" for number in sums)
+        raise RemoteFault(f"ScaledSiteDelta: sums of squares and weights of {numbers} cannot be", sender)
     return residuals.plus(sender, Residuals(event.misfit, event.used, event.weight))
 
 
@@ -234,8 +237,8 @@ def update(
     cavity q / t_s and weight 1. Empty shards answer like all others; one whose optimiser fails answers with no change.
     """
     s, d = local.settings, q.d
-    n = len(state.members)
     averaging = s.variant == "local-averaging"
+    weight = len(state.members) if averaging else 1
     mechanism, source = local.mechanism, local.source
     if mechanism is None or source is None:
         raise ValueError(f"variant {s.variant!r} needs [privacy]: without it use variant = 'pvi'")
@@ -247,7 +250,7 @@ def update(
         own_h, own_P = (site_h, site_P) if averaging else (state.sites[i, :d], state.sites[i, d:])
         # The cavity's precision is kept away from 0: noise may have left it indefinite.
         Pc, _ = floored(q.P - own_P, 0.01 * prior_P)
-        shard = Local(_weighted(local.rows.take(members), float(n) if averaging else 1.0), s, local.index)
+        shard = Local(_weighted(local.rows.take(members), float(weight)), s, local.index)
         new, optimiser = attempt(shard, q, Gaussian(q.h - own_h, Pc), state.optimiser[i], s.local_steps, first_step)
         # Each shard's change is clipped by itself, before the sum: a row changes one shard alone.
         integer, _ = clipped(np.concatenate([new.h - q.h, new.P - q.P]), mechanism)
@@ -256,7 +259,7 @@ def update(
         failed += new is q
         if not averaging:
             sites[i] = s.damping * mechanism.grid * integer
-    change = s.damping * mechanism.release(source, total, first_step) / (n if averaging else 1)
+    change = s.damping * mechanism.release(source, total, first_step) / weight
     return change[:d], change[d:], Moved(tuple(optimisers), sites, failed)
 
 

@@ -54,8 +54,8 @@ class Family:
 
     def moments(self, parameters: Vector, xi: Vector, centre: Vector) -> tuple[Vector, Vector]:
         """Returns means and standard deviations of u given xi."""
-        own = self.given(parameters, xi - centre)
-        return own[: self.block.size], self.block.sd(own)
+        conditional = self.given(parameters, xi - centre)
+        return conditional[: self.block.size], self.block.sd(conditional)
 
     def coupling(self, parameters: Vector) -> Matrix:
         """Returns B."""
@@ -65,10 +65,10 @@ class Family:
 
     def given(self, parameters: Vector, shift: Vector) -> Vector:
         """Returns the block's parameters of q(u | xi), shift = xi - c."""
-        own = parameters[: self.block.n_parameters].copy()
+        conditional = parameters[: self.block.n_parameters].copy()
         if self.coupled:
-            own[: self.block.size] += self.coupling(parameters) @ shift
-        return own
+            conditional[: self.block.size] += self.coupling(parameters) @ shift
+        return conditional
 
     def gradient(
         self,
@@ -83,10 +83,10 @@ class Family:
     ) -> tuple[float, Vector, Vector]:
         """Returns F_j at the draw of `eps` (NaN if no `bound` is wanted), G_j (P,), and the gradient in the flat parameters."""
         d, shift = self.block.size, xi - centre
-        own = self.given(parameters, shift)
-        value, h_xi, h_u = model.log_joint_grad(xi, self.block.sample(own, eps))
-        flat = self.block.gradient(own, eps, h_u, path=path)
-        value = value - self.block.log_density(own, eps) if bound else np.nan
+        conditional = self.given(parameters, shift)
+        value, h_xi, h_u = model.log_joint_grad(xi, self.block.sample(conditional, eps))
+        flat = self.block.gradient(conditional, eps, h_u, path=path)
+        value = value - self.block.log_density(conditional, eps) if bound else np.nan
         if not self.coupled:
             return value, h_xi, flat
         G = h_xi + self.coupling(parameters).T @ h_u
@@ -208,8 +208,8 @@ class NestedFamily:
 
     def _mean_by_area(self, values: Vector) -> Vector:
         """Returns, for the areas with rows, the mean of their rows' values (n,)."""
-        site, at = self.site, self.site.observed
-        return np.asarray(site.by_area(values[np.newaxis])[0, at] / site.counts[at])
+        site, observed = self.site, self.site.observed
+        return np.asarray(site.by_area(values[np.newaxis])[0, observed] / site.counts[observed])
 
     @cached_property
     def _X(self) -> Matrix:
@@ -243,7 +243,8 @@ class NestedFamily:
         elif like.record.link == "identity":
             level = float((rows.y - rows.offset).mean())
         else:
-            failures = (1.0 if rows.trials is None else rows.trials) - self._y
+            trials = 1.0 if rows.trials is None else rows.trials
+            failures = trials - self._y
             level = np.log((self._y.sum() + 0.5) / (failures @ np.exp(rows.offset) + 0.5))
         eta: Vector = rows.offset + level
         return eta
@@ -266,14 +267,14 @@ class NestedFamily:
 
     def sample(self, parameters: Vector, xi: Vector, centre: Vector, eps: Vector) -> Vector:
         """Returns u as the model has it, at a draw of `eps` (n_normals,): u_L, then residuals; 0 in areas without rows."""
-        own, n = parameters[: self.outer.n_parameters], self.outer.n_normals
-        local = self.outer.sample(own, xi, centre, eps[:n])
-        at = self.site.observed
+        of_outer, n = parameters[: self.outer.n_parameters], self.outer.n_normals
+        local = self.outer.sample(of_outer, xi, centre, eps[:n])
+        observed = self.site.observed
         s = self.site.spatial(xi[np.newaxis], local[np.newaxis])
         assert s.v is not None
-        k, pulled, sd = self.inner(parameters, xi, s.v[0, at])
+        k, pulled, sd = self.inner(parameters, xi, s.v[0, observed])
         residual = np.zeros(self.site.decoder.size)
-        residual[at] = (k * (pulled - s.mean[0, at]) + sd * eps[n:]) / np.sqrt(s.v[0, at])
+        residual[observed] = (k * (pulled - s.mean[0, observed]) + sd * eps[n:]) / np.sqrt(s.v[0, observed])
         return np.concatenate([local, residual])
 
     def moments(self, parameters: Vector, xi: Vector, centre: Vector) -> tuple[Vector, Vector]:
@@ -283,9 +284,9 @@ class NestedFamily:
         mean, sd = self.outer.moments(parameters[: self.outer.n_parameters], xi, centre)
         s = self.site.spatial(xi[np.newaxis], mean[np.newaxis])
         assert s.v is not None
-        k, pulled, own = self.inner(parameters, xi, s.v[0, self.site.observed])
+        k, pulled, sd_of_theta = self.inner(parameters, xi, s.v[0, self.site.observed])
         theta = (1 - k) * s.mean[0, self.site.observed] + k * pulled
-        return np.concatenate([mean, theta]), np.concatenate([sd, own])
+        return np.concatenate([mean, theta]), np.concatenate([sd, sd_of_theta])
 
     def gradient(
         self,
@@ -299,24 +300,24 @@ class NestedFamily:
         bound: bool = True,
     ) -> tuple[float, Vector, Vector]:
         """Returns bound and gradients as `Family.gradient`."""
-        site, outer, at = self.site, self.outer, self.site.observed
+        site, outer, observed = self.site, self.outer, self.site.observed
         n, d, shift = outer.n_normals, outer.block.size, xi - centre
         moved = outer.given(parameters[: outer.n_parameters], shift)
         local = outer.block.sample(moved, eps[:n])
         s = site.spatial(xi[np.newaxis], local[np.newaxis])
         assert s.v is not None
-        mean, v, e, scale = s.mean[0, at], s.v[0, at], eps[n:], float(site.layout.scale(xi))
+        mean, v, e, scale = s.mean[0, observed], s.v[0, observed], eps[n:], float(site.layout.scale(xi))
         k, pulled, sd = self.inner(parameters, xi, v)
         theta = s.mean.copy()
-        theta[0, at] = (1 - k) * mean + k * pulled + sd * e
+        theta[0, observed] = (1 - k) * mean + k * pulled + sd * e
         values, slope, g_theta, by_sd = site.given_theta(xi[np.newaxis], theta)
-        value, like, r = float(values[0]), g_theta[0, at], theta[0, at] - mean
+        value, like, r = float(values[0]), g_theta[0, observed], theta[0, observed] - mean
         # At fixed e the path of -log q in xi is that of log s: its dependence on the mean cancels that of the draw.
         slide = (pulled - mean) * k * (1 - k) - 0.5 * k * sd * e  # d theta / d logit k
         to_k = (like - r / v) * slide - 0.5 * k
         g_mean, g_v = np.zeros_like(theta), np.zeros_like(theta)
-        g_mean[0, at] = (1 - k) * like + k * r / v
-        g_v[0, at] = (0.5 * r * r / v + 0.5 * (like - r / v) * sd * e + to_k) / v
+        g_mean[0, observed] = (1 - k) * like + k * r / v
+        g_v[0, observed] = (0.5 * r * r / v + 0.5 * (like - r / v) * sd * e + to_k) / v
         to_xi, to_u = site.pull(s, s.a * g_mean, (g_mean * s.hat.theta).sum(axis=1, keepdims=True), g_v)
         site.add_rows(to_xi, slope, theta, xi[np.newaxis])
         if site.layout.dispersed:
@@ -326,10 +327,10 @@ class NestedFamily:
         h_xi[parts["beta"]] += back @ self._X / scale
         h_xi[parts["intercept"]] += back.sum() / scale
         h_xi[parts["log_scale"]] += back @ pulled + 2 * to_k.sum()
-        total = like - r / v + (e / sd if path else 0.0)
-        inner = np.concatenate(
-            [total * slide - (0.0 if path else 0.5 * k), total * k / scale, total * sd * e + (0.0 if path else 1.0)]
-        )
+        # Along the path of the draw log q is differentiated at fixed e; else its own derivatives stand beside.
+        of_draw, of_k, of_sd = (e / sd, 0.0, 0.0) if path else (0.0, 0.5 * k, 1.0)
+        total = like - r / v + of_draw
+        inner = np.concatenate([total * slide - of_k, total * k / scale, total * sd * e + of_sd])
         flat = outer.block.gradient(moved, eps[:n], h_u, path=path)
         if bound:
             value += float(np.sum(0.5 * (e * e - r * r / v) + np.log(sd) - 0.5 * np.log(v)))
@@ -429,7 +430,8 @@ class Shear:
         assert self.ridge is not None
         scale, slopes = block.scale(parameters), self.ridge.slopes(parameters[: block.size])
         slopes[self.ridge.row] = 1.0
-        return np.asarray(slopes @ scale if block.full else slopes * scale)
+        row = slopes @ scale if block.full else slopes * scale
+        return np.asarray(row)
 
     def _factor(self, block: Block, parameters: Vector) -> Matrix:
         assert self.ridge is not None

@@ -222,11 +222,11 @@ class Settings:
         small = self.local_covariance == "auto" and model.size <= LARGEST_FULL
         return Family(Block(model.size, small or self.local_covariance == "full"), model.n_global, self.coupled)
 
-    def sizes(self, n_global: int, told: int = 0) -> dict[str, int]:
+    def sizes(self, n_global: int, n_ridge: int = 0) -> dict[str, int]:
         """Returns the lengths of the messages' arrays: s draws of xi numbers, k parameters of q, and the `told` numbers of a
         ridge.
         """
-        return {"s": self.draws, "xi": n_global, "k": self.block(n_global).n_parameters, "ridge": told}
+        return {"s": self.draws, "xi": n_global, "k": self.block(n_global).n_parameters, "ridge": n_ridge}
 
     @property
     def steady(self) -> int:
@@ -242,12 +242,15 @@ class Settings:
         """The question and the answer of a round."""
         if self.local_steps:
             return Start, Reached
-        return Global, GlobalGradientBound if self.bound else GlobalGradient
+        if self.bound:
+            return Global, GlobalGradientBound
+        return Global, GlobalGradient
 
     def rate(self, round: int) -> float:
         """Returns the learning rate of a round."""
         falling = self.decay * self.rounds
-        return self.learning_rate * (min(1.0, (self.rounds - round) / falling) if falling else 1.0)
+        share = min(1.0, (self.rounds - round) / falling) if falling else 1.0
+        return self.learning_rate * share
 
     def weight(self, client: int, n_clients: int) -> float:
         """Returns w_j."""
@@ -337,7 +340,8 @@ def client(
     optimiser = OPTIMISERS[settings.optimiser](1.0)
     windows = settings.windows(family.n_normals)
     state = Client(name, index, n_clients, settings, model, family, parameters, optimiser.init(family.n_parameters), windows)
-    state = evolve(state, seed=settings.seed if seed is None else seed)
+    seed = settings.seed if seed is None else seed
+    state = evolve(state, seed=seed)
     if not settings.local_steps:
         return state
     if prior is None:
@@ -421,9 +425,9 @@ def _watched(state: Client, round: int) -> Client:
     """Adds the moments of this round if it is one of the watched. They are taken at one xi throughout: c itself moves."""
     if state.windows.place(round) is None or state.centre is None:
         return state
-    at = state.centre if state.reference is None else state.reference
-    mean, sd = state.family.moments(state.parameters, at, state.centre)
-    return evolve(state, reference=at, windows=state.windows.add(round, mean, sd))
+    reference = state.centre if state.reference is None else state.reference
+    mean, sd = state.family.moments(state.parameters, reference, state.centre)
+    return evolve(state, reference=reference, windows=state.windows.add(round, mean, sd))
 
 
 def _centred(state: Client, xi: Matrix) -> Client:
@@ -471,8 +475,9 @@ def local_posterior(state: Client) -> tuple[Vector, Matrix]:
     family = state.family.outer if isinstance(state.family, NestedFamily) else state.family
     parameters = state.parameters[: family.n_parameters]
     B = family.coupling(parameters)
-    mean, own = family.block.moments(family.given(parameters, mu - state.centre))
-    return mean, (own if own.ndim == 2 else np.diag(own**2)) + B @ cov @ B.T
+    mean, local_spread = family.block.moments(family.given(parameters, mu - state.centre))
+    covariance = local_spread if local_spread.ndim == 2 else np.diag(local_spread**2)
+    return mean, covariance + B @ cov @ B.T
 
 
 # Terms --------------------
@@ -652,7 +657,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     if state.waiting:
         return state, []
     with np.errstate(all="ignore"):  # what leaves the finite numbers is found in both
-        return _ask(_averaged(state) if state.settings.local_steps else _step(state))
+        stepped = _averaged(state) if state.settings.local_steps else _step(state)
+        return _ask(stepped)
 
 
 def _step(state: Server) -> Server:
@@ -664,10 +670,10 @@ def _step(state: Server) -> Server:
             total += answer.gradient
     g, bound = np.zeros(state.block.n_parameters), 0.0
     inner = _inner(state)
-    for e, share, own, xi in zip(_normals(state), total, inner, _asked_about(state, inner)):
+    for e, share, inner_xi, xi in zip(_normals(state), total, inner, _asked_about(state, inner)):
         value, slope = state.prior.log_prior_grad(xi)
         # The prior's gradient is added once, here.
-        g += state.block.gradient(state.parameters, e, state.shear.pulled(own, share + slope), path=s.path)
+        g += state.block.gradient(state.parameters, e, state.shear.pulled(inner_xi, share + slope), path=s.path)
         if s.bound:
             bound += (value - state.block.log_density(state.parameters, e)) / s.draws
     optimiser, move = OPTIMISERS[s.optimiser](1.0).update(state.optimiser, g / s.draws)

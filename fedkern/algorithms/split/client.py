@@ -18,6 +18,7 @@ from ...kernels import rng
 from ...kernels.ranges import finite
 from ...models.likelihood import Likelihood
 from ...models.split.site import Drawn, Site
+from ...printing import listed
 from ..core import until
 from ..core.kept import GIVEN, only
 from ..core.messages import ClientEffects, Event, RemoteFault, Saved, evolve, number
@@ -103,7 +104,8 @@ class Client:
     def extra(self) -> Vector:
         """(N, e) The inputs of an amortised family beside g, now."""
         inputs = self.site.auxiliary.inputs
-        return self.inputs_with(self.residual, self.site.mean_g(self.parameters) if "centre" in inputs else None)
+        centre = self.site.mean_g(self.parameters) if "centre" in inputs else None
+        return self.inputs_with(self.residual, centre)
 
     def inputs_with(self, residual: Vector, centre: Vector | None) -> Vector:
         """Returns the same (N, e), with this average of the messages and this centre."""
@@ -148,7 +150,8 @@ def client(
     optimiser = OPTIMISERS[settings.optimiser](settings.learning_rate).init(len(parameters))
     trajectory, residual = Trajectory(np.zeros(len(parameters))), np.zeros(settings.n_rows)
     fused = _fusible(settings, site)
-    windows = settings.windows(0 if site.point else site.block.size)
+    size = 0 if site.point else site.block.size
+    windows = settings.windows(size)
     return Client(name, index, settings, site, y, likelihood, parameters, optimiser, trajectory, residual, windows, fused=fused)
 
 
@@ -199,7 +202,8 @@ def _waiting(state: Client, event: until.AskMoving | until.Length) -> tuple[Clie
         return state, [until.Moving(state.round, int(movement is not None and movement.settled))]
     settings = until.with_length(state.settings, event, state.round)
     if settings.rounds > state.settings.rounds:
-        state = evolve(state, windows=settings.windows(0 if state.site.point else state.site.block.size))
+        size = 0 if state.site.point else state.site.block.size
+        state = evolve(state, windows=settings.windows(size))
     return _drawn(evolve(state, settings=settings))
 
 
@@ -207,7 +211,8 @@ def _drawn(state: State) -> tuple[State, ClientEffects]:
     """Makes the joint draws of this round, and sends z."""
     s, site = state.settings, state.site
     index = batch_of(s, state.round)
-    d, n = site.predictor.n_theta, s.n_rows if index is None else len(index)
+    d = site.predictor.n_theta
+    n = s.n_rows if index is None else len(index)
     extra = state.extra if index is None else state.extra[index]
     key, draws = s.key, []
     for i in range(s.draws):
@@ -322,15 +327,15 @@ def _remembered(state: Client, mean: Vector, index: Index | None = None) -> Vect
     return blended if index is None else _replaced(residual, index, blended)
 
 
-def _stepped(state: Client, messages: tuple[Vector, ...], own: tuple[Vector, ...]) -> tuple[Client, ClientEffects]:
+def _stepped(state: Client, messages: tuple[Vector, ...], own_parts: tuple[Vector, ...]) -> tuple[Client, ClientEffects]:
     """Takes a step of the optimiser (K of them), and the next draw unless this was the last round."""
     s, index = state.settings, state.drawn[0].index
-    parts = tuple(m - o for m, o in zip(messages, own)) if own else messages
+    parts = tuple(m - o for m, o in zip(messages, own_parts)) if own_parts else messages
     parameters, optimiser = state.parameters, state.optimiser
     columns = state.site.columns(index)
     update = OPTIMISERS[s.optimiser](s.rate(state.round)).update
     for k in range(s.local_steps):
-        g = _gradient(state, parameters, parts, own, first=k == 0)
+        g = _gradient(state, parameters, parts, own_parts, first=k == 0)
         if columns is None:
             optimiser, change = update(optimiser, g)
             parameters = parameters + change
@@ -338,7 +343,8 @@ def _stepped(state: Client, messages: tuple[Vector, ...], own: tuple[Vector, ...
             moved, change = update(optimiser[:, columns], g)
             optimiser = _replaced(optimiser, (slice(None), columns), moved)
             parameters = _replaced(parameters, columns, parameters[columns] + change)
-    residual = _remembered(state, parts[0] if s.draws == 1 else np.mean(parts, axis=0), index)
+    message = parts[0] if s.draws == 1 else np.mean(parts, axis=0)
+    residual = _remembered(state, message, index)
     trajectory = state.trajectory.add(parameters) if s.average == "half" else state.trajectory
     round, windows = state.round + 1, watched(state, parameters)
     state = evolve(state, parameters=parameters, optimiser=optimiser, residual=residual, trajectory=trajectory, windows=windows)
@@ -355,7 +361,9 @@ def _replaced(values: Vector, where: Index | tuple[slice, Index], new: Vector) -
     return values
 
 
-def _gradient(state: Client, parameters: Vector, parts: tuple[Vector, ...], own: tuple[Vector, ...], *, first: bool) -> Vector:
+def _gradient(
+    state: Client, parameters: Vector, parts: tuple[Vector, ...], own_parts: tuple[Vector, ...], *, first: bool
+) -> Vector:
     """Returns the mean gradient over the draws.
 
     After the first local step the messages are those of the separable minorant of the likelihood about the point that was sent
@@ -366,10 +374,11 @@ def _gradient(state: Client, parameters: Vector, parts: tuple[Vector, ...], own:
         message = parts[i]
         if not first:
             assert s.curvature is not None
-            there = site.draw(parameters, drawn.eps, drawn.tau, drawn.extra, drawn.index)
-            message = message - (s.n_clients + 1) * s.curvature * (there.z - drawn.z)
-            drawn = there
-        g = site.gradient(parameters, drawn, message, own[i] if own else None, s.factor)
+            anew = site.draw(parameters, drawn.eps, drawn.tau, drawn.extra, drawn.index)
+            message = message - (s.n_clients + 1) * s.curvature * (anew.z - drawn.z)
+            drawn = anew
+        own_part = own_parts[i] if own_parts else None
+        g = site.gradient(parameters, drawn, message, own_part, s.factor)
         total = g if total is None else total + g
     assert total is not None
     if s.draws > 1:
@@ -388,5 +397,5 @@ def _not_finite(state: Client, g: Vector) -> str:
         bad = np.abs(g) == np.abs(g).max()
     where = np.flatnonzero(bad) if columns is None else columns[bad]
     parts = list(dict.fromkeys(state.site.place(int(j)) for j in where))
-    named = ", ".join(parts[:4]) + (f" and {len(parts) - 4} more" if len(parts) > 4 else "")
+    named = listed(parts, 4)
     return f"client {state.name!r}, round {state.round}: the gradient of {named} is not finite; {REMEDY}"

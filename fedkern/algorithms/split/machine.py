@@ -155,7 +155,8 @@ def start(
 
 def _nothing_seen(s: Settings) -> Seen:
     """Returns empty sums, of no row if z is noise, or a point."""
-    return Seen.of(s.n_clients, 0 if s.private or s.model == "none" else s.n_rows)
+    n_rows = 0 if s.private or s.model == "none" else s.n_rows
+    return Seen.of(s.n_clients, n_rows)
 
 
 def _sees(state: Server) -> bool:
@@ -297,7 +298,8 @@ def _moved(state: Server, slopes: list[float], scales: list[float]) -> Server:
             if s.model == "none"
             else float(np.mean([shared.bound(state.parameters, e, v) for e, v in zip(state.eps, state.values)]))
         )
-        bound = share + sum(in_order(state.bounds)) + (0.0 if s.model == "power" else state.loglik)
+        loglik = 0.0 if s.model == "power" else state.loglik
+        bound = share + sum(in_order(state.bounds)) + loglik
         last_fifth = last_fifth.add(state.round, bound)
     parameters, optimiser = state.parameters, state.optimiser
     if shared.block.size:
@@ -341,7 +343,8 @@ def protocol(settings: Settings) -> Protocol[Server, Client]:
     if settings.model == "power":
         down, up = [*down, PredictorSum, LikelihoodSum], [*up, LikelihoodShare]
     else:
-        down.append(PredictorSum if settings.response == "shared" else Residual)
+        answer = PredictorSum if settings.response == "shared" else Residual
+        down.append(answer)
     if settings.bound:
         up.append(BoundShare)
     if settings.private:

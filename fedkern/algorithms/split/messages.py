@@ -241,16 +241,18 @@ class Seen:
 
     def with_z(self, sent: list[Vector], index: Index | None) -> Seen:
         """Returns the sums with (S, n) of each client, for the rows of a round."""
-        z, counts, at = self.z.copy(), self.counts.copy(), slice(None) if index is None else index
-        for k, one in enumerate(sent):
-            z[k, at] += one.sum(axis=0)
-        counts[at] += len(sent[0])
+        z, counts = self.z.copy(), self.counts.copy()
+        rows = slice(None) if index is None else index
+        for k, z_of_client in enumerate(sent):
+            z[k, rows] += z_of_client.sum(axis=0)
+        counts[rows] += len(sent[0])
         return evolve(self, z=z, counts=counts)
 
     def with_slopes(self, slopes: Vector, index: Index | None) -> Seen:
         """Returns the sums with (S, n) slopes of the rows of a round."""
         out = self.slopes.copy()
-        out[slice(None) if index is None else index] += slopes.sum(axis=0)
+        rows = slice(None) if index is None else index
+        out[rows] += slopes.sum(axis=0)
         return evolve(self, slopes=out)
 
     def parts(self, variance: float) -> Vector | None:

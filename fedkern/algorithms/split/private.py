@@ -238,7 +238,9 @@ def client_receive(state: PrivateClient, event: Event) -> tuple[PrivateClient, C
             return evolve(after, refused=True), [Refused(missing, state.count)]
         state.release.source.rekey()
         return _drawn(after) if isinstance(question, Begin) else _stepped(after, question)
-    expected = Begin if not state.drawn else PredictorSum if s.response == "shared" else Residual
+    expected: type[Begin | PredictorSum | Residual] = Begin
+    if state.drawn:
+        expected = PredictorSum if s.response == "shared" else Residual
     if not isinstance(event, expected) or event.round != state.round or state.asked is not None or state.refused:
         came = f"{type(event).__name__} of round {getattr(event, 'round', None)}"
         raise RemoteFault(f"server: {came}, expected {expected.__name__} of round {state.round}")
@@ -261,7 +263,8 @@ def _stepped(state: PrivateClient, event: Residual | PredictorSum) -> tuple[Priv
     """Takes a step of q(theta) from the noisy sum and of each row's q(z_i) from that row, and the next draw."""
     s, site, drawn = state.settings, state.site, state.drawn[0]
     # Every row's numbers are bounded: none that a row holds may change the flow of the job.
-    message = np.clip(event.r[0] if isinstance(event, Residual) else plain._slopes(state, event)[0], -LARGEST, LARGEST)
+    slopes = event.r[0] if isinstance(event, Residual) else plain._slopes(state, event)[0]
+    message = np.clip(slopes, -LARGEST, LARGEST)
     parts, rho = site.parts, site.auxiliary.rho
     # Rows' gradients are clipped and get their noise before they are used at all.
     total = state.release.gradient(drawn.H * ((drawn.z - drawn.g) / rho**2)[:, np.newaxis], state.count)

@@ -63,9 +63,9 @@ class Federation:
         """Returns client j's part of the parameters, by the names of its file."""
         parts = {}
         for name, part in self.architecture.parts.items():
-            own = name.removesuffix(f"[{j}]")
-            if own != name or (name != "global_encoder" and not name.endswith("]")):
-                parts[own] = self.parameters[part.where].copy()
+            bare_name = name.removesuffix(f"[{j}]")
+            if bare_name != name or (name != "global_encoder" and not name.endswith("]")):
+                parts[bare_name] = self.parameters[part.where].copy()
         return parts
 
     @cached_property
@@ -81,8 +81,8 @@ class Federation:
     def values(self, z: Array, u: Array, phi: Array) -> Array:
         """Returns thetahat (m, n) at global latents z (m, p_G), local ones u (m, sum p_L) and phi (m,)."""
         t = self.condition.network(phi)[:, None]
-        at = np.concatenate([[0], np.cumsum(self.architecture.n_local)])
-        return np.concatenate([d.hat(z, u[:, at[j] : at[j + 1]], t).theta for j, d in enumerate(self.decoders)], axis=1)
+        ends = np.concatenate([[0], np.cumsum(self.architecture.n_local)])
+        return np.concatenate([d.hat(z, u[:, ends[j] : ends[j + 1]], t).theta for j, d in enumerate(self.decoders)], axis=1)
 
     def draws(self, phi: Array, seed: int, draw: int = 0) -> Iterator[Array]:
         """Yields blocks of thetahat at phi (m,), latents from stream "latents", chain 3."""
@@ -227,6 +227,7 @@ def compare(
     cross = float(np.linalg.norm((C - K)[apart])) / size_cross if measurable else None
     product = (halves[0] - K) * (halves[1] - K)
     split, split_cross = float(np.sum(product)), float(np.sum(product[apart]))
+    cross_split = math.sqrt(max(split_cross, 0.0)) / size_cross if measurable else None
     return Comparison(
         phi=phi,
         true=K,
@@ -234,7 +235,7 @@ def compare(
         error=float(np.linalg.norm(C - K)) / size,
         error_split=math.sqrt(max(split, 0.0)) / size,
         cross=cross,
-        cross_split=math.sqrt(max(split_cross, 0.0)) / size_cross if measurable else None,
+        cross_split=cross_split,
         largest_cross_correlation=cross_correlation_error(K, C, federation.client),
         variance_ratio=float(np.mean(np.diag(C) / np.diag(K))),
         local_share=local_share(federation, phi, seed=seed),
@@ -253,8 +254,8 @@ def mean_error(K: Array, halves: Sequence[Array]) -> float:
     v = float(variance.mean())
     total = K + v * np.eye(n)
     M = np.linalg.inv(total)
-    one, other = (half - K for half in halves)
-    off = v**2 * float(np.sum((M @ M @ one) * (M @ other).T))
+    first, other = (half - K for half in halves)
+    off = v**2 * float(np.sum((M @ M @ first) * (M @ other).T))
     apart = np.diag(variance / (variance + v)) - (np.eye(n) - v * M)
     alone = float(np.sum((apart @ total) * apart))
     return math.sqrt(max(off, 0.0) / alone) if alone > 1e-12 * v * n else 0.0
@@ -274,10 +275,10 @@ def local_share(federation: Federation, phi: float, *, draws: int = 2000, seed: 
     a = federation.architecture
     p, L = a.n_global, a.n_latents
     e = rng.normal(draws * (2 * L - p), key=rng.key(seed, "latents", 5)).reshape(draws, -1)
-    z, at = e[:, :p], np.full(draws, phi)
-    one, two = federation.values(z, e[:, p:L], at), federation.values(z, e[:, L:], at)
-    within = float(np.sum((one - two) ** 2)) / (2 * draws)
-    return within / float(np.sum(np.var(one, axis=0)))
+    z, phis = e[:, :p], np.full(draws, phi)
+    first, second = federation.values(z, e[:, p:L], phis), federation.values(z, e[:, L:], phis)
+    within = float(np.sum((first - second) ** 2)) / (2 * draws)
+    return within / float(np.sum(np.var(first, axis=0)))
 
 
 def coverage(
@@ -298,15 +299,15 @@ def coverage(
     covered = {kind: dict.fromkeys(map(str, COVERED), 0.0) for kind in ("deterministic", "auxiliary")}
     key = rng.key(seed, "latents", 6)
     for k, block in enumerate(federation.draws(values[level], seed, draw=3)):
-        at = level[k * BLOCK : k * BLOCK + len(block)]
-        noisy = block + np.sqrt(tau2[at]) * rng.normal(block.size, key=key, step=k).reshape(block.shape)
+        levels = level[k * BLOCK : k * BLOCK + len(block)]
+        noisy = block + np.sqrt(tau2[levels]) * rng.normal(block.size, key=key, step=k).reshape(block.shape)
         for kind, theta in (("deterministic", block), ("auxiliary", noisy)):
             for share, bound in bounds.items():
-                covered[kind][str(share)] += float(np.mean(np.abs(theta) < bound * sd[at])) * len(block) / draws
+                covered[kind][str(share)] += float(np.mean(np.abs(theta) < bound * sd[levels])) * len(block) / draws
     return covered
 
 
-def variogram(one: Comparison, client: Index, distances: Array, tau2: Array, edges: Array) -> dict[str, list[float]]:
+def variogram(comparison: Comparison, client: Index, distances: Array, tau2: Array, edges: Array) -> dict[str, list[float]]:
     """Returns half the variance of differences theta_i - theta_k by distance, for pairs inside clients and across their
     borders.
 
@@ -331,7 +332,11 @@ def variogram(one: Comparison, client: Index, distances: Array, tau2: Array, edg
     i, k, d, which = i[inside], k[inside], d[inside], which[inside]
     same, classes = client[i] == client[k], len(edges) - 1
     out: dict[str, list[float]] = {"distance": _means(d, which, classes)}
-    for name, C, extra in (("true", one.true, 0.0), ("sigma", one.sigma, 0.0), ("auxiliary", one.sigma, tau2)):
+    for name, C, extra in (
+        ("true", comparison.true, 0.0),
+        ("sigma", comparison.sigma, 0.0),
+        ("auxiliary", comparison.sigma, tau2),
+    ):
         v = np.diag(C) + extra
         half = (v[i] + v[k]) / 2 - C[i, k]
         out[f"{name}_within"] = _means(half[same], which[same], classes)
@@ -356,7 +361,8 @@ def warnings(comparisons: Sequence[Comparison], tau: Tau) -> list[str]:
             f"the decoder's values reach {wide:.0f} prior standard deviations: train longer, or with a smaller range of phi"
         )
     if abs(tau.excess) > WIDTH:
-        change = f"{abs(tau.excess):.0%} {'wider' if tau.excess > 0 else 'narrower'}"
+        direction = "wider" if tau.excess > 0 else "narrower"
+        change = f"{abs(tau.excess):.0%} {direction}"
         texts.append(
             f"tau^2 is clipped ({tau.low} of {tau.tau2.size} at the floor, {tau.high} at the ceiling), which makes the prior of "
             f"theta {change} than the true one: change auxiliary.floor or auxiliary.ceiling"

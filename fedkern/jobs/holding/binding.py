@@ -95,7 +95,7 @@ class Binding:
     @property
     def policies(self) -> tuple[Policy, ...]:
         """The policies that bind the data."""
-        return tuple(one.policy for one in self.bound)
+        return tuple(bound.policy for bound in self.bound)
 
     def refusal(self, use: Use, noise_source: str = "secure") -> Refusal | None:
         """Returns why a kind of job is refused; None if every binding policy allows it, or none binds and none is required."""
@@ -109,10 +109,11 @@ class Binding:
         if self.required and not self.bound:
             names = " or ".join(f"[data.{name}]" for name in self.data.names)
             files = ", ".join(map(str, self.data.paths))
+            among = f", or {files} among its paths" if files else ""
             return Refusal(
                 "a policy must name its data, and none does; ask the holder to name them in one (a table [data.NAME] with their "
                 "paths)",
-                f"{self.required}, and no policy has {names}" + (f", or {files} among its paths" if files else ""),
+                f"{self.required}, and no policy has {names}{among}",
             )
         for policy in self.policies:
             if refusal := policy.refuses_use(use, noise_source):
@@ -150,7 +151,7 @@ def bind(client: str, data: DataSet, *, must: Literal["named", "asked", "never"]
                 bound += [Bound(where, file, policy)] if listed or called else []
             elif listed or (called and not policy.paths):
                 claimed.append(policy)
-    if not data.paths and any(one.where == "own" for one in bound):  # built-in data: every client has a part of its own
+    if not data.paths and any(policy.where == "own" for policy in bound):  # built-in data: every client has a part of its own
         claimed = []
     return Binding(client, data, tuple(files), tuple(bound), tuple(claimed), _required(files, must))
 
@@ -182,7 +183,7 @@ def account(binding: Binding) -> Account | None:
     if not binding.bound:
         return None
     places = _places_of_budgets(binding)
-    fixed = [one.file.accounts for one in binding.bound if one.file.accounts is not None]
+    fixed = [bound.file.accounts for bound in binding.bound if bound.file.accounts is not None]
     writable = [(folder, name) for folder, name in places.items() if _writable(folder) and (not fixed or folder == fixed[0])]
     if not writable:
         listed = ", ".join(str(folder) for folder in fixed[:1] or places)
@@ -192,12 +193,15 @@ def account(binding: Binding) -> Account | None:
 
 def _places_of_budgets(binding: Binding) -> dict[Path, str]:
     """Returns the folders that may keep the budget, each with the data set's name in it; the best folder first."""
-    own = [(_folder_of(one.file), one.policy.data) for one in binding.bound]
-    steady = [place for place, one in zip(own, binding.bound) if one.where in ("beside", "site", "system", "home")]
-    spare = [(home / ACCOUNTS / _short(one.file.path), one.policy.data) for one in binding.bound for home in _homes()]
-    fixed = [(one.file.accounts, one.policy.data) for one in binding.bound if one.file.accounts is not None]
+    beside_policies = [(_folder_of(bound.file), bound.policy.data) for bound in binding.bound]
+    steady = [
+        place for place, bound in zip(beside_policies, binding.bound) if bound.where in ("beside", "site", "system", "home")
+    ]
+    spare = [(home / ACCOUNTS / _short(bound.file.path), bound.policy.data) for bound in binding.bound for home in _homes()]
+    fixed = [(bound.file.accounts, bound.policy.data) for bound in binding.bound if bound.file.accounts is not None]
     best: dict[Path, str] = {}
-    for folder, name in [*fixed, *steady, *(spare if steady else []), *own, *spare]:
+    homes = spare if steady else []
+    for folder, name in [*fixed, *steady, *homes, *beside_policies, *spare]:
         best.setdefault(folder, name)
     return best
 
@@ -212,15 +216,19 @@ def _folder_of(file: PolicyFile) -> Path:
 def _known(binding: Binding, places: Mapping[Path, str]) -> dict[Path, frozenset[str]]:
     """Returns every budget file that may tell of the data, each with the names that the data may have in it."""
     ids = frozenset(binding.data.names) | {policy.data for policy in binding.policies}
-    own = client_home()
     beside = [folder / ".fedkern" for path in binding.data.paths for folder in _folders(path)]
-    folders = [*places, *beside, SYSTEM, *_homes(), *([] if own is None else [own / binding.client])]
-    bound = {(one.file.path, one.policy.data) for one in binding.bound}
+    folders = [*places, *beside, SYSTEM, *_homes()]
+    if (home := client_home()) is not None:
+        folders.append(home / binding.client)
+    bound = {(policy.file.path, policy.policy.data) for policy in binding.bound}
     other: dict[Path, set[str]] = {}  # what other data are called in a folder
     for _, file in binding.files:
         here = {policy.data for policy in file.policies if (file.path, policy.data) not in bound}
         other.setdefault(_folder_of(file), set()).update(here)
-    return {f / LEDGER: (ids - other.get(f, set())) | ({places[f]} if f in places else set()) for f in dict.fromkeys(folders)}
+    names = {f: ids - other.get(f, set()) for f in folders}
+    for f, name in places.items():
+        names[f] |= {name}
+    return {f / LEDGER: of_data for f, of_data in names.items()}
 
 
 def client_home() -> Path | None:
@@ -231,8 +239,8 @@ def client_home() -> Path | None:
 
 def marks() -> tuple[Path, ...]:
     """Returns the folders for marks of budgets, away from the budgets where possible; the first that can be written is taken."""
-    user, own = _user(), client_home()
-    return (*([] if user is None else [user / MARKS]), *([] if own is None else [own / ".marks"]))
+    folders = ((_user(), MARKS), (client_home(), ".marks"))
+    return tuple(home / name for home, name in folders if home is not None)
 
 
 def _user_home() -> Path | None:
@@ -302,13 +310,13 @@ def known_policies() -> list[PolicyFile]:
 
 def _folders(path: Path) -> Iterator[Path]:
     """Yields the folders of a file: by its name, by every link on the way, and the real one; a folder of arrays is one itself."""
-    at = os.path.abspath(path)
+    name = os.path.abspath(path)
     for _ in range(40):  # as many links as the kernel follows
-        yield Path(os.path.dirname(at))
-        yield Path(os.path.realpath(os.path.dirname(at)))
-        if not os.path.islink(at):
+        yield Path(os.path.dirname(name))
+        yield Path(os.path.realpath(os.path.dirname(name)))
+        if not os.path.islink(name):
             break
-        at = os.path.join(os.path.dirname(at), os.readlink(at))
+        name = os.path.join(os.path.dirname(name), os.readlink(name))
     if os.path.isdir(path):
         yield Path(os.path.realpath(path))
 

@@ -122,7 +122,7 @@ class Ledger:
     @property
     def mark(self) -> Mark:
         """The mark of all lines that were read or written so far."""
-        return Mark(len(self.heads), self.heads[-1] if self.heads else START)
+        return Mark(len(self.heads), (self.heads or [START])[-1])
 
     def require(self, marks: Iterable[Mark]) -> None:
         """Refuses a file that no longer begins with the lines that it had at each of these marks (JobError)."""
@@ -236,21 +236,21 @@ class Ledger:
 
     def _line(self, line: bytes, n_lines: int, *, trusted: bool) -> None:
         """Takes one line, of a file that has `n_lines` lines."""
-        text, said = unseal(line)
-        head, number = following(self.heads[-1] if self.heads else START, text), len(self.heads) + 1
+        text, seal = unseal(line)
+        head, number = following(self.mark.head, text), len(self.heads) + 1
         try:
             entry = json.loads(text)
-            if trusted or said == head.hex():
+            if trusted or seal == head.hex():
                 self._take(entry, head)
         except (ValueError, KeyError, TypeError, AttributeError) as fault:
             raise JobError(
                 f"{self.path}: can't read the line {line[:60]!r} ({type(fault).__name__}), which may be a charge, so nothing "
                 "is charged. Put the line back, or delete it if nothing was computed for it"
             ) from None
-        if not trusted and said != head.hex():
+        if not trusted and seal != head.hex():
             what = (
                 "has no chain: it was written by hand or by an older version of fedkern"
-                if said is None
+                if seal is None
                 else "was altered, or one before it was altered or removed: its chain does not fit"
             )
             raise JobError(
@@ -435,7 +435,8 @@ class Books:
 
     def look(self, *, own: bool = False) -> None:
         """Reads the lines that others have added to the other files; with `own` also those of its own file, without a lock."""
-        for ledger, _ in self.all[0 if own else 1 :]:
+        first = 0 if own else 1
+        for ledger, _ in self.all[first:]:
             ledger.look()
 
     def parts(self, *, but: tuple[str, Mechanism] | None = None) -> Parts:
@@ -468,16 +469,16 @@ class Books:
         """Returns the sum of all jobs, by the cap of which least is left; at `delta` where no cap is set."""
         parts = self.parts()
         caps = [(policy.epsilon, policy.delta) for policy in self.account.policies if policy.delta is not None]
-        spent = [(epsilon(parts, at), at, cap) for cap, at in caps]
-        most, at, cap = max(spent, key=lambda one: one[0] / one[2], default=(epsilon(parts, delta), delta, None))
+        spent = [(epsilon(parts, d), d, cap) for cap, d in caps]
+        most, at_delta, cap = max(spent, key=lambda use: use[0] / use[2], default=(epsilon(parts, delta), delta, None))
         kinds = list(self.unaccounted().values())
         neighbours = neighbours_of([mechanism for mechanism, steps in parts if steps]) if any(s for _, s in parts) else ""
-        return Total(most, at, len(self.jobs()), cap, neighbours, kinds.count("open"), kinds.count("client-level"))
+        return Total(most, at_delta, len(self.jobs()), cap, neighbours, kinds.count("open"), kinds.count("client-level"))
 
     def known(self) -> set[str]:
         """Returns all jobs on these data that any of the files knows."""
-        told = {job for ledger, names in self.all for job, (data, _) in ledger.jobs.items() if data in names}
-        return told | self.unaccounted().keys()
+        begun = {job for ledger, names in self.all for job, (data, _) in ledger.jobs.items() if data in names}
+        return begun | self.unaccounted().keys()
 
     def require(self, job: str, paid: int) -> None:
         """Refuses files that do not know of the steps that a job's messages have taken (JobError)."""
@@ -509,7 +510,9 @@ class Books:
             few = 0 < min(apart for _, _, apart, _ in parts) < NEAR_ROWS
             columns = () if few else tuple(pair for *_, pairs in parts for pair in pairs)  # of other rows, all are others
             if 0 < len(clients) <= NEAR or few or columns:
-                nearby.append(Near(when, clients if len(clients) <= NEAR else frozenset(), few, columns=columns))
+                if len(clients) > NEAR:
+                    clients = frozenset()
+                nearby.append(Near(when, clients, few, columns=columns))
         return nearby
 
     def many(self, rows: Rows, most: int | None = None) -> Many:
@@ -523,8 +526,10 @@ class Books:
                 if data in names and self._apart(ledger, data, of, rows) < NEAR_ROWS:
                     earlier = self._columns(ledger, data, of, rows)
                     totals |= set() if earlier is None else {earlier.total}
-        own = [policy.jobs for policy in self.account.policies if policy.jobs is not None] or [OPEN_JOBS]
-        return Many(len(totals), min([*own, *([] if most is None else [most])]))
+        limits = [policy.jobs for policy in self.account.policies if policy.jobs is not None] or [OPEN_JOBS]
+        if most is not None:
+            limits.append(most)
+        return Many(len(totals), min(limits))
 
     def joined(self, rows: Rows) -> dict[str, frozenset[str]]:
         """Returns column -> the levels that joined in the first open job on these rows, or nearly these, in which any did."""
@@ -563,12 +568,12 @@ class Books:
         """
         earlier: dict[str, tuple[str, list[int]]] = {}
         for ledger, names in self.all:
-            for (data, of), asked in ledger.asked.items():
+            for (data, of), sketches in ledger.asked.items():
                 if data in names and run_of(of) != run_of(job):
-                    apart = (one.apart(rows.sketch) for one in asked)
+                    apart = (sketch.apart(rows.sketch) for sketch in sketches)
                     earlier.setdefault(run_of(of), (ledger.begun[of], []))[1].extend(NEAR_ROWS if n is None else n for n in apart)
         few = [Near(when, rows=True, begun=False) for when, apart in earlier.values() if 0 < min(apart) < NEAR_ROWS]
-        return [one._replace(clients=frozenset()) for one in self.near("", (), rows) if one.rows or one.columns] or few
+        return [near._replace(clients=frozenset()) for near in self.near("", (), rows) if near.rows or near.columns] or few
 
     def ask(self, job: str, rows: Rows) -> list[Near]:
         """Returns the same as `near_rows`, and records that this job asked.
@@ -577,9 +582,9 @@ class Books:
         """
         with self.ledger.locked() as file:
             self.look()
-            near, said = self.near_rows(job, rows), rows.sketch
-            if not near and said not in self.ledger.asked.get((self.account.data, job), ()):
-                self.ledger.append(file, {"job": job, "data": self.account.data, "unaccounted": ASKED, "rows": said._asdict()})
+            near, sketch = self.near_rows(job, rows), rows.sketch
+            if not near and sketch not in self.ledger.asked.get((self.account.data, job), ()):
+                self.ledger.append(file, {"job": job, "data": self.account.data, "unaccounted": ASKED, "rows": sketch._asdict()})
         return near
 
     def note(
@@ -599,12 +604,12 @@ class Books:
         """
         with self.ledger.locked() as file:
             self.look()
-            said: dict[str, Json] = {"others": [*sorted(others)]} if use == "open" else {}
-            said |= {} if rows is None else {"rows": rows.sketch._asdict(), "columns": rows.columns.sealed(rows.key)}
+            entries: dict[str, Json] = {"others": [*sorted(others)]} if use == "open" else {}
+            entries |= {} if rows is None else {"rows": rows.sketch._asdict(), "columns": rows.columns.sealed(rows.key)}
             if use == "open":
                 allow(self.near(job, others, rows))
             if job not in self.unaccounted():
-                self.ledger.append(file, {"job": job, "data": self.account.data, "unaccounted": use, **said})
+                self.ledger.append(file, {"job": job, "data": self.account.data, "unaccounted": use, **entries})
 
 
 def run_of(job: str) -> str:
@@ -693,25 +698,27 @@ class Holder:
         """The number of steps of this job's mechanism that are charged."""
         return self.books.spent(self.job, self.mechanism)
 
-    def charge(self, asked: Asked) -> Decision:
+    def charge(self, request: Asked) -> Decision:
         """Puts a charge on the disk, or refuses it. A refusal depends on public numbers alone, and changes nothing.
 
         A crash after this costs the charge: whoever asks again is charged again. (A stored message that is sent again
         needs no charge.)
         """
-        if type(asked.steps) is not int or asked.steps < 1:
-            raise ValueError(f"privacy: a charge must be for a positive whole number of steps, got {asked.steps!r}")
+        if type(request.steps) is not int or request.steps < 1:
+            raise ValueError(f"privacy: a charge must be for a positive whole number of steps, got {request.steps!r}")
         with self.ledger.locked() as file:
             # Other jobs may have been charged since: their steps count before this charge is granted.
             self._update()
-            if self._enough is not None and self.spent + asked.steps > self.allowed:  # after a crash more than was planned
+            if self._enough is not None and self.spent + request.steps > self.allowed:  # after a crash more than was planned
                 self._enough = self._others = None
                 self._update()
             spent, left = self.spent, max(self.allowed - self.spent, 0)
-            granted = asked.steps if asked.steps <= left else left if self.last_update == "shorten" else 0
+            granted = request.steps
+            if granted > left:
+                granted = left if self.last_update == "shorten" else 0
             # The line is on the disk when `append` returns: no row is read before.
             if granted:
-                self.ledger.append(file, {"job": self.job, "round": asked.round, "steps": granted})
+                self.ledger.append(file, {"job": self.job, "round": request.round, "steps": granted})
         return Decision(granted, spent, self.allowed)
 
     def _update(self) -> None:

@@ -61,7 +61,7 @@ class Columns:
 
     def near(self, earlier: Columns) -> list[tuple[str, str]]:
         """Returns pairs of names: a column of this job alone, and one of an earlier job alone that is nearly the same."""
-        mine, theirs = ({sums.tobytes() for sums in one.sums} for one in (self, earlier))
+        mine, theirs = ({sums.tobytes() for sums in columns.sums} for columns in (self, earlier))
         gone = [k for k, sums in enumerate(earlier.sums) if sums.tobytes() not in mine]
         new = [k for k, sums in enumerate(self.sums) if sums.tobytes() not in theirs]
         pairs = [(k, np.flatnonzero(nearly_equal(self.sums[k], earlier.sums[gone], NEAR_ROWS))) for k in new]
@@ -69,7 +69,8 @@ class Columns:
 
     def sealed(self, key: bytes) -> str:
         """Returns a text that nobody reads without the key."""
-        head = json.dumps([self.names, self.total, *([self.joined] if self.joined else [])]).encode() + b"\n"
+        content = [self.names, self.total, self.joined] if self.joined else [self.names, self.total]
+        head = json.dumps(content).encode() + b"\n"
         nonce = os.urandom(_NONCE)
         return base64.b64encode(nonce + _hidden(head + self.sums.astype("<u2").tobytes(), key, nonce)).decode()
 

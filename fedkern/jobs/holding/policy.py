@@ -114,13 +114,13 @@ class Policy:
         """The rules for the rows of open jobs on these data, beside a job's own; without a level of the policy these decide."""
         return with_keys(LEVELS[self.disclosure.get("level", "none")], self.disclosure)
 
-    def refuses_less(self, asked: Mapping[str, Any]) -> Refusal | None:
+    def refuses_less(self, keys: Mapping[str, Any]) -> Refusal | None:
         """Returns why an open job with these keys of [disclosure] is refused, where none may ask for less than the policy does.
 
         None if it is not.
         """
         level = LEVELS[self.disclosure.get("level", "standard")]
-        mine = with_keys(level, asked)
+        mine = with_keys(level, keys)
         if self.lower or mine.with_strictest(level) == mine:
             return None
         return Refusal(
@@ -232,7 +232,8 @@ class Policy:
                 f'privacy.unit = "{mechanism.unit}" is not allowed; ask the holder which is (unit, client_level)',
                 f"privacy.unit = {mechanism.unit!r}, allowed: {', '.join(self.units)}",
             )
-        if refusal := self.refuses_use("private", "secure" if mechanism.secure else "keyed"):
+        source = "secure" if mechanism.secure else "keyed"
+        if refusal := self.refuses_use("private", source):
             return refusal
         if mechanism.sigma < self.least_noise:
             return Refusal(
@@ -244,7 +245,7 @@ class Policy:
 
     def lists(self, data: DataSet) -> bool:
         """Tells whether one of the paths is one of the data's files, or a folder that holds it."""
-        return any(_holds(own, path) for path in data.paths for own in self.paths)
+        return any(_holds(listed, path) for path in data.paths for listed in self.paths)
 
     def marks(self, data: DataSet) -> bool:
         """Tells whether the fingerprint is that of the data's rows."""
@@ -258,7 +259,7 @@ class Policy:
     @property
     def lost(self) -> tuple[Path, ...]:
         """Returns the policy's paths at which no file exists."""
-        return tuple(own for own in self.paths if not os.path.exists(own) and not glob.glob(str(own), recursive=True))
+        return tuple(path for path in self.paths if not os.path.exists(path) and not glob.glob(str(path), recursive=True))
 
     def called(self, data: DataSet) -> bool:
         """Tells whether the id is one of the data's names, as a disk may write it."""
@@ -302,53 +303,58 @@ def read_policies(path: Path) -> PolicyFile:
         raise JobError(f"{path}: can't be read as a policy ({fault})") from None
     from .policy_keys import policy_file  # loads pydantic, which takes its time
 
-    said = policy_file(content, str(path))
+    section = policy_file(content, str(path))
     folder = Path(os.path.realpath(path)).parent
 
     def beside(texts: Iterable[str]) -> tuple[Path, ...]:
         return tuple(folder / os.path.expanduser(text) for text in texts)
 
     def policy(name: str, table: Data) -> Policy:
-        told: dict[str, Any] = said.disclosure.model_dump(exclude_none=True) | table.disclosure.model_dump(exclude_none=True)
-        more: dict[str, Any] = {name: told.pop(name) for name in ("lower", "differencing", "tell", "jobs") if name in told}
-        old = of_old_keys({**told, **more}, holder=True)
-        asked = {**old, **{name: value for name, value in told.items() if name not in OLD_KEYS}}
-        client_level = said.client_level if table.client_level is None else table.client_level
+        limits: dict[str, Any] = section.disclosure.model_dump(exclude_none=True) | table.disclosure.model_dump(exclude_none=True)
+        more: dict[str, Any] = {name: limits.pop(name) for name in ("lower", "differencing", "tell", "jobs") if name in limits}
+        old = of_old_keys({**limits, **more}, holder=True)
+        disclosure = {**old, **{name: value for name, value in limits.items() if name not in OLD_KEYS}}
+
+        def setting(key: str) -> Any:
+            """Returns what the table says, or else what the file says of all data."""
+            value = getattr(table, key)
+            return getattr(section, key) if value is None else value
+
+        settings = {key: setting(key) for key in ("open", "values", "sums", "sums_except")}
+        settings |= {key: tuple(setting(key)) for key in ("factories", "methods", "places")}
+        units = tuple(section.unit)
+        if setting("client_level") and "client" not in units:
+            units = (*units, "client")
+        epsilon = math.inf if table.epsilon is None else table.epsilon
         return Policy(
             data=name,
-            epsilon=math.inf if table.epsilon is None else table.epsilon,
+            epsilon=epsilon,
             delta=table.delta,
-            units=(*said.unit, "client") if client_level and "client" not in said.unit else tuple(said.unit),
-            noise_sources=tuple(said.noise_source),
-            least_noise=said.least_noise_multiplier or 0.0,
+            units=units,
+            noise_sources=tuple(section.noise_source),
+            least_noise=section.least_noise_multiplier or 0.0,
             fingerprint=table.fingerprint,
             paths=beside(table.paths),
-            open=said.open if table.open is None else table.open,
-            values=said.values if table.values is None else table.values,
-            factories=tuple(said.factories if table.factories is None else table.factories),
-            methods=tuple(said.methods if table.methods is None else table.methods),
-            places=tuple(said.places if table.places is None else table.places),
-            sums=said.sums if table.sums is None else table.sums,
-            sums_except=said.sums_except if table.sums_except is None else table.sums_except,
             file=path,
-            disclosure=asked,
+            disclosure=disclosure,
+            **settings,
             **more,
         )
 
-    (accounts,) = beside([] if said.accounts is None else [said.accounts]) or (None,)
-    policies = tuple(policy(name, table) for name, table in said.data.items())
-    return PolicyFile(path, said.require, accounts, policies, tuple(said.methods), tuple(said.places))
+    accounts = None if section.accounts is None else beside([section.accounts])[0]
+    policies = tuple(policy(name, table) for name, table in section.data.items())
+    return PolicyFile(path, section.require, accounts, policies, tuple(section.methods), tuple(section.places))
 
 
-def _holds(own: Path, path: Path) -> bool:
+def _holds(listed: Path, path: Path) -> bool:
     """Tells whether a path of a policy is a file of the data (by another name, too), or a folder above it."""
-    matching: Iterable[str | Path] = (own,)
-    if not own.exists() and any(mark in str(own) for mark in "*?["):
-        matching = glob.iglob(str(own), recursive=True)
+    matching: Iterable[str | Path] = (listed,)
+    if not listed.exists() and any(mark in str(listed) for mark in "*?["):
+        matching = glob.iglob(str(listed), recursive=True)
     real, matching = Path(os.path.realpath(path)), list(matching)
-    if any(_same(one, file) for one in matching for file in (path, real, *real.parents)):
+    if any(_same(found, file) for found in matching for file in (path, real, *real.parents)):
         return True
-    return _links(real) > 1 and any(_same(below, real) for one in matching for below in _below(one))
+    return _links(real) > 1 and any(_same(below, real) for found in matching for below in _below(found))
 
 
 def _links(path: Path) -> int:
@@ -360,15 +366,15 @@ def _links(path: Path) -> int:
 
 
 def _below(folder: str | Path) -> Iterator[str]:
-    return (os.path.join(at, name) for at, _, names in os.walk(folder) for name in names)
+    return (os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
 
 
 def _plain(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def _same(one: str | Path, other: Path) -> bool:
+def _same(path: str | Path, other: Path) -> bool:
     try:
-        return os.path.samefile(one, other)
+        return os.path.samefile(path, other)
     except OSError:  # one is not there
-        return os.path.realpath(one) == str(other)
+        return os.path.realpath(path) == str(other)

@@ -68,7 +68,7 @@ class Remembered:
 
     def find_marks(self, first: bytes) -> list[tuple[Path, Kept]]:
         """Returns the marks of a file that begins so (wherever it was used), and of any other in its place on this machine."""
-        everything = (one for folder in self.folders for one in _marks(folder))
+        everything = (mark for folder in self.folders for mark in _marks(folder))
         here = [(path, kept) for path, kept in everything if kept.path == self.path]
         return [(path, kept) for path, kept in here if kept.first == first.hex() or kept.host == self.host]
 
@@ -112,8 +112,8 @@ def _read(path: Path) -> Kept | None:
         text, check, rest = path.read_bytes().split(b"\n")
         if check != _check(text) or rest:
             return None
-        said = json.loads(text)
-        return Kept(**{**said, "adopted": tuple(said["adopted"])})
+        content = json.loads(text)
+        return Kept(**{**content, "adopted": tuple(content["adopted"])})
     except (OSError, ValueError, KeyError, TypeError):  # a machine that went down may have left less than was written
         return None
 

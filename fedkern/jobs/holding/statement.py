@@ -72,7 +72,8 @@ class Statement:
         yield f"  policy   {', '.join(map(str, self.policies)) or 'none binds these data'}"
         yield f"  budget   {self.budget}; its chain is whole"
         if self.left is not None:
-            yield f"  left     {'at least ' if self.more else ''}{self.left} more steps like the last job's ({self.like})"
+            number = f"at least {self.left}" if self.more else self.left
+            yield f"  left     {number} more steps like the last job's ({self.like})"
         elif self.jobs and self.total.cap is None:
             yield "  left     no cap is set: a policy with epsilon and delta sets one"
 
@@ -92,11 +93,11 @@ def statements(paths: Sequence[Path], of_sites: Sequence[Path] = ()) -> list[Sta
     """
     of_sites = [file for file in of_sites if os.path.lexists(file)]
     if paths:
-        return _once(one for path in paths for one in _of(path, of_sites))
+        return _once(statement for path in paths for statement in _of(path, of_sites))
     files: list[tuple[PolicyFile, Path | None]] = [(read_policies(path), path) for path in of_sites]
     files += [(file, None) for file in known_policies()]
     bindings = [bind(_client(file, p), DataSet((p.data,), p.paths, policy=site)) for file, site in files for p in file.policies]
-    accounts = [(one.policies, place) for one in bindings if (place := account(one)) is not None]
+    accounts = [(binding.policies, place) for binding in bindings if (place := account(binding)) is not None]
     if not accounts:
         raise JobError(
             "no policy is in the usual places, and no site file here names one, so no account is kept here; give a data file, a "
@@ -108,15 +109,15 @@ def statements(paths: Sequence[Path], of_sites: Sequence[Path] = ()) -> list[Sta
 def _once(all_statements: Iterable[Statement]) -> list[Statement]:
     """Returns the first statement of each account."""
     first: dict[tuple[Path, str], Statement] = {}
-    for one in all_statements:
-        first.setdefault((one.budget, one.data), one)
+    for statement in all_statements:
+        first.setdefault((statement.budget, statement.data), statement)
     return list(first.values())
 
 
 def _client(file: PolicyFile, policy: Policy) -> str:
     """Returns the client whose policies a file has: policies in a client's own folder hold for that name alone."""
-    own = file.path.parent
-    return own.name if own.parent == client_home() else policy.data
+    folder = file.path.parent
+    return folder.name if folder.parent == client_home() else policy.data
 
 
 def _of(path: Path, of_sites: Sequence[Path]) -> Iterator[Statement]:
@@ -129,8 +130,8 @@ def _of(path: Path, of_sites: Sequence[Path]) -> Iterator[Statement]:
         beside = folder / POLICY
         policies = read_policies(beside).policies if beside.is_file() else ()
         for name in names:
-            own = tuple(policy for policy in policies if policy.data == name)
-            yield _statement(own, Account(folder, name, own))
+            bound = tuple(policy for policy in policies if policy.data == name)
+            yield _statement(bound, Account(folder, name, bound))
         return
     if not path.exists():
         raise JobError(f"{path}: is not there; give a data file, a budget.jsonl, or the folder that holds one")
@@ -141,8 +142,12 @@ def _of(path: Path, of_sites: Sequence[Path]) -> Iterator[Statement]:
         )
     # A policy of a site file binds beside those of the usual places, as in a job of that site.
     bindings = [bind(path.stem, DataSet((path.stem,), (Path(os.path.abspath(path)),), policy=site)) for site in (None, *of_sites)]
-    several = max(len(one.bound) for one in bindings)
-    accounts = [(one.policies, place) for one in bindings if len(one.bound) == several and (place := account(one)) is not None]
+    several = max(len(binding.bound) for binding in bindings)
+    accounts = [
+        (binding.policies, place)
+        for binding in bindings
+        if len(binding.bound) == several and (place := account(binding)) is not None
+    ]
     if not accounts:
         raise JobError(
             f"{path}: no policy names it and no budget lies there; a policy that a site file names is found from that file's "
@@ -157,17 +162,18 @@ def _statement(policies: tuple[Policy, ...], place: Account) -> Statement:
     books = Books(place)
     books.look(own=True)
     caps = [(policy.epsilon, policy.delta) for policy in policies if policy.delta is not None]
-    own = {delta for ledger, names in books.all for job, delta in ledger.deltas.items() if ledger.jobs[job][0] in names}
-    delta = caps[0][1] if caps else min(own, default=ALONE)
+    deltas = {delta for ledger, names in books.all for job, delta in ledger.deltas.items() if ledger.jobs[job][0] in names}
+    delta = caps[0][1] if caps else min(deltas, default=ALONE)
     if caps:
         whose = "the policy's; that of a job stands beside the job's epsilon"
-    elif own:
-        whose = "the job's" if len(own) == 1 else "the smallest of the jobs'"
+    elif deltas:
+        whose = "the job's" if len(deltas) == 1 else "the smallest of the jobs'"
     else:
         whose = f"{ALONE:g}, since no policy and no job here says one"
     last, parts = _latest(books), books.parts()
     further = FURTHER * sum(steps for _, steps in parts)
     left = None if last is None or not caps else min(_left(parts, last, cap, delta, further) for cap, delta in caps)
+    like = "" if last is None else words(last)
     return Statement(
         data=place.data,
         budget=books.ledger.path,
@@ -177,7 +183,7 @@ def _statement(policies: tuple[Policy, ...], place: Account) -> Statement:
         jobs=tuple(sorted(_jobs(books, delta), key=lambda job: job.begun)),
         left=left,
         more=left == further,
-        like="" if last is None else words(last),
+        like=like,
     )
 
 
@@ -185,9 +191,10 @@ def _jobs(books: Books, delta: float) -> Iterator[Job]:
     for ledger, names in books.all:
         for job, (data, mechanism) in ledger.jobs.items():
             if data in names:
-                parts, own = ledger.of_job(job), ledger.deltas.get(job, delta)
+                parts, delta_of_job = ledger.of_job(job), ledger.deltas.get(job, delta)
                 steps = sum(n for _, n in parts)
-                yield Job(job, ledger.begun[job], words(mechanism), steps, epsilon(parts, own) if steps else 0.0, own)
+                spent = epsilon(parts, delta_of_job) if steps else 0.0
+                yield Job(job, ledger.begun[job], words(mechanism), steps, spent, delta_of_job)
         for (data, job), use in ledger.unaccounted.items():
             if data in names:
                 yield Job(job, ledger.begun[job], use, 0, None, None)
@@ -201,7 +208,7 @@ def _latest(books: Books) -> Mechanism | None:
         for job, (data, mechanism) in ledger.jobs.items()
         if data in names
     ]
-    return max(mechanisms, key=lambda one: one[0])[1] if mechanisms else None
+    return max(mechanisms, key=lambda dated: dated[0])[1] if mechanisms else None
 
 
 def _left(parts: Parts, mechanism: Mechanism, cap: float, delta: float, further: int) -> int:
@@ -218,5 +225,7 @@ def words(mechanism: Mechanism) -> str:
     """Returns a kind of noise in words."""
     rate = f", rate {mechanism.rate:.4g}" if mechanism.rate < 1 else ""
     unit = {"example": "", "client": ", of whole clients", "case": ", of cases"}[mechanism.unit]
-    noise = f"noise {mechanism.sigma:g}" + ("" if mechanism.secure else " that can be predicted")
+    noise = f"noise {mechanism.sigma:g}"
+    if not mechanism.secure:
+        noise += " that can be predicted"
     return f"{mechanism.sampling}{rate}, {noise}{unit}"

@@ -70,7 +70,8 @@ def _design(R: Array, gram: Array | None) -> tuple[Launched, Array]:
 def _launch(kernel: str, call: np.void, tasks: int, r: int, p: int) -> None:
     """Starts all tasks, and those again whose pivot has failed."""
     device = current()
-    xp, threads = device.xp, 32 if p <= 32 else 128 if p <= 128 else 256
+    xp = device.xp
+    threads = next((n for n in (32, 128) if p <= n), 256)
     room = 8 * p + (p + 1) * (p + 2) // 2
     if 8 * room + OWN_SHARED <= device.shared_memory():
         device.launch("shrinkage", kernel, (tasks,), threads, (call, 0, None), 8 * room)

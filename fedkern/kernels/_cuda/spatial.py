@@ -96,7 +96,8 @@ def stream(name: str, seed: int, chain: int) -> np.uint64:
 
 def normals(module: str, named: np.uint64, first: np.uint32 | int, made: Array, out: Array) -> None:
     """Draws numbers 0, 1, .. of a stream, at step `first` and as many more as the device has made."""
-    kernel = f"normals<{'double' if out.dtype == np.float64 else 'float'}>"
+    type_name = "double" if out.dtype == np.float64 else "float"
+    kernel = f"normals<{type_name}>"
     current().launch(module, kernel, (blocks(out.size, 2 * THREADS),), THREADS, (named, np.uint32(first), made, out.size, out))
 
 

@@ -267,7 +267,8 @@ def check_server(m, g, p, indicators, step, n_passes):
 
 @prepares
 def check_sums(sums, slab):
-    if sums.shape[0] != (4 if slab < np.inf else 3):
+    wanted = 4 if slab < np.inf else 3
+    if sums.shape[0] != wanted:
         raise ValueError("shrinkage.global_sweep_sums: sums must be 3, or 4 with a slab")
 
 

@@ -237,7 +237,8 @@ def _public_of(public: Public, given: dict[str, Any], known: dict[str, Any]) -> 
     returns = kernel.returns if public.returns is None else public.returns
     lines += [f"results = compute({', '.join([*arguments, variables['out']])})", *public.after]
     alone = len(kernel.outputs) == 1 and not returns
-    lines.append(f"return {public.result or ('results[0]' if alone else 'results')}")
+    whole = "results[0]" if alone else "results"
+    lines.append(f"return {public.result or whole}")
     scope = {**known, "compute": _compute_of(kernel.name, tuple(public.sizes), returns), "inf": np.inf}
     return _compiled(public.function.__name__, _parameters(public.function), lines, scope)
 
@@ -292,7 +293,8 @@ def _typed_compute(
     else:
         arguments = [*(names[a.name] for a in kernel.inputs), *variables.values(), *places, "1"]
     lines += [*checks, *allocated, f"returned = backend({', '.join(arguments)})"]
-    lines.append(f"return ({'returned, ' if returns else ''}{''.join(f'{place}, ' for place in places)})")
+    of_call = "returned, " if returns else ""
+    lines.append(f"return ({of_call}{''.join(f'{place}, ' for place in places)})")
     family, function = kernel.name.split(".")
     backend = getattr(import_module(f"{HERE}._numba.{family}"), function)
     scope = {"backend": backend, "empty": np.empty, "inf": np.inf, "int64": np.int64}
@@ -324,7 +326,8 @@ def _scalar_lines(kernel: Kernel, values: dict[str, Any]) -> tuple[list[str], di
         if value is None:
             if "None" not in domain.test and "or 0.0" not in passed:
                 raise TypingError(f"{where} must not be None")
-            lines.append(f"{variable} = {'0.0' if 'float' in passed else 'uint64(0)'}")
+            zero = "0.0" if "float" in passed else "uint64(0)"
+            lines.append(f"{variable} = {zero}")
             continue
         if isinstance(value, types.Optional):
             raise TypingError(f"{where} may be None at run time; branch on it, and call once with None and once with a number")
@@ -367,7 +370,8 @@ def _conversion(where: str, s: Scalar, value: Any) -> str:
     if "index" in passed or "int(" in passed or "2^" in words:
         if is_type and not isinstance(value, types.Integer):
             raise TypingError(f"{where} must be a whole number, got {value}")
-        return f"{'uint64' if '2^64' in words else 'int64'}({s.keyword})"
+        type_name = "uint64" if "2^64" in words else "int64"
+        return f"{type_name}({s.keyword})"
     return s.keyword
 
 
@@ -443,5 +447,6 @@ def _output_lines(kernel: Kernel, values: dict[str, Any], bound: list[str]) -> t
             raise TypingError(f"{kernel.public}: {a.name} is read-only")
         if a.second and as_dtype(value.dtype) != a.dtypes[which]:
             raise TypingError(f"{kernel.public}: {a.name} must be {a.dtypes[which]} here, got {value.dtype}")
-        lines += [f"{place} = {'out' if number == 1 else f'out[{i}]'}", *_shape_lines(kernel, a, place, bound)]
+        variable = "out" if number == 1 else f"out[{i}]"
+        lines += [f"{place} = {variable}", *_shape_lines(kernel, a, place, bound)]
     return places, lines

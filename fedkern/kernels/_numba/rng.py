@@ -102,14 +102,16 @@ def metropolis_accept(log_ratio, u):
 def gamma_one(shape, item, client, step, key):
     if not 0.0 < shape <= MOST_SHAPE:
         return np.nan
-    d = (shape + 1.0 if shape < 1.0 else shape) - 1.0 / 3.0
+    large = shape + 1.0 if shape < 1.0 else shape
+    d = large - 1.0 / 3.0
     draw = 0
     while True:
         x, _ = normal_pair(item, draw, client, step, key)
         u, boost = uniform_pair(item, draw + 1, client, step, key)
         t = x / (3.0 * np.sqrt(d))
         if t > -1.0 and metropolis_accept(3.0 * d * (np.log1p(t) - t * (1.0 - t * (0.5 - t / 3.0))), u):
-            return d * (1.0 + t) ** 3 * (np.exp(np.log(boost) / shape) if shape < 1.0 else 1.0)
+            boosted = np.exp(np.log(boost) / shape) if shape < 1.0 else 1.0
+            return d * (1.0 + t) ** 3 * boosted
         draw += 2
 
 

@@ -260,7 +260,8 @@ def elements(data, state, work, log_det, gain, stable, client, step, key, events
                 delta_row[h] = 0.0
             events[ACCEPTED] += taken
             events[PROPOSED] += 1
-            log_step[j, h] += gain * ((1.0 if taken else 0.0) - TARGET)
+            moved = 1.0 if taken else 0.0
+            log_step[j, h] += gain * (moved - TARGET)
     return log_det
 
 
@@ -298,7 +299,8 @@ def rows(data, state, work, log_det, gain, stable, client, step, key, events):
             log_det = take_row(j, delta, ratio, total, shifted, d, work, log_det, events)
         events[ACCEPTED] += taken
         events[PROPOSED] += 1
-        log_step[j, j] += gain * ((1.0 if taken else 0.0) - TARGET)
+        moved = 1.0 if taken else 0.0
+        log_step[j, j] += gain * (moved - TARGET)
     return log_det
 
 
@@ -399,7 +401,8 @@ def gibbs_row(j, data, state, work, log_det, stable, client, step, keys, events)
 
 @scalar
 def log_target(x, ratio, a, N):
-    return (N * np.log(abs(ratio)) if ratio != 0.0 else -np.inf) - 0.5 * (x - a) * (x - a)
+    of_ratio = N * np.log(abs(ratio)) if ratio != 0.0 else -np.inf
+    return of_ratio - 0.5 * (x - a) * (x - a)
 
 
 @scalar
@@ -418,7 +421,8 @@ def draw_ratio(item, r, a, N, client, step, key):
     """Makes one independence step of x from 0, density ~ |1 + r x|^N exp(-(x - a)^2 / 2): a normal at each of its two modes."""
     turn = 1.0 - a * r  # r x^2 + turn x - (a + N r) = 0
     root = np.sqrt((1.0 + a * r) ** 2 + 4.0 * N * (r * r))
-    q = -0.5 * (turn - root if turn < 0.0 else turn + root)
+    further = turn - root if turn < 0.0 else turn + root
+    q = -0.5 * further
     mode0, mode1 = q / r, -(a + N * r) / q
     ratio0, ratio1 = 1.0 + r * mode0, 1.0 + r * mode1
     if abs(ratio1) < abs(ratio0):  # the smaller from the product of the two

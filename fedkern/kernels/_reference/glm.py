@@ -32,7 +32,8 @@ def expected_log_likelihood(m, s, y, family, scale):
 
 def spread(X, log_sigma):
     """Returns the standard deviation of x'theta, for a mean-field or a full-rank posterior."""
-    return np.linalg.norm(X * np.exp(log_sigma) if log_sigma.ndim == 1 else X @ np.tril(log_sigma), axis=1)
+    scaled = X * np.exp(log_sigma) if log_sigma.ndim == 1 else X @ np.tril(log_sigma)
+    return np.linalg.norm(scaled, axis=1)
 
 
 def normals(n, key, client, step, draw):

@@ -276,21 +276,21 @@ def of_point(rows, xi, nodes):
         for j, (a, b) in enumerate(lower(d)):
             if a == b:
                 M[:, p + j, p + j] -= D[:, p + j]
-        one, cross, two = rows.family.own(eta[0], w[0])
-        D[:, shapes] = rows.sums(one.T[None])[0]
+        slope_of_shapes, cross, constant_curvature = rows.family.own(eta[0], w[0])
+        D[:, shapes] = rows.sums(slope_of_shapes.T[None])[0]
         mixed = -np.einsum("gij,gjw->giw", J, rows.sums(np.einsum("wn,nj->njw", cross, F)[None])[0])
         M[:, :, shapes] += mixed
         M[:, shapes] += mixed.swapaxes(1, 2)
-        M[:, shapes, shapes] -= rows.sums(np.moveaxis(two, 2, 0)[None])[0]
+        M[:, shapes, shapes] -= rows.sums(np.moveaxis(constant_curvature, 2, 0)[None])[0]
         first_of.append(D)
         mean += weight[:, k, None] * D
         second += weight[:, k, None, None] * M
     off = [D - mean for D in first_of]
     information = second.sum(axis=0) - sum(np.einsum("g,gi,gj->ij", weight[:, k], D, D) for k, D in enumerate(off))
     slope = mean.sum(axis=0)
-    one, two = rows.family.constant_slopes(w[0])  # of what does not depend on u
-    slope[shapes] += one
-    information[shapes, shapes] -= two
+    slope_of_shapes, constant_curvature = rows.family.constant_slopes(w[0])  # of what does not depend on u
+    slope[shapes] += slope_of_shapes
+    information[shapes, shapes] -= constant_curvature
     return np.concatenate([total.sum(axis=1) + rows.family.constant(w), slope, information[np.tril_indices(P)]])
 
 

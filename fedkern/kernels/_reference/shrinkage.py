@@ -327,7 +327,8 @@ def logistic_sweeps(
             check(OF_COEFFICIENTS, W, a)
             u, again = posterior_draw(W, a, np.ones(len(z)), z)
             events[c, 1] += again
-            d, alpha = t * u[:p], s[p] * u[p] if intercept else 0.0
+            intercept_drawn = s[p] * u[p] if intercept else 0.0
+            d, alpha = t * u[:p], intercept_drawn
             check(OF_COEFFICIENTS, d, alpha)
             return d, lambda_sq, alpha
 
@@ -365,7 +366,8 @@ def imputed_sweeps(
             z = normals(p + intercept, 0, 0, *counter, keys["coefficients"])
             u, again = posterior_draw(W, a, np.append(np.ones(p), 0)[: p + intercept], z)
             events[c, 1] += again
-            d, alpha = t * u[:p], sigma / np.sqrt(n) * u[p] if intercept else 0.0
+            intercept_drawn = sigma / np.sqrt(n) * u[p] if intercept else 0.0
+            d, alpha = t * u[:p], intercept_drawn
             check(OF_COEFFICIENTS, d, alpha)
             rss, gamma = ((e - X @ d - alpha) ** 2).sum(), np.empty(1)
             rng.gamma(np.array([shape + n / 2]), keys["variances"], *counter, 0, gamma, 1)

@@ -174,7 +174,12 @@ def car_sample(vectors, values, weights, phi, form, seed, chain, client, step, t
     e = numbers(rng.normal, m * n, "prior_draws", seed, chain, client, step).reshape(m, n)
     x = phi[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
-        p = np.tile(values, (m, 1)) if form == ICAR else 1 - x * values if form == CAR else (1 - x) + x * values
+        if form == ICAR:
+            p = np.tile(values, (m, 1))
+        elif form == CAR:
+            p = 1 - x * values
+        else:
+            p = (1 - x) + x * values
         coefficients = np.where(p == 0, 0.0, e / np.sqrt(p))
     theta[...] = coefficients @ vectors.T * weights
 

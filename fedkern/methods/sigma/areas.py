@@ -87,7 +87,7 @@ def table(
     hidden : whether the posterior is left out for areas with a count that is an interval
     """
     label, observed, d = areas.label, rows.observed, file.d
-    names, concealed = names_of(file), unknown(rows, d) if hidden else np.zeros(d, bool)
+    names = names_of(file)
     seen = np.bincount(observed.area, minlength=d)
     total = np.bincount(observed.area, weights=observed.y, minlength=d)
     out: dict[str, Sequence[object]] = {"area": names}
@@ -97,23 +97,38 @@ def table(
     most = total
     if isinstance(observed.last, np.ndarray):
         most = np.bincount(observed.area, weights=observed.last, minlength=d)
-    ends = (f"{low:g}" if low == high else f"{low:g} to {high:g}" for low, high in zip(total, most))
-    out["observed"] = [cell if n else "" for cell, n in zip(ends, seen)]
+    out["observed"] = counts(total, most, seen)
     if label == "rate":
         out["exposure"] = [f"{v:.10g}" for v in np.bincount(rows.area, weights=rows.exposure, minlength=d)]
     elif observed.trials is not None:
         out["trials"] = [f"{v:g}" for v in np.bincount(observed.area, weights=observed.trials, minlength=d)]
     out |= {name: cells(values) for name, values in crude(rows, areas.likelihood, d).items()}
     out["theta_prior_sd"] = cells(np.sqrt(file.true_variance))
-    said: dict[str, Sequence[str]] = {}
-    said |= summarise("theta", areas.theta, QUANTILES) | summarise(label, areas.level, QUANTILES)
-    said[f"p_{label}_above_{areas.threshold.name}"] = cells(areas.above)
+    posterior: dict[str, Sequence[str]] = {}
+    posterior |= summarise("theta", areas.theta, QUANTILES) | summarise(label, areas.level, QUANTILES)
+    posterior[f"p_{label}_above_{areas.threshold.name}"] = cells(areas.above)
     natural = np.exp if areas.likelihood.record.link != "identity" else np.asarray
     for name, part in (("fixed", areas.fixed), ("spatial", areas.spatial)):
-        said |= summarise(name, natural(part), PARTS)
-    for name, column in (said | dict(fit)).items():
-        out[name] = ["" if absent else cell for cell, absent in zip(column, concealed)]
+        posterior |= summarise(name, natural(part), PARTS)
+    return out | blank(posterior | dict(fit), hidden & unknown(rows, d))
+
+
+def counts(low: np.ndarray, high: np.ndarray, rows: np.ndarray) -> list[str]:
+    """Formats observed counts, or the intervals that they are known by; empty without a row."""
+    out = []
+    for least, most, n in zip(low, high, rows):
+        if not n:
+            out.append("")
+        elif least == most:
+            out.append(f"{least:g}")
+        else:
+            out.append(f"{least:g} to {most:g}")
     return out
+
+
+def blank(columns: Mapping[str, Sequence[str]], concealed: NDArray[np.bool_]) -> dict[str, list[str]]:
+    """Returns the columns with empty cells where they are concealed."""
+    return {name: np.where(concealed, "", np.array(cells, object)).tolist() for name, cells in columns.items()}
 
 
 def unknown(rows: AreaRows, d: int) -> NDArray[np.bool_]:
@@ -129,23 +144,23 @@ def crude(rows: AreaRows, likelihood: Likelihood, d: int) -> dict[str, Array]:
     """
     seen, record = rows.observed, likelihood.record
     weights = np.exp(seen.offset) if record.link == "log" else seen.trials
-    one = np.ones(len(seen.y))
-    n, y, base = (np.bincount(seen.area, w, d).astype(float) for w in (one, seen.y, one if weights is None else weights))
-    there = base > 0
-    there[np.unique(seen.area[~seen.known])] = False
+    n, y = (np.bincount(seen.area, w, d).astype(float) for w in (None, seen.y))
+    base = n if weights is None else np.bincount(seen.area, weights, d).astype(float)
+    known = base > 0
+    known[np.unique(seen.area[~seen.known])] = False
     out = {name: np.full(d, np.nan) for name in ("crude", "crude_low", "crude_high")}
-    out["crude"][there] = y[there] / base[there]
+    out["crude"][known] = y[known] / base[known]
     if seen.sd is not None:
-        half = ndtri(QUANTILES["q975"]) * np.sqrt(np.bincount(seen.area, seen.sd**2, d)[there]) / n[there]
-        out["crude_low"][there], out["crude_high"][there] = out["crude"][there] - half, out["crude"][there] + half
+        half = ndtri(QUANTILES["q975"]) * np.sqrt(np.bincount(seen.area, seen.sd**2, d)[known]) / n[known]
+        out["crude_low"][known], out["crude_high"][known] = out["crude"][known] - half, out["crude"][known] + half
         return out
     if record.exact is None:
         return {"crude": out["crude"]}
     if record.dispersion is not None:
         if likelihood.dispersed:
             return out
-        there &= n == 1  # sums of rows with different means have no simple distribution
-    out["crude_low"][there], out["crude_high"][there] = record.exact(y[there], base[there], likelihood.scale or 1.0)
+        known &= n == 1  # sums of rows with different means have no simple distribution
+    out["crude_low"][known], out["crude_high"][known] = record.exact(y[known], base[known], likelihood.scale or 1.0)
     return out
 
 

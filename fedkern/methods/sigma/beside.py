@@ -27,34 +27,36 @@ RATIOS = {"log": "rate ratio", "logit": "odds ratio"}  # link -> the name of e^c
 def of(model: SigmaModel, posterior: Draws) -> dict[str, Any]:
     """Returns both as entries of summary.json's table "sigma"."""
     shown, unknowns = ratios(model, posterior), priors(model, posterior)
-    return {"prior_of": unknowns} | ({"ratios": shown} if shown else {})
+    if shown:
+        return {"prior_of": unknowns} | {"ratios": shown}
+    return {"prior_of": unknowns}
 
 
 def priors(model: SigmaModel, posterior: Draws) -> dict[str, dict[str, float]]:
     """Returns name -> 2.5, 5, 50, 95 and 97.5 % of its prior, for each published number, on the data's scale."""
-    at, units, names = np.array([*ENDS.values()]), model.units, model.encoding.names
-    half_normal = units.scale * ndtri((1 + at) / 2)
+    levels, units, names = np.array([*ENDS.values()]), model.units, model.encoding.names
+    half_normal = units.scale * ndtri((1 + levels) / 2)
     ends = dict.fromkeys(("sigma_theta", "sigma", "sigma_extra", "sigma_period"), half_normal)
-    ends |= {"rho": at, "dispersion": half_normal**2}
+    ends |= {"rho": levels, "dispersion": half_normal**2}
     if model.layout.free:
-        ends[model.common.condition.name] = model.condition.quantile(at)
+        ends[model.common.condition.name] = model.condition.quantile(levels)
     if model.periods:
         spread = units.scale * np.sqrt((model.layout.walk**2).sum(axis=1))
-        ends |= {f"period[{name}]": sd * _product(at) for name, sd in zip(model.periods, spread)}
+        ends |= {f"period[{name}]": sd * _product(levels) for name, sd in zip(model.periods, spread)}
     mean, sd = np.zeros(len(names)), np.full(len(names), units.scale * model.coefficient_sd)
     mean[0], sd[0] = (units.level, sd[0]) if model.layout.intercept else (0.0, 0.0)
     A = model.encoding.affine()
     for suffix, centres, spreads in (("", A @ mean, np.sqrt(A**2 @ sd**2)), ("_std", mean, sd)):
-        ends |= {label(name, suffix): centres[j] + spreads[j] * ndtri(at) for j, name in enumerate(names)}
+        ends |= {label(name, suffix): centres[j] + spreads[j] * ndtri(levels) for j, name in enumerate(names)}
     return {name: dict(zip(ENDS, ends[name].tolist())) for name in posterior.values}
 
 
-def _product(at: Array) -> Array:
+def _product(levels: Array) -> Array:
     """Returns quantiles of a half-normal times an independent normal number."""
     x, weight = np.polynomial.legendre.leggauss(200)
     scales = ndtri((3 + x) / 4)  # quantiles of a half-normal number at (1 + x) / 2
     values = np.linspace(-8, 8, 4001)
-    return np.asarray(np.interp(at, ndtr(values[:, np.newaxis] / scales) @ weight / 2, values))
+    return np.asarray(np.interp(levels, ndtr(values[:, np.newaxis] / scales) @ weight / 2, values))
 
 
 def ratios(model: SigmaModel, posterior: Draws) -> dict[str, Any]:
@@ -87,8 +89,8 @@ def _levels(model: SigmaModel, posterior: Draws) -> dict[str, dict[str, float]]:
         base = model.references.get(column.name) or next(iter(levels), "")
         for level in levels:
             if level != base:
-                one, other = (posterior.values[label(f"{column.name}={name}", "")] for name in (level, base))
-                against[f"{column.name} {level} against {base}"] = quantiles_of(np.exp(one - other))
+                shown_level, other = (posterior.values[label(f"{column.name}={name}", "")] for name in (level, base))
+                against[f"{column.name} {level} against {base}"] = quantiles_of(np.exp(shown_level - other))
     return against
 
 

@@ -15,7 +15,7 @@ from .keys import Config
 from .rows import drawn
 
 
-def read(at: At[Config], files: Mapping[int, OwnFile]) -> dict[int, Polygons]:
+def read(job: At[Config], files: Mapping[int, OwnFile]) -> dict[int, Polygons]:
     """Returns client -> the polygons of its areas; empty where the job has none.
 
     Raises
@@ -26,7 +26,7 @@ def read(at: At[Config], files: Mapping[int, OwnFile]) -> dict[int, Polygons]:
     by_client = {}
     for k, file in files.items():
         with owned(k):
-            shapes = of(at.config, at.part.folder, file)
+            shapes = of(job.config, job.part.folder, file)
         if shapes is not None:
             by_client[k] = shapes
     return by_client
@@ -34,10 +34,10 @@ def read(at: At[Config], files: Mapping[int, OwnFile]) -> dict[int, Polygons]:
 
 def of(config: Config, folder: Path, file: OwnFile) -> Polygons | None:
     """Returns one client's polygons; None where the job has none."""
-    said = drawn(config, folder)
-    if said is None:
+    source = drawn(config, folder)
+    if source is None:
         return None
-    path, written, area, packed = said
+    path, written, area, packed = source
     if packed:
         polygons.geopandas("areas.gpkg (output.polygons)")  # before the first round, and not after the last
     shapes = polygons.read(path, area)
@@ -51,15 +51,15 @@ def of(config: Config, folder: Path, file: OwnFile) -> Polygons | None:
 
 def collection(shapes: Polygons, table: Mapping[str, Sequence[object]]) -> dict[str, object]:
     """Returns GeoJSON of the areas with the columns of their table, as numbers where they are."""
-    columns = {name: list(values) if name == "area" else _numbers(values) for name, values in table.items()}
+    columns = {name: _numbers(values) for name, values in table.items()} | {"area": list(table["area"])}
     rows = (dict(zip(columns, values)) for values in zip(*columns.values()))
     return shapes.collection({str(row["area"]): row for row in rows})
 
 
 def _numbers(cells: Sequence[object]) -> list[object]:
     """Converts a column for JSON: to numbers, unless a cell is a text such as "0 to 4"; an empty cell becomes None."""
-    there = [None if cell == "" else cell for cell in cells]
+    filled = [None if cell == "" else cell for cell in cells]
     try:
-        return [float(cell) if isinstance(cell, str) else cell for cell in there]
+        return [float(cell) if isinstance(cell, str) else cell for cell in filled]
     except ValueError:
-        return [cell if cell is None else str(cell) for cell in there]
+        return [cell if cell is None else str(cell) for cell in filled]

@@ -33,7 +33,7 @@ class Files:
         return {k: file.digest for k, file in self.clients.items()} | server
 
 
-def read(at: At[Config]) -> Files:
+def read(job: At[Config]) -> Files:
     """Reads the file of every party at this place.
 
     Raises
@@ -41,9 +41,9 @@ def read(at: At[Config]) -> Files:
     JobError
         A file is missing, altered or of another client; or the clients are not those of the prior.
     """
-    names, path = at.names, prior_of(at.config, at.part.folder)
-    clients = {k: read_own(path, names[k]) for k in at.mine}
-    server = read_server(path) if at.place.is_server else None
+    names, path = job.names, prior_of(job.config, job.part.folder)
+    clients = {k: read_own(path, names[k]) for k in job.mine}
+    server = read_server(path) if job.place.is_server else None
     if server is not None and server.clients != names:
         unknown = sorted(set(names) ^ set(server.clients))
         what = f"{', '.join(unknown[:6])} on one side only" if unknown else "the same clients in another order"
@@ -55,13 +55,13 @@ def read(at: At[Config]) -> Files:
     return Files(clients, server)
 
 
-def agree(at: At[Config], files: Files) -> None:
+def agree(job: At[Config], files: Files) -> None:
     """Raises JobError unless all files were made together."""
-    names, path = at.names, str(prior_of(at.config, at.part.folder))
+    names, path = job.names, str(prior_of(job.config, job.part.folder))
     clients = {k: prior_agreement.Client(names[k], file.common.id, file.digest, path) for k, file in files.clients.items()}
 
     def start() -> tuple[prior_agreement.Server, ServerEffects]:
         assert files.server is not None
         return prior_agreement.start(names, files.server.common.id, files.server.digests)
 
-    at.exchange(Stage.of(prior_agreement), start, clients)
+    job.exchange(Stage.of(prior_agreement), start, clients)

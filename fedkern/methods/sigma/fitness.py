@@ -69,7 +69,7 @@ class Fitness:
     def without(self, areas: NDArray[np.bool_]) -> Fitness:
         """Replaces the measures of these areas (d,) by NaN; Moran's I has no residual of theirs."""
         each = (self.elpd, self.effective, self.k_hat, self.pit, self.pearson, self.waic.T)
-        elpd, effective, k_hat, pit, pearson, waic = (np.where(areas, np.nan, one) for one in each)
+        elpd, effective, k_hat, pit, pearson, waic = (np.where(areas, np.nan, values) for values in each)
         return Fitness(elpd, effective, k_hat, pit, pearson, waic.T, self.moran, int(areas.sum()))
 
     @property
@@ -81,12 +81,12 @@ class Fitness:
     @property
     def content(self) -> dict[str, Any]:
         """The content of fit.json: measures of all of the client's areas together."""
-        there, pit = np.isfinite(self.pearson), self.pit[np.isfinite(self.pit)]
+        fitted, pit = np.isfinite(self.pearson), self.pit[np.isfinite(self.pit)]
         totals: dict[str, object] = {
             "elpd": float(np.nansum(self.elpd)), "p_loo": float(np.nansum(self.effective)),
             "areas": int(np.isfinite(self.elpd).sum()), "unreliable": self.unreliable,
             "waic": {"waic": -2 * float(np.nansum(self.waic[:, 0])), "p_waic": float(np.nansum(self.waic[:, 1]))},
-            "pearson": {"chi_square": float((self.pearson[there] ** 2).sum()), "areas": int(there.sum())},
+            "pearson": {"chi_square": float((self.pearson[fitted] ** 2).sum()), "areas": int(fitted.sum())},
         }  # fmt: skip
         if self.left_out:
             totals["left_out"] = {"areas": self.left_out, "why": "a count that is an interval (output.suppressed)"}
@@ -129,7 +129,7 @@ def of(site: Site | WithinSite, drawn: Drawn, pairs: Index | None, unit: float) 
     unseen = mean if v is None else mean + np.sqrt(v) * drawn.normals
     residuals = checks.pearson(site, xi, theta)
     empty = site.counts == 0
-    elpd, effective, k_hat = (np.where(empty, np.nan, one) for one in (left_out.elpd, left_out.effective, left_out.k_hat))
+    elpd, effective, k_hat = (np.where(empty, np.nan, values) for values in (left_out.elpd, left_out.effective, left_out.k_hat))
     moran = None if pairs is None else _moran(residuals, pairs)
     waic = np.where(empty[:, np.newaxis], np.nan, _waic(log_density))
     return Fitness(elpd, effective, k_hat, checks.pit(site, xi, unseen, left_out.weights), residuals, waic, moran)

@@ -45,13 +45,14 @@ class New:
     area: Index
     period: Index | None
 
-    def part(self, at: slice) -> New:
+    def part(self, rows: slice) -> New:
         """Returns some of them."""
-        trials = None if self.trials is None else self.trials[at]
-        return New(self.X[at], self.offset[at], trials, self.area[at], None if self.period is None else self.period[at])
+        trials = None if self.trials is None else self.trials[rows]
+        period = None if self.period is None else self.period[rows]
+        return New(self.X[rows], self.offset[rows], trials, self.area[rows], period)
 
 
-def of(own: kept.Kept, new: New, ids: Mapping[str, Sequence[str]], seed: int) -> tuple[Prediction, NDArray[np.bool_]]:
+def of(kept_run: kept.Kept, new: New, ids: Mapping[str, Sequence[str]], seed: int) -> tuple[Prediction, NDArray[np.bool_]]:
     """Predicts the rows, by blocks.
 
     Returns
@@ -59,29 +60,30 @@ def of(own: kept.Kept, new: New, ids: Mapping[str, Sequence[str]], seed: int) ->
     mean of the response with its ends, mean and sd of the linear predictor, and columns of the level and of new counts
     (n,) whether a draw of a row's rate is cut
     """
-    family, m, columns = FAMILIES[own.about.family], len(own.coefficients), dict[str, list[Array]]()
-    like = Overdispersed(family.name) if own.about.effects else Likelihood(family.name, own.about.scale)
-    periods = None if new.period is None else _on(own, int(new.period.max(initial=0)) + 1, seed)
+    family, m, columns = FAMILIES[kept_run.about.family], len(kept_run.coefficients), dict[str, list[Array]]()
+    like = Overdispersed(family.name) if kept_run.about.effects else Likelihood(family.name, kept_run.about.scale)
+    periods = None if new.period is None else _on(kept_run, int(new.period.max(initial=0)) + 1, seed)
     counts = family.counted and (not family.trials or new.trials is not None)
     step = max(1, BLOCK // m)
     # Draws times rows may be more than memory holds.
     for a in range(0, len(new.X), step):
         rows = new.part(slice(a, a + step))
-        level = own.coefficients @ rows.X.T + own.spatial[:, rows.area]
+        level = kept_run.coefficients @ rows.X.T + kept_run.spatial[:, rows.area]
         if periods is not None:
             level = level + periods[:, rows.period]
         eta = level + rows.offset
-        mean = like.mean_of_new(eta, own.log_scale[:, np.newaxis] if own.about.effects else 0.0)
-        one = {"mean": mean.mean(axis=0), "linear_mean": eta.mean(axis=0), "linear_sd": eta.std(axis=0)}
-        highest = eta + SDS * np.exp(own.log_scale)[:, np.newaxis] if own.about.effects else eta
-        one["cut"] = (np.maximum(highest, level).max(axis=0) > MOST).astype(float)
-        one |= _ends("", mean)
+        spread = kept_run.log_scale[:, np.newaxis] if kept_run.about.effects else 0.0
+        mean = like.mean_of_new(eta, spread)
+        block = {"mean": mean.mean(axis=0), "linear_mean": eta.mean(axis=0), "linear_sd": eta.std(axis=0)}
+        highest = eta + SDS * np.exp(kept_run.log_scale)[:, np.newaxis] if kept_run.about.effects else eta
+        block["cut"] = (np.maximum(highest, level).max(axis=0) > MOST).astype(float)
+        block |= _ends("", mean)
         if family.link != "identity":
-            one |= {family.level: like.mean(level).mean(axis=0)} | _ends(f"{family.level}_", like.mean(level))
+            block |= {family.level: like.mean(level).mean(axis=0)} | _ends(f"{family.level}_", like.mean(level))
         if counts:
-            drawn = _drawn(own, like, eta, rows.trials, seed, a)
-            one |= _ends("new_", np.where(np.isnan(mean), np.nan, drawn), WHOLE)
-        for name, values in one.items():
+            drawn = _drawn(kept_run, like, eta, rows.trials, seed, a)
+            block |= _ends("new_", np.where(np.isnan(mean), np.nan, drawn), WHOLE)
+        for name, values in block.items():
             columns.setdefault(name, []).append(values)
     joined = {name: np.concatenate(values) for name, values in columns.items()}
     first = ("mean", *ENDS, "linear_mean", "linear_sd", "cut")
@@ -91,28 +93,28 @@ def of(own: kept.Kept, new: New, ids: Mapping[str, Sequence[str]], seed: int) ->
     return prediction, joined["cut"] > 0
 
 
-def _on(own: kept.Kept, n: int, seed: int) -> Array:
+def _on(kept_run: kept.Kept, n: int, seed: int) -> Array:
     """Returns (m, n) effects of periods, continued beyond the last kept one by steps of the walk."""
-    known = own.periods
+    known = kept_run.periods
     if n <= known.shape[1]:
         return known
     m = len(known)
     steps = rng.normal(m * (n - known.shape[1]), key=rng.key(seed, "posterior", STEPS)).reshape(-1, m).T
-    return np.column_stack([known, known[:, -1:] + np.cumsum(own.step[:, np.newaxis] * steps, axis=1)])
+    return np.column_stack([known, known[:, -1:] + np.cumsum(kept_run.step[:, np.newaxis] * steps, axis=1)])
 
 
-def _drawn(own: kept.Kept, like: Likelihood, eta: Array, trials: Array | None, seed: int, block: int) -> Array:
+def _drawn(kept_run: kept.Kept, like: Likelihood, eta: Array, trials: Array | None, seed: int, block: int) -> Array:
     """Draws (m, n) a new count of each row in each draw."""
     m, n = eta.shape
-    scale: float | Array = own.about.scale
-    if own.about.effects:
+    scale: float | Array = kept_run.about.scale
+    if kept_run.about.effects:
         effects = rng.normal(m * n, key=rng.key(seed, "posterior", EFFECTS), client=block).reshape(m, n)
-        eta = eta + np.exp(own.log_scale)[:, np.newaxis] * effects
-    elif len(own.log_scale):
-        scale = np.repeat(np.exp(own.log_scale), n)
+        eta = eta + np.exp(kept_run.log_scale)[:, np.newaxis] * effects
+    elif len(kept_run.log_scale):
+        scale = np.repeat(np.exp(kept_run.log_scale), n)
     source = _Source(rng.key(seed, "posterior", COUNTS), block)
-    every = None if trials is None else np.tile(trials, m)
-    return like.record.draw(source, like.mean(eta).ravel(), scale, every).reshape(m, n)
+    repeated = None if trials is None else np.tile(trials, m)
+    return like.record.draw(source, like.mean(eta).ravel(), scale, repeated).reshape(m, n)
 
 
 def _ends(prefix: str, draws: Array, method: str = "linear") -> dict[str, Array]:

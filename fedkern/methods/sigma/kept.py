@@ -78,35 +78,40 @@ class Kept:
         return Encoding.from_dict(self.about.encoding)
 
 
-def write(folder: RunFolder, model: SigmaModel, client: int, file: OwnFile, areas: Areas, xi: Array, said: Record) -> None:
+def write(folder: RunFolder, model: SigmaModel, client: int, file: OwnFile, areas: Areas, xi: Array, verdict: Record) -> None:
     """Writes them to the client's folder.
 
     Parameters
     ----------
     xi : (m, P) the draws from which the areas' are made
-    said : the server's verdict
+    verdict : the server's verdict
     """
     parts, units, scale = model.layout.parts, model.units, areas.likelihood.scale
     first = xi[:, parts["intercept"]] if model.layout.intercept else np.zeros((len(xi), 1))
     coefficients = np.column_stack([units.natural(first), units.scale * xi[:, parts["beta"]]])
+    known = scale if isinstance(scale, float) else 1.0
     about = About(
         run=folder.run.hex(),
         client=file.name,
-        converged=said.get("converged") is not False,
+        converged=verdict.get("converged") is not False,
         encoding=model.encoding.to_dict(),
         family=areas.likelihood.family,
-        scale=scale if isinstance(scale, float) else 1.0,
+        scale=known,
         areas=list(file.areas),
         periods=list(model.periods),
         effects=isinstance(areas.likelihood, Overdispersed),
     )
-    none, learnt = np.zeros(0), areas.likelihood.dispersed and areas.likelihood.record.counted
+    periods, step, log_scale = np.zeros((len(xi), 0)), np.zeros(0), np.zeros(0)
+    if model.periods:
+        periods, step = units.scale * model.layout.periods(xi), units.scale * model.layout.period_step(xi)
+    if areas.likelihood.dispersed and areas.likelihood.record.counted:
+        log_scale = xi[:, parts["log_sd"].start]
     content: dict[str, Any] = {
         "coefficients": coefficients,
         "spatial": areas.spatial.astype(np.float32),
-        "periods": units.scale * model.layout.periods(xi) if model.periods else np.zeros((len(xi), 0)),
-        "step": units.scale * model.layout.period_step(xi) if model.periods else none,
-        "log_scale": xi[:, parts["log_sd"].start] if learnt else none,
+        "periods": periods,
+        "step": step,
+        "log_scale": log_scale,
     }
     own_posterior.write(folder, client, NAME, MAGIC, about._asdict(), content)
 
@@ -119,6 +124,6 @@ def read(folder: Path, run: str, client: str) -> Kept:
     JobError
         The run left none there, or none that can be read.
     """
-    told, content = own_posterior.read(folder, NAME, MAGIC, run, client, "give a run over areas that has ended")
-    about = About(**told)
+    entries, content = own_posterior.read(folder, NAME, MAGIC, run, client, "give a run over areas that has ended")
+    about = About(**entries)
     return Kept(about, **content)

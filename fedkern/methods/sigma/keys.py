@@ -318,9 +318,10 @@ def refused(raw: Raw) -> Iterator[str]:
         if table(raw, "job").get("rounds") == "until":
             given.append('job.rounds = "until"')
         if given:
+            them = "it" if len(given) == 1 else "them"
             yield (
                 f'{", ".join(given)}: inference = "nested" takes no steps of an optimiser and runs no chains; remove '
-                f'{"it" if len(given) == 1 else "them"}, or choose inference = "sfvi" or "hmc"'
+                f'{them}, or choose inference = "sfvi" or "hmc"'
             )
 
 
@@ -340,7 +341,10 @@ def fill_defaults(raw: Raw) -> dict[str, Any]:
         family = FAMILIES.get(str(model.get("family", "poisson")))
         rates = family is None or family.link == "log"
         level = model.get("intercept") is not False
-        out["output"].setdefault("threshold", "auto" if rates and level else "overall" if level else 1.0)
+        threshold: object = 1.0
+        if level:
+            threshold = "auto" if rates else "overall"
+        out["output"].setdefault("threshold", threshold)
     if isinstance(algorithm, dict) and isinstance(job, dict):
         rounds = job["rounds"] if isinstance(job["rounds"], int) and job["rounds"] > 0 else 5_000
         algorithm.setdefault("burn_in", rounds // 2)
@@ -371,13 +375,13 @@ def _secure(config: Config) -> Iterator[str]:
     if not config.secure:
         return
     yield from faults_of_sums(config)
-    asked, inference = 'job.sums = "secure"', config.algorithm.inference
+    sums, inference = 'job.sums = "secure"', config.algorithm.inference
     if inference not in ("sfvi", "hmc", "mala"):
         given = f'algorithm.inference = "{inference}"' if inference else "algorithm.inference"
-        yield f'{asked} wants the name of an inference whose server only adds: {given} must be "sfvi", "hmc" or "mala"'
+        yield f'{sums} wants the name of an inference whose server only adds: {given} must be "sfvi", "hmc" or "mala"'
     if config.privacy is not None:
         yield (
-            f"{asked}: answers of a private job are stored, and sent again after a crash, under masks that nobody has by then; "
+            f"{sums}: answers of a private job are stored, and sent again after a crash, under masks that nobody has by then; "
             "remove it, or [privacy]"
         )
 
@@ -413,7 +417,12 @@ def _data(config: Config) -> Iterator[str]:
     if family.lacks_scale(model.scale, "sigma"):
         yield family.scale_is_missing
     if model.overdispersion and model.family not in EXTRA.split(", "):
-        why = "y of 0 or 1 cannot show it" if family.binary else f"it has {family.dispersion.words}" if family.dispersion else ""
+        if family.binary:
+            why = "y of 0 or 1 cannot show it"
+        elif family.dispersion:
+            why = f"it has {family.dispersion.words}"
+        else:
+            why = ""
         yield f'model.overdispersion: only family = {EXTRA} have it, not "{model.family}": {why}; remove it'
     yield from _periods(data)
     roles = [data.area, data.period, *data.location, data.response, data.exposure, data.offset, data.trials]
@@ -462,7 +471,7 @@ def _periods(data: DataSection) -> Iterator[str]:
     if len(data.periods) == 1:
         remedy = "give two or more, or remove data.period and ignore its column"
         yield f"data.periods: one period ({data.periods[0]!r}) has no effect of its own; {remedy}"
-    if twice := sorted({one for one in data.periods if data.periods.count(one) > 1}):
+    if twice := sorted({period for period in data.periods if data.periods.count(period) > 1}):
         yield f"data.periods: {', '.join(map(repr, twice))} stands there twice; give each period once"
 
 

@@ -50,15 +50,16 @@ def files(run: RunFiles) -> dict[str, bytes]:
     if not rows or not all(shapes):
         return {}
     out: dict[str, bytes] = {}
-    for one in _maps(rows, _threshold(run)):
-        drawn = _figure(one, rows, shapes, _about(run))
+    for drawing in _maps(rows, _threshold(run)):
+        drawn = _figure(drawing, rows, shapes, _about(run))
         if _said(run).get("converged") is False:
             words = "not converged: not for use"
             drawn.text(0.01, BELOW_TITLE, words, color=ORANGE, fontsize=12, fontweight="bold", ha="left", va="top")
         for kind in ("png", "svg"):
             content = io.BytesIO()
-            drawn.savefig(content, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else {"Software": None})
-            out[f"maps/{one.name}.{kind}"] = content.getvalue()
+            metadata = {"Date": None} if kind == "svg" else {"Software": None}
+            drawn.savefig(content, format=kind, dpi=DPI, metadata=metadata)
+            out[f"maps/{drawing.name}.{kind}"] = content.getvalue()
     return out
 
 
@@ -76,7 +77,7 @@ def _maps(rows: Sequence[Mapping[str, str]], middle: float) -> Iterator[Map]:
     limit = above.rpartition("_above_")[2]
 
     def column(name: str) -> Array:
-        return np.array([float(row[name]) if row.get(name) else np.nan for row in rows])
+        return np.array([float(row.get(name) or "nan") for row in rows])
 
     relative = level == "rate" and limit in ("1", "overall")
     words = f"{level}; the middle is that of all clients together, {middle:.3g}" if relative and limit == "overall" else level
@@ -90,7 +91,12 @@ def _maps(rows: Sequence[Mapping[str, str]], middle: float) -> Iterator[Map]:
         yield Map("width", "Upper over lower end of the rate's 95 % interval", "ratio of the ends", high / low, "plain")
     else:
         yield Map("width", f"Width of the {level}'s 95 % interval", "width", high - low, "plain")
-    effect = "rate ratio" if level == "rate" else "odds ratio" if level == "probability" else "difference"
+    if level == "rate":
+        effect = "rate ratio"
+    elif level == "probability":
+        effect = "odds ratio"
+    else:
+        effect = "difference"
     scale = "about 0" if level == "mean" else "about"
     yield Map("spatial", "What the map adds to intercept and covariates", effect, column("spatial_mean"), scale)
 
@@ -116,48 +122,52 @@ def _said(run: RunFiles) -> Mapping[str, Any]:
 
 def _about(run: RunFiles) -> str:
     """Returns model, rounds, verdict and day, in words."""
-    model, said = run.job.get("model", {}), _said(run)
+    model, verdict = run.job.get("model", {}), _said(run)
     family = str(model.get("family", "poisson"))
     words = [f"{family.capitalize()} model with a spatial effect of every area"]
-    rounds = run.summary.get("rounds") or said.get("rounds")
+    rounds = run.summary.get("rounds") or verdict.get("rounds")
     words += [f"{rounds:,} rounds"] if isinstance(rounds, int) else []
-    words += [HEADS[said["converged"]]] if "converged" in said else []
-    if suppressed := said.get("suppressed"):
+    words += [HEADS[verdict["converged"]]] if "converged" in verdict else []
+    if suppressed := verdict.get("suppressed"):
         words.append(f"{suppressed} counts known by an interval")
-    return "; ".join([*words, *([run.day] if run.day else [])])
+    if run.day:
+        words.append(run.day)
+    return "; ".join(words)
 
 
-def _figure(one: Map, rows: Sequence[Mapping[str, str]], shapes: Sequence[Sequence[Part]], about: str) -> Figure:
+def _figure(layer: Map, rows: Sequence[Mapping[str, str]], shapes: Sequence[Sequence[Part]], about: str) -> Figure:
     """Draws one map."""
     import matplotlib as mpl
     from matplotlib.colors import LogNorm, Normalize
 
     drawn = canvas(SIZE, SIZE)
     axes = drawn.subplots()
-    points = areas_drawn(axes, shapes, one.values.tolist())
-    there = one.values[np.isfinite(one.values)]
+    points = areas_drawn(axes, shapes, layer.values.tolist())
+    shown = layer.values[np.isfinite(layer.values)]
     points.set_edgecolor(MUTED)
-    colours, norm = mpl.colormaps["viridis"], Normalize(*_ends(there))
-    if one.scale == "classes":
+    colours, norm = mpl.colormaps["viridis"], Normalize(*_ends(shown))
+    if layer.scale == "classes":
         colours, norm = classes()
-    elif one.scale == "about":
-        far = float(np.exp(np.abs(np.log(there / one.middle)).max())) if len(there) else 2.0
+    elif layer.scale == "about":
+        far = float(np.exp(np.abs(np.log(shown / layer.middle)).max())) if len(shown) else 2.0
         end = next((step for step in STEPS if step >= far), STEPS[-1])
-        colours, norm = mpl.colormaps["RdBu_r"], LogNorm(one.middle / end, one.middle * end)
-    elif one.scale == "about 0":
-        far = float(np.abs(there).max()) if len(there) else 1.0
+        colours, norm = mpl.colormaps["RdBu_r"], LogNorm(layer.middle / end, layer.middle * end)
+    elif layer.scale == "about 0":
+        far = float(np.abs(shown).max()) if len(shown) else 1.0
         colours, norm = mpl.colormaps["RdBu_r"], Normalize(-far, far)
     points.set_cmap(colours.with_extremes(bad=NOTHING))
     points.set_norm(norm)
     axes.set_axis_off()
     # of the figure and not of the axes: a map that is tall and narrow would have it cut off
-    drawn.text(0.01, 0.985, one.title, color=INK, fontsize=13, fontweight="bold", ha="left", va="top")
-    if one.scale == "classes":
-        _legend(axes, one)
+    drawn.text(0.01, 0.985, layer.title, color=INK, fontsize=13, fontweight="bold", ha="left", va="top")
+    if layer.scale == "classes":
+        _legend(axes, layer)
     else:
-        _bar(drawn, axes, points, one, norm)
-    hidden = int((~np.isfinite(one.values)).sum())
-    counts = f"{len(rows)} areas" + (f", {hidden} of which are not shown" if hidden else "")
+        _bar(drawn, axes, points, layer, norm)
+    hidden = int((~np.isfinite(layer.values)).sum())
+    counts = f"{len(rows)} areas"
+    if hidden:
+        counts += f", {hidden} of which are not shown"
     drawn.text(0.01, 0.005, f"{counts}; {about}", color=MUTED, fontsize=7.5, ha="left", va="bottom", wrap=True)
     drawn.set_layout_engine("compressed", rect=(0, 0.04, 1, 0.87))
     return drawn
@@ -168,31 +178,31 @@ def _ends(values: Array) -> tuple[float, float]:
     return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
 
 
-def _bar(drawn: Figure, axes: Axes, points: Any, one: Map, norm: Any) -> None:
+def _bar(drawn: Figure, axes: Axes, points: Any, layer: Map, norm: Any) -> None:
     """Draws the colour bar."""
-    bar = drawn.colorbar(points, ax=axes, shrink=0.6, aspect=24, label=one.words)
-    if one.scale == "about":
-        end = norm.vmax / one.middle
+    bar = drawn.colorbar(points, ax=axes, shrink=0.6, aspect=24, label=layer.words)
+    if layer.scale == "about":
+        end = norm.vmax / layer.middle
         ticks = [step for step in STEPS if step <= end * 1.0001][-4:]
-        every = [one.middle * step for step in sorted({*(1 / step for step in ticks), 1.0, *ticks})]
-        bar.set_ticks(every, labels=[f"{tick:.2g}" for tick in every])
+        sides = [layer.middle * step for step in sorted({*(1 / step for step in ticks), 1.0, *ticks})]
+        bar.set_ticks(sides, labels=[f"{tick:.2g}" for tick in sides])
         bar.ax.minorticks_off()
     bar.ax.spines["outline"].set_visible(False)
     bar.ax.tick_params(labelsize=9, color=MUTED)
 
 
-def _legend(axes: Axes, one: Map) -> None:
+def _legend(axes: Axes, layer: Map) -> None:
     """Draws each class with the number of its areas."""
     from matplotlib.patches import Patch
 
-    number = np.histogram(one.values[np.isfinite(one.values)], CLASSES)[0]
+    number = np.histogram(layer.values[np.isfinite(layer.values)], CLASSES)[0]
     lines = [
         Patch(facecolor=colour, edgecolor=MUTED, label=f"{low:g} to {high:g}  ({count:,})")
         for colour, low, high, count in zip(COLOURS, CLASSES, CLASSES[1:], number)
     ][::-1]
-    if hidden := int((~np.isfinite(one.values)).sum()):
+    if hidden := int((~np.isfinite(layer.values)).sum()):
         lines.append(Patch(facecolor=NOTHING, edgecolor=MUTED, label=f"not shown  ({hidden:,})"))
     axes.legend(
-        handles=lines, title=f"{one.words} (areas)", loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=9,
+        handles=lines, title=f"{layer.words} (areas)", loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=9,
         alignment="left",
     )  # fmt: skip

@@ -74,7 +74,8 @@ def _unknowns(run: RunFiles) -> Iterator[tuple[str, str]]:
         kind, parameters = str(run.said.get("prior", "")), run.said.get("parameters", {})
     for name in ("phi", "rho", "lengthscale"):
         if name in parameters:
-            yield name, f"{_posterior(parameters[name])}: {HYPER['bym2' if name == 'rho' else kind]}"
+            prior = "bym2" if name == "rho" else kind
+            yield name, f"{_posterior(parameters[name])}: {HYPER[prior]}"
     if "sigma_theta" in parameters:
         row = parameters["sigma_theta"]
         yield "sigma_theta", f"{_posterior(row)}: {_scale(run, kind, float(row['mean']))}"
@@ -100,8 +101,8 @@ def _posterior(row: Record) -> str:
     return f"{float(row['mean']):.3g}{ends}"
 
 
-def ratios(said: Record) -> list[tuple[str, Record]]:
+def ratios(about: Record) -> list[tuple[str, Record]]:
     """Returns the ratios of summary.json, each with its name: of a level against another, of a number for a unit and for an
     sd."""
-    of_levels = [*said.get("a level", {}).items()]
-    return of_levels + [(f"{name}, {unit}", row) for unit in ("a unit", "an sd") for name, row in said.get(unit, {}).items()]
+    of_levels = [*about.get("a level", {}).items()]
+    return of_levels + [(f"{name}, {unit}", row) for unit in ("a unit", "an sd") for name, row in about.get(unit, {}).items()]

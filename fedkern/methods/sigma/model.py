@@ -190,7 +190,8 @@ class SigmaModel(JobModel[OutputSection]):
         scale = 1.0 if self.known_variances else self.config.model.scale
         if self.config.model.overdispersion:
             return Overdispersed(self.family_of_y)
-        return Likelihood(self.family_of_y, None if scale == "unknown" else self.units.known(float(scale)))
+        known = None if scale == "unknown" else self.units.known(float(scale))
+        return Likelihood(self.family_of_y, known)
 
     @property
     def hides(self) -> bool:
@@ -256,7 +257,11 @@ class SigmaModel(JobModel[OutputSection]):
     @property
     def dispersion(self) -> str:
         """The name of the likelihood's unknown dispersion where it is published."""
-        return "dispersion" if self.learns_r else "sigma_extra" if self.config.model.overdispersion else "sigma"
+        if self.learns_r:
+            return "dispersion"
+        if self.config.model.overdispersion:
+            return "sigma_extra"
+        return "sigma"
 
     @cached_property
     def standard(self) -> Standard:
@@ -272,12 +277,16 @@ class SigmaModel(JobModel[OutputSection]):
     def sfvi(self) -> Settings:
         """The numbers that all parties have in common where inference is variational."""
         c, a = self.config, self.config.algorithm
+        local_steps = a.local_steps if self.inference == "sfvi-avg" else 0
+        rounds, most = self.rounds, 0
+        if self.until_settled:
+            rounds, most = until.lengths(self.rounds)[0], self.rounds
         return settings_of(
             Settings,
             c.job,
             a,
-            rounds=until.lengths(self.rounds)[0] if self.until_settled else self.rounds,
-            most=self.rounds if self.until_settled else 0,
+            rounds=rounds,
+            most=most,
             coupled=a.structured,
             draws=1,
             local_covariance="auto",
@@ -286,7 +295,7 @@ class SigmaModel(JobModel[OutputSection]):
             initial_sd=a.start_sd,
             bound=self.output.bound,
             sheared=a.shear and self.inference == "sfvi" and self.intercept,
-            local_steps=a.local_steps if self.inference == "sfvi-avg" else 0,
+            local_steps=local_steps,
             box=self.box,
         )
 
@@ -298,8 +307,9 @@ class SigmaModel(JobModel[OutputSection]):
         if not self.sfvi.sheared:
             return None
         phi = values_of(self.common.condition)
-        none = MeanLoadings(phi, np.zeros((len(phi), self.common.n_global)))
-        return LevelRidge(self.layout, self.condition, none if loadings is None else loadings)
+        if loadings is None:
+            loadings = MeanLoadings(phi, np.zeros((len(phi), self.common.n_global)))
+        return LevelRidge(self.layout, self.condition, loadings)
 
     @property
     def pieces(self) -> int:
@@ -311,15 +321,17 @@ class SigmaModel(JobModel[OutputSection]):
         """The number of the ridge's values that clients are told."""
         return len(values_of(self.common.condition)) * self.common.n_global if self.sfvi.sheared else 0
 
-    def shear(self, told: np.ndarray) -> Shear:
+    def shear(self, ridge_means: np.ndarray) -> Shear:
         """Returns the map from the unknowns of which q is normal to xi, by the values that clients are told."""
         phi = values_of(self.common.condition)
-        return Shear(self.ridge(MeanLoadings(phi, told.reshape(len(phi), -1))) if self.sfvi.sheared else None)
+        ridge = self.ridge(MeanLoadings(phi, ridge_means.reshape(len(phi), -1))) if self.sfvi.sheared else None
+        return Shear(ridge)
 
     @cached_property
     def hmc(self) -> HmcSettings:
         """The numbers that all parties have in common where chains are run."""
         c, a = self.config, self.config.algorithm
+        leapfrog = 1 if self.inference == "mala" else a.leapfrog_steps
         return settings_of(
             HmcSettings,
             c.job,
@@ -327,7 +339,7 @@ class SigmaModel(JobModel[OutputSection]):
             draws=self.rounds - a.burn_in,
             warmup=a.burn_in,
             chains=self.output.chains,
-            leapfrog=1 if self.inference == "mala" else a.leapfrog_steps,
+            leapfrog=leapfrog,
             step=0.1,
             box=self.box,
         )
@@ -358,8 +370,9 @@ class SigmaModel(JobModel[OutputSection]):
 
     def site(self, file: OwnFile, rows: Rows) -> Site | WithinSite:
         """Makes a client's computation from its rows, which come in the data's units."""
-        known = self.likelihood.scale
-        rows = self.units.rows(rows, self.family_of_y, known if isinstance(known, float) else None)
+        scale = self.likelihood.scale
+        known = scale if isinstance(scale, float) else None
+        rows = self.units.rows(rows, self.family_of_y, known)
         gaussian = self.likelihood.record.link == "identity"
         likelihood = self.likelihood if rows.sd is None else replace(self.likelihood, scale=rows.sd)
         if self.secure:
@@ -394,12 +407,18 @@ def kind_of(config: Config, common: Common) -> Kind:
     """
     kind = config.model.kind
     if kind is None:
-        return "within" if common.within else "deterministic" if config.data.location else "auxiliary"
+        if common.within:
+            return "within"
+        if config.data.location:
+            return "deterministic"
+        return "auxiliary"
     if (kind == "within") != common.within:
-        made, other, remedy = ("built", "trained", "within") if common.within else ("trained", "built", "auxiliary")
+        made, other, remedy, command = "trained", "built", "auxiliary", "build"
+        if common.within:
+            made, other, remedy, command = "built", "trained", "within", "train"
         raise JobError(
             f'model.kind = "{kind}" is for a prior that was {other}, and {config.model.prior} was {made}; take "{remedy}", or '
-            f"make the prior anew (fedkern sigma {'train' if common.within else 'build'})"
+            f"make the prior anew (fedkern sigma {command})"
         )
     return kind
 

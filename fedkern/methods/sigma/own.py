@@ -57,7 +57,7 @@ class Own:
     ----------
     client, site : its machine's last state, and its computation
     rows, file : its rows, and its file of the prior
-    said, figures : the server's verdict of the whole fit, and its figures of the unknowns that all share
+    verdict, figures : the server's verdict of the whole fit, and its figures of the unknowns that all share
     shapes : its areas' borders, where the job has them
     """
 
@@ -65,90 +65,95 @@ class Own:
     site: Site | WithinSite
     rows: AreaRows
     file: OwnFile
-    said: Record
+    verdict: Record
     figures: Array | None
     shapes: Polygons | None = None
 
 
-def write(run: Run[Config], model: SigmaModel, own: Own) -> FitSums | None:
+def write(run: Run[Config], model: SigmaModel, record: Own) -> FitSums | None:
     """Writes the client's files, headed by the server's verdict, and returns its sums where the job asks.
 
     The files are areas.csv, areas.json, fit.json and perhaps area_periods.csv, areas.geojson and areas.gpkg.
     """
-    folder, client, file = run.hooks.folder, own.client, own.file
+    folder, client, file = run.hooks.folder, record.client, record.file
     summed = model.output.fit
     if folder is None and not summed:
         return None
-    areas, drawn = of_areas(model, own)
-    suppressed, hidden = int(own.rows.observed.censored.sum()), model.output.suppressed == "hide"
-    fitness = fitness_of(own.site, drawn, file.pairs, model.units.scale)
-    concealed = unknown(own.rows, file.d) if hidden else np.zeros(file.d, bool)
+    areas, drawn = of_areas(model, record)
+    suppressed, hidden = int(record.rows.observed.censored.sum()), model.output.suppressed == "hide"
+    fitness = fitness_of(record.site, drawn, file.pairs, model.units.scale)
+    concealed = unknown(record.rows, file.d) if hidden else np.zeros(file.d, bool)
     if concealed.any():
         fitness = fitness.without(concealed)
     sums = fitness.sums if summed else None
-    if sums is not None and own.rows.unread:  # how many areas have a count is public, and which line can be read is not
-        sums = replace(sums, areas=sums.areas + len(own.rows.unread))
+    if sums is not None and record.rows.unread:  # how many areas have a count is public, and which line can be read is not
+        sums = replace(sums, areas=sums.areas + len(record.rows.unread))
     if folder is None:
         return sums
-    heading = {"converged": [own.said["converged"]] * file.d}
-    columns = {**heading, **table(file, own.rows, areas, fitness.columns, hidden=hidden)}
+    heading = {"converged": [record.verdict["converged"]] * file.d}
+    columns = {**heading, **table(file, record.rows, areas, fitness.columns, hidden=hidden)}
     folder.write_csv("areas.csv", columns, client=client.index)
     if model.periods:
-        pairs = periods.of_pairs(model, file, own.rows, areas, drawn, hidden=hidden)
+        pairs = periods.of_pairs(model, file, record.rows, areas, drawn, hidden=hidden)
         if pairs is not None:
-            pairs = {"converged": [own.said["converged"]] * len(pairs["area"]), **pairs}
+            pairs = {"converged": [record.verdict["converged"]] * len(pairs["area"]), **pairs}
             folder.write_csv("area_periods.csv", pairs, client=client.index)
-    drawn_areas, packed = _drawn(model, own, columns)
+    drawn_areas, packed = _drawn(model, record, columns)
     if drawn_areas is not None:
         folder.write_json("areas.geojson", drawn_areas, client=client.index)
     if packed is not None:
         folder.write(folder.home(client.index) / "areas.gpkg", packed, secret=True)
     far = float(np.abs(areas.theta / np.sqrt(file.true_variance)).max())
+    parameters = said_of(model, drawn.xi) if record.figures is None else told_of(model, record.figures)
     content: dict[str, object] = {
-        **own.said, "client": file.name, "areas": file.d, "draws": len(areas.theta), "label": areas.label,
+        **record.verdict, "client": file.name, "areas": file.d, "draws": len(areas.theta), "label": areas.label,
         "threshold": areas.threshold.value, "threshold_is": areas.threshold.name,
-        "prior": file.common.kind, "parameters": said_of(model, drawn.xi) if own.figures is None else told_of(model, own.figures),
+        "prior": file.common.kind, "parameters": parameters,
     }  # fmt: skip
-    if isinstance(own.site, WithinSite) and own.site.integrated:
-        content["given_the_rest"] = GIVEN_THE_REST[own.site.tilted]
+    if isinstance(record.site, WithinSite) and record.site.integrated:
+        content["given_the_rest"] = GIVEN_THE_REST[record.site.tilted]
     if suppressed:
         content["suppressed"] = suppressed
         content["note"] = SUPPRESSED[hidden]
     if model.privacy is not None:
         content["note"] = NOISY
-    if own.rows.unread:
-        content["unread"] = [names_of(file)[i] for i in own.rows.unread]
+    if record.rows.unread:
+        content["unread"] = [names_of(file)[i] for i in record.rows.unread]
     if far > BEYOND:
         content["warning"] = f"theta reaches {far:.0f} standard deviations of its prior: the decoder is far from its training"
-    if isinstance(client, sfvi.Client) and (unknowns := _unknowns(own)):
+    if isinstance(client, sfvi.Client) and (unknowns := _unknowns(record)):
         content["own"] = convergence.own(client, unknowns).content
     if file.areas:
-        kept.write(folder, model, client.index, file, areas.without(concealed), drawn.xi, own.said)
+        kept.write(folder, model, client.index, file, areas.without(concealed), drawn.xi, record.verdict)
     run.hooks.write_own(client.index, "areas.json", content)
-    run.hooks.write_own(client.index, "fit.json", {**own.said, **fitness.content})
+    run.hooks.write_own(client.index, "fit.json", {**record.verdict, **fitness.content})
     return sums
 
 
 @guard.figure("areas with their borders", (None, None))
-def _drawn(model: SigmaModel, own: Own, columns: Mapping[str, Sequence[Any]]) -> tuple[Record | None, bytes | None]:
+def _drawn(model: SigmaModel, record: Own, columns: Mapping[str, Sequence[Any]]) -> tuple[Record | None, bytes | None]:
     """Returns the contents of areas.geojson and areas.gpkg, as far as the job has them."""
-    if own.shapes is None:
+    if record.shapes is None:
         return None, None
-    areas = borders.collection(own.shapes, columns)
-    return areas, geopackage(areas) if model.output.polygons == "gpkg" else None
+    areas = borders.collection(record.shapes, columns)
+    if model.output.polygons == "gpkg":
+        return areas, geopackage(areas)
+    return areas, None
 
 
-def _unknowns(own: Own) -> list[str]:
+def _unknowns(record: Own) -> list[str]:
     """Returns the names of unknowns that only the client fits: its latents, and where theta is fitted too, areas with rows."""
-    if isinstance(own.site, WithinSite):
-        return [f"area {name}" for name in names_of(own.file)][: own.site.size]
-    latents = [f"latent {i + 1}" for i in range(own.site.decoder.n_local)]
-    return latents + ([f"area {names_of(own.file)[i]}" for i in own.site.observed] if own.site.sampled else [])
+    if isinstance(record.site, WithinSite):
+        return [f"area {name}" for name in names_of(record.file)][: record.site.size]
+    latents = [f"latent {i + 1}" for i in range(record.site.decoder.n_local)]
+    if record.site.sampled:
+        return latents + [f"area {names_of(record.file)[i]}" for i in record.site.observed]
+    return latents
 
 
-def of_areas(model: SigmaModel, own: Own) -> tuple[Areas, Drawn]:
+def of_areas(model: SigmaModel, record: Own) -> tuple[Areas, Drawn]:
     """Draws a client's areas, and all unknowns from which they are made."""
-    client, site, rows = own.client, own.site, own.rows
+    client, site, rows = record.client, record.site, record.rows
     if isinstance(client, hmc.Client):
         xi = client.trace["xi"].reshape(-1, site.n_global)
         u = client.trace["u"].reshape(len(xi), site.size)

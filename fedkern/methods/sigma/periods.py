@@ -15,7 +15,7 @@ from ...data.artifact import OwnFile
 from ...results import guard
 from ...results.draws import Draws
 from ...results.weighted import QUANTILES
-from .areas import PARTS, Areas, cells, names_of, summarise, unknown
+from .areas import PARTS, Areas, blank, cells, counts, names_of, summarise, unknown
 from .beside import RATIOS, quantiles_of
 from .fitness import Drawn
 from .model import SigmaModel
@@ -39,7 +39,8 @@ def about(model: SigmaModel, posterior: Draws) -> dict[str, Any]:
         return {}
     word = RATIOS.get(model.likelihood.record.link)
     effects = {period: posterior.values[name_effect(period)] for period in model.periods}
-    ends = {period: quantiles_of(np.exp(effect) if word else effect) for period, effect in effects.items()}
+    natural = np.exp if word else np.asarray
+    ends = {period: quantiles_of(natural(effect)) for period, effect in effects.items()}
     return {"periods": {"is": word or "difference", "of": ends}}
 
 
@@ -48,16 +49,16 @@ def table(model: SigmaModel, posterior: Draws) -> dict[str, Mapping[str, Sequenc
     """Returns periods.csv: each period's effect on the link scale, and its ratio (or difference) with the 95 % interval."""
     if not model.periods:
         return {}
-    said = about(model, posterior)["periods"]
+    ratios = about(model, posterior)["periods"]
     effects = [posterior.values[name_effect(period)] for period in model.periods]
     columns: dict[str, Sequence[Any]] = {
         "period": list(model.periods),
         "effect_mean": cells(np.array([effect.mean() for effect in effects])),
         "effect_sd": cells(np.array([effect.std() for effect in effects])),
     }
-    name = said["is"].replace(" ", "_")
+    name = ratios["is"].replace(" ", "_")
     for what in PARTS:
-        columns[f"{name}_{what}"] = cells(np.array([said["of"][period][what] for period in model.periods]))
+        columns[f"{name}_{what}"] = cells(np.array([ratios["of"][period][what] for period in model.periods]))
     return {"periods.csv": columns}
 
 
@@ -75,33 +76,30 @@ def of_pairs(
     """
     assert rows.period is not None
     T, layout, observed = len(model.periods), model.layout, rows.observed
-    pairs, at = np.unique(rows.area * T + rows.period, return_inverse=True)
+    pairs, pair_of_row = np.unique(rows.area * T + rows.period, return_inverse=True)
     area, period = np.divmod(pairs, T)
-    n = np.bincount(at)
-    mean_X = np.column_stack([np.bincount(at, column) / n for column in rows.X.T] or [np.zeros((len(n), 0))])
+    n = np.bincount(pair_of_row)
+    mean_X = np.column_stack([np.bincount(pair_of_row, column) / n for column in rows.X.T] or [np.zeros((len(n), 0))])
     fixed = drawn.xi[:, layout.parts["beta"]] @ mean_X.T + layout.periods(drawn.xi)[:, period]
     if layout.intercept:
         fixed += drawn.xi[:, layout.parts["intercept"]]
     level = model.likelihood.mean(model.units.natural(fixed) + areas.spatial[:, area])
-    seen = at[rows.response]
+    seen = pair_of_row[rows.response]
     count, total = (np.bincount(seen, weights, len(pairs)) for weights in (None, observed.y))
     last = observed.last if isinstance(observed.last, np.ndarray) else observed.y
     most = np.bincount(seen, last, len(pairs))
-    ends = (f"{low:g}" if low == high else f"{low:g} to {high:g}" for low, high in zip(total, most))
     names = names_of(file)
     out: dict[str, Sequence[Any]] = {
         "area": [names[i] for i in area],
         "period": [model.periods[t] for t in period],
         "rows": count.astype(int).tolist(),
-        "observed": [cell if k else "" for cell, k in zip(ends, count)],
+        "observed": counts(total, most, count),
     }
     if areas.label == "rate":
-        out["exposure"] = cells(np.bincount(at, rows.exposure).astype(float))
+        out["exposure"] = cells(np.bincount(pair_of_row, rows.exposure).astype(float))
     elif observed.trials is not None:
         out["trials"] = cells(np.bincount(seen, observed.trials, len(pairs)).astype(float))
     above = ((level > areas.threshold.value).sum(axis=0) + 0.5) / (len(level) + 1)
-    said = {**summarise(areas.label, level, QUANTILES), f"p_{areas.label}_above_{areas.threshold.name}": cells(above)}
+    posterior = {**summarise(areas.label, level, QUANTILES), f"p_{areas.label}_above_{areas.threshold.name}": cells(above)}
     concealed = hidden & unknown(rows, file.d)[area]  # in no period: rates of one area are proportional
-    for name, column in said.items():
-        out[name] = ["" if absent else cell for cell, absent in zip(column, concealed)]
-    return out
+    return out | blank(posterior, concealed)

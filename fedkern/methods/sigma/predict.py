@@ -59,8 +59,8 @@ def at_holder(folder: Path, record: Record, rows: object) -> tuple[Prediction, b
     JobError
         The run left nothing there to predict with, or a fault of the rows.
     """
-    own, data = kept.read(folder, record["run"]["id"], record["run"]["party"]), record["data"]
-    area, about, encoding = data["area"], own.about, own.encoding
+    posterior, data = kept.read(folder, record["run"]["id"], record["run"]["party"]), record["data"]
+    area, about, encoding = data["area"], posterior.about, posterior.encoding
     if area is None:
         raise JobError(f"{folder}: the job is over locations; areas.csv there has the level of every point")
     period = data.get("period")
@@ -87,7 +87,7 @@ def at_holder(folder: Path, record: Record, rows: object) -> tuple[Prediction, b
     if period is not None:
         ids[period], when = _periods(read, period, about.periods)
     new = foreseen.New(np.asarray(design.X, np.float64), offset, trials, where, when)
-    prediction, cut = foreseen.of(own, new, ids, int(record["job"]["seed"]))
+    prediction, cut = foreseen.of(posterior, new, ids, int(record["job"]["seed"]))
     far = new_rows.notes(data.get("columns"), encoding, new.X)
     prediction = within(replace(prediction, notes=(*prediction.notes, *far)), about.family, cut)
     later = np.zeros(read.n_rows, bool) if when is None else when >= len(about.periods)

@@ -65,20 +65,21 @@ class Ended:
     doubts: tuple[str, ...] = ()
 
 
-def global_draws(model: SigmaModel, parameters: Array, told: Array, drawing: Drawing) -> Array:
+def global_draws(model: SigmaModel, parameters: Array, ridge: Array, drawing: Drawing) -> Array:
     """Returns (c, t, P) draws of xi from a variational posterior, the same at all parties: the counters are the server's.
 
     Parameters
     ----------
     parameters : of q(xi')
-    told : values of the map from xi' to xi, as clients are told them
+    ridge : values of the map from xi' to xi, as clients are told them
     """
     block, n = model.sfvi.block(model.layout.size), drawing.draws
     mean, scale = parameters[: block.size], block.scale(parameters)
     keys = [rng.key(drawing.seed, "posterior", c) for c in range(drawing.chains)]
     e = np.stack([rng.normal(n * block.size, key=key, client=SERVER).reshape(n, -1) for key in keys])
-    inner, shear = mean + (e @ scale.T if block.full else e * scale), model.shear(told)
-    return np.stack([shear.out(one) for one in inner])
+    deviations = e @ scale.T if block.full else e * scale
+    inner, shear = mean + deviations, model.shear(ridge)
+    return np.stack([shear.out(unsheared) for unsheared in inner])
 
 
 def build_posterior(model: SigmaModel, server: Server) -> Draws:
@@ -110,7 +111,8 @@ def _named(model: SigmaModel, xi: Array) -> dict[str, Array]:
         named[model.common.condition.name] = c.lo + (c.hi - c.lo) * expit(xi[..., 0])
     if layout.mixing:
         named["rho"] = expit(xi[..., parts["rho"].start])
-    for key, name, power in (("log_scale", "sigma_theta", 1), ("log_sd", model.dispersion, -1 if model.learns_r else 1)):
+    power_of_dispersion = -1 if model.learns_r else 1
+    for key, name, power in (("log_scale", "sigma_theta", 1), ("log_sd", model.dispersion, power_of_dispersion)):
         if parts[key].stop > parts[key].start:
             named[name] = units.scale * np.exp(power * xi[..., parts[key].start])
     if layout.n_periods:
@@ -142,9 +144,9 @@ def figures_of(model: SigmaModel, released: Draws) -> Array:
     return np.array([[rows[name][which] for which in FIGURES_OF] for name in shared(model)]).reshape(-1, len(FIGURES_OF))
 
 
-def told_of(model: SigmaModel, told: Array) -> dict[str, dict[str, float]]:
+def told_of(model: SigmaModel, figures: Array) -> dict[str, dict[str, float]]:
     """Returns name -> these figures, at a client."""
-    return {name: dict(zip(FIGURES_OF, row)) for name, row in zip(shared(model), told.tolist())}
+    return {name: dict(zip(FIGURES_OF, row)) for name, row in zip(shared(model), figures.tolist())}
 
 
 def said_of(model: SigmaModel, xi: Array) -> dict[str, dict[str, float]]:
@@ -198,10 +200,11 @@ def shape_of(released: Draws) -> tuple[int, int]:
 def bare(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) -> Fit:
     """Makes the result without anything that is judged or said of it."""
     server, shape = ended.server, shape_of(released)
+    stop = "settled" if isinstance(server, sfvi.Server) and server.round < model.rounds else str(server.stop)
     return Fit(
         posterior=released,
         arrays=_arrays(server),
-        stop="settled" if isinstance(server, sfvi.Server) and server.round < model.rounds else str(server.stop),
+        stop=stop,
         rounds=server.round,
         chains=shape[0],
         draws=shape[1],
@@ -225,29 +228,35 @@ def fit(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) -> 
 
 
 @guard.figure("the sums of the fit", lambda fitted, *_, **__: fitted)
-def with_sums(fitted: Fit, asked: once.Server[FitSums], names: Sequence[str], *, hides: bool) -> Fit:
+def with_sums(fitted: Fit, query: once.Server[FitSums], names: Sequence[str], *, hides: bool) -> Fit:
     """Adds the leave-one-out density over all clients' areas, and its standard error over areas.
 
     Parameters
     ----------
     hides : whether areas with a count that is an interval are left out
     """
-    told, least = FitSums.total(asked.replies), LEAST
-    silent = sum(one.areas == 0 for one in asked.replies.values())
+    total, least = FitSums.total(query.replies), LEAST
+    silent = sum(reply.areas == 0 for reply in query.replies.values())
     notes = [f"{silent} clients have fewer than {least} areas with rows: they are not in the sums of the fit"] if silent else []
     if tuple(names) == (ALL,):
         notes = [describe_few(f"{least} areas with rows", "the sums of the fit")]
     if hides:
         notes.append("areas with a count that is an interval are not in the sums of the fit (output.suppressed)")
-    notes += once.not_in("the sums of the fit", asked, names)
-    if not told.areas:
+    notes += once.not_in("the sums of the fit", query, names)
+    if not total.areas:
         return replace(fitted, notes=[*fitted.notes, *notes])
-    spread = max(told.squares - told.density**2 / told.areas, 0.0) * told.areas / (told.areas - 1)
-    sums = {"elpd": told.density, "se": spread**0.5, "p_loo": told.effective, "areas": told.areas, "unreliable": told.unreliable}
-    sums |= {"waic": -2 * told.waic, "p_waic": told.waic_effective}
-    if told.unreliable:
+    spread = max(total.squares - total.density**2 / total.areas, 0.0) * total.areas / (total.areas - 1)
+    sums = {
+        "elpd": total.density,
+        "se": spread**0.5,
+        "p_loo": total.effective,
+        "areas": total.areas,
+        "unreliable": total.unreliable,
+    }
+    sums |= {"waic": -2 * total.waic, "p_waic": total.waic_effective}
+    if total.unreliable:
         notes.append(
-            f"the fit's density is not reliable in {told.unreliable} of {told.areas} areas (k-hat, the shape of the "
+            f"the fit's density is not reliable in {total.unreliable} of {total.areas} areas (k-hat, the shape of the "
             f"weights' tail, is above {psis.UNRELIABLE:g}): their own rows move the rest of the posterior"
         )
     about = {**fitted.more["sigma"], "fit": sums}
@@ -266,9 +275,9 @@ def _of_prior(model: SigmaModel, released: Draws, prior: ServerFile) -> list[str
     """Returns the doubt of a prior that is too far from the one it stands for, where the posterior of phi is."""
     if not prior.errors:
         return []
-    at, errors = np.transpose(prior.errors)
+    nodes, errors = np.transpose(prior.errors)
     drawn = released.values[model.common.condition.name] if model.layout.free else np.full(1, model.condition.fixed or 0.0)
-    error = float(np.interp(drawn, at, errors).mean())
+    error = float(np.interp(drawn, nodes, errors).mean())
     if error <= ABOVE * ERROR:
         return []
     remedy = 'more shared numbers (within.latents or within.error of "fedkern sigma build") make it smaller'
@@ -347,7 +356,9 @@ def _arrays(server: Server) -> dict[str, Array]:
         return {"draws": weighted.draws, "log_ratios": weighted.log_ratios}
     if isinstance(server, hmc.Server):
         return {"xi": hmc.draws(server)}
-    return {"q": server.parameters} | ({"ridge": server.ridge_numbers} if server.ridge_numbers.any() else {})
+    if server.ridge_numbers.any():
+        return {"q": server.parameters} | {"ridge": server.ridge_numbers}
+    return {"q": server.parameters}
 
 
 def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:
@@ -364,7 +375,7 @@ def _about(model: SigmaModel, prior: ServerFile) -> dict[str, Any]:
         "threshold": {"name": model.threshold.name, "value": model.threshold.value},
     }
     if prior.errors:
-        about["prior"]["error"] = [{prior.common.condition.name: at, "error": error} for at, error in prior.errors]
+        about["prior"]["error"] = [{prior.common.condition.name: phi, "error": error} for phi, error in prior.errors]
     if model.layout.free:
         about["range"] = {"name": model.common.condition.name, "lo": c.lo, "hi": c.hi, "prior_mass": c.inside}
     return about
@@ -378,18 +389,23 @@ def _mixing(model: SigmaModel, ended: Ended, released: Draws) -> dict[str, objec
         return {"nested": _about_weights(model, nested.read_result(server))}
     if isinstance(server, sfvi.Server):
         bound = server.last_fifth.moments
-        about = {} if ended.weights is None else {"weights": ended.weights.content}
-        return about | ({} if bound is None else {"elbo": bound[0] - model.units.log_volume, "elbo_error": bound[1]})
+        about: dict[str, object] = {} if ended.weights is None else {"weights": ended.weights.content}
+        if bound is not None:
+            about |= {"elbo": bound[0] - model.units.log_volume, "elbo_error": bound[1]}
+        return about
     slowest = released.slowest()
-    return {"chains": hmc.summary(server) | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1]})}
+    if slowest is None:
+        return {"chains": hmc.summary(server)}
+    return {"chains": hmc.summary(server) | {"rhat": slowest[0], "ess": slowest[1]}}
 
 
 def _about_weights(model: SigmaModel, checks: nested.Found) -> dict[str, object]:
     """Returns the numbers of a nested Laplace approximation."""
     weights, (evidence, error) = checks.posterior, checks.posterior.log_evidence
+    border = checks.border if np.isfinite(checks.border) else None
     return {
         "places": checks.places,
-        "border": checks.border if np.isfinite(checks.border) else None,
+        "border": border,
         "draws": len(weights.draws),
         "k_hat": weights.k_hat,
         "ess": weights.effective,
@@ -416,7 +432,7 @@ def _notes(model: SigmaModel, released: Draws, prior: ServerFile) -> list[str]:
     notes: list[str] = [Finding.of("areas-at-clients")]
     c, name = model.condition, model.common.condition.name
     if any(error > ERROR / 10 for _, error in prior.errors):
-        missed = ", ".join(f"{error:.3g} at {name} {at:.3g}" for at, error in prior.errors)
+        missed = ", ".join(f"{error:.3g} at {name} {phi:.3g}" for phi, error in prior.errors)
         where, by = "what the networks of the prior miss", "train"
         if model.common.within:
             where, by = "the prior is exact inside each client; what it misses between clients", "build"
@@ -434,7 +450,8 @@ def _notes(model: SigmaModel, released: Draws, prior: ServerFile) -> list[str]:
                     f"{share:.0%} of the posterior of {name} lies at {end:g}, the end of the range of the prior{trained}: what "
                     "lies beyond is not known; a prior over a wider range may say other things"
                 )
-    units, limit = model.units, FAR_MEAN if model.likelihood.record.link == "identity" else FAR_LEVEL
+    units = model.units
+    limit = FAR_MEAN if model.likelihood.record.link == "identity" else FAR_LEVEL
     if not model.layout.intercept and abs(units.pooled) > limit * units.scale:
         notes.append(
             f"the model has no intercept, and the level of the responses on the link scale is {units.pooled:.4g}: the map has to "

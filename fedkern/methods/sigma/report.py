@@ -70,7 +70,9 @@ def _words(above: str) -> str:
 def _parameters(summary: Record) -> str:
     """Makes the table of the server's unknowns."""
     shown = {name: v for name, v in summary.get("parameters", {}).items() if "_std" not in name and "period[" not in name}
-    keys = ["mean", "sd", "q025", "q975"] + (["rhat", "ess"] if any("rhat" in v for v in shown.values()) else [])
+    keys = ["mean", "sd", "q025", "q975"]
+    if any("rhat" in v for v in shown.values()):
+        keys += ["rhat", "ess"]
     about = summary["sigma"]
     prior = about.get("prior_of", {})
     rows = [[name, *(three(v.get(key, "")) for key in keys), _ends(prior.get(name, {}))] for name, v in shown.items()]
@@ -82,36 +84,37 @@ def _parameters(summary: Record) -> str:
         words = f"{about['kind'].capitalize()} model of {about['areas']} areas with a trained {prior} prior: {latents['global']} "
         words += f"global and {latents['local']} local latent variables stand for the map"
     columns = ["name", *(head.get(key, key) for key in keys), "prior, 2.5 % to 97.5 %"]
-    said = paragraph(f"{words}. The areas' posteriors stay with their clients.")
-    return section("Coefficients", table(columns, rows), _ratios(about.get("ratios", {})), said)
+    closing = paragraph(f"{words}. The areas' posteriors stay with their clients.")
+    return section("Coefficients", table(columns, rows), _ratios(about.get("ratios", {})), closing)
 
 
 @guard.figure("the page's section periods", "")
 def _periods(summary: Record) -> str:
     """Draws each period's ratio to the level of all, with its 95 % interval."""
-    said = summary["sigma"].get("periods")
-    if not said:
+    periods = summary["sigma"].get("periods")
+    if not periods:
         return ""
-    names, of_periods = list(said["of"]), list(said["of"].values())
-    low, middle, high = ([one[what] for one in of_periods] for what in ("q025", "q50", "q975"))
-    drawn, at = canvas(7.2, 2.6), range(len(names))
+    names, of_periods = list(periods["of"]), list(periods["of"].values())
+    low, middle, high = ([row[what] for row in of_periods] for what in ("q025", "q50", "q975"))
+    drawn, positions = canvas(7.2, 2.6), range(len(names))
     axes = drawn.subplots()
-    ratio = said["is"] != "difference"
-    axes.axhline(1.0 if ratio else 0.0, color=ORANGE, linewidth=1, linestyle="--", zorder=1)
-    axes.vlines(at, low, high, color=MUTED, linewidth=1.2, zorder=2)
-    axes.plot(at, middle, color=BLUE, linewidth=1.2, marker="o", markersize=4.5, zorder=3)
+    ratio = periods["is"] != "difference"
+    level = 1.0 if ratio else 0.0
+    axes.axhline(level, color=ORANGE, linewidth=1, linestyle="--", zorder=1)
+    axes.vlines(positions, low, high, color=MUTED, linewidth=1.2, zorder=2)
+    axes.plot(positions, middle, color=BLUE, linewidth=1.2, marker="o", markersize=4.5, zorder=3)
     if ratio:
         axes.set_yscale("log")
         ticks = [value for value in RATIOS if min(low) <= value <= max(high)] or [1.0]
         axes.set_yticks(ticks, [number(value) for value in ticks])
         axes.minorticks_off()
     step = -(-len(names) // LISTED)
-    axes.set_xticks(list(at)[::step], names[::step])
+    axes.set_xticks(list(positions)[::step], names[::step])
     tidy(axes, "y")
     words = "1 is the level of all periods (their geometric mean)" if ratio else "0 is the level of all periods"
-    text = f"The {said['is']} of each period, posterior median and 95 % interval: {words}. Areas' rates are at that level."
-    rows = [[name, *(number(one[what]) for what in ("q50", "q025", "q975"))] for name, one in said["of"].items()]
-    shown = table(["period", said["is"], "2.5 %", "97.5 %"], rows)
+    text = f"The {periods['is']} of each period, posterior median and 95 % interval: {words}. Areas' rates are at that level."
+    rows = [[name, *(number(row[what]) for what in ("q50", "q025", "q975"))] for name, row in periods["of"].items()]
+    shown = table(["period", periods["is"], "2.5 %", "97.5 %"], rows)
     return figure("Periods", drawn, text, shown)
 
 
@@ -147,9 +150,10 @@ def _weights(summary: Record) -> str:
     if not nested:
         return ""
     error, evidence = nested["monte_carlo_error"], nested["log_evidence"]
+    border = number(nested["border"]) if nested["border"] else ""
     rows = [
         ["values of the hyperparameters", str(nested["places"])],
-        ["density at the border of these, nats below the mode", number(nested["border"]) if nested["border"] else ""],
+        ["density at the border of these, nats below the mode", border],
         ["draws, and of equal weight", f"{nested['draws']}, {nested['ess']:.0f}"],
         ["k-hat", number(nested["k_hat"])],
         ["a mean may be off by, in sds", number(error["mean"])],
@@ -172,7 +176,8 @@ def _progress(lines: Sequence[Record]) -> str:
         axes.plot(x, y, color=BLUE, linewidth=1.4)
         if name == "elbo":
             axes.set_ylim(bottom=sorted(y)[len(y) // 10])
-        axes.set_title("ELBO" if name == "elbo" else name, loc="left", color=INK, fontsize=9.5, fontweight="bold")
+        title = "ELBO" if name == "elbo" else name
+        axes.set_title(title, loc="left", color=INK, fontsize=9.5, fontweight="bold")
         axes.set_xlabel("rounds")
         tidy(axes, "y")
     return figure(
@@ -202,13 +207,14 @@ def _map(rows: Sequence[Mapping[str, str]], names: tuple[str, str], shapes: Sequ
     panels = [(f"{level}_mean", f"{level}, posterior mean"), (above, _words(above))]
     if any(row.get("crude") for row in rows) and shapes:
         panels = [("crude", "as seen"), *panels]
-    drawn = canvas(7.2, 3.3 if len(panels) == 2 else 2.9)
+    height = 3.3 if len(panels) == 2 else 2.9
+    drawn = canvas(7.2, height)
     scale = [float(row[f"{level}_mean"]) for row in rows if row[f"{level}_mean"]]
     if not scale:  # all of them are hidden
         return ""
     ends = _quantile(scale, 0.02), _quantile(scale, 0.98)
     for axes, (name, words) in zip(drawn.subplots(1, len(panels)), panels):
-        values = [float(row[name]) if row[name] else float("nan") for row in rows]
+        values = [float(row[name] or "nan") for row in rows]
         if shapes:
             points = areas_drawn(axes, shapes, values)
         else:
@@ -228,7 +234,9 @@ def _map(rows: Sequence[Mapping[str, str]], names: tuple[str, str], shapes: Sequ
         bar.ax.spines["outline"].set_visible(False)
         bar.ax.tick_params(labelsize=7.5, color=MUTED)
     text = "Areas of the clients whose folders are here." if shapes else "Each area at its centre."
-    return figure("Map", drawn, text + (" What was seen has the colours of the smoothed map." if len(panels) > 2 else ""))
+    if len(panels) > 2:
+        text += " What was seen has the colours of the smoothed map."
+    return figure("Map", drawn, text)
 
 
 def _quantile(values: Sequence[float], share: float) -> float:
@@ -259,7 +267,8 @@ def _shrinkage(rows: Sequence[Mapping[str, str]]) -> Figure:
     raw = [float(row["observed"]) / e for row, e in zip(rows, exposure)]
     mean, low, high = ([float(row[f"rate_{what}"]) for row in rows] for what in ("mean", "q025", "q975"))
     largest = max(exposure)
-    axes.vlines(raw, low, high, color=GRID if len(rows) > 200 else MUTED, linewidth=0.6, alpha=0.7, zorder=1)
+    colour = GRID if len(rows) > 200 else MUTED
+    axes.vlines(raw, low, high, color=colour, linewidth=0.6, alpha=0.7, zorder=1)
     axes.scatter(raw, mean, s=[5 + 60 * e / largest for e in exposure], color=BLUE, edgecolor="white", linewidth=0.4, zorder=3)
     top = max(_quantile(raw, 0.99), max(mean))
     axes.plot([0, top], [0, top], color=ORANGE, linewidth=1, linestyle="--", zorder=2)
@@ -278,9 +287,10 @@ def _fits(fits: Mapping[str, Record]) -> str:
         pearson, pit, moran = fit["pearson"], fit.get("pit"), fit.get("moran")
         waic = three(fit["waic"]["waic"]) if "waic" in fit else ""
         cells = [client, str(fit["areas"]), three(fit["elpd"]), str(fit["unreliable"]), waic]
-        cells += [three(pearson["chi_square"]) if pearson["areas"] else ""]
-        cells += [f"{pit['below_0.05']:.0%} / {pit['above_0.95']:.0%}" if pit else ""]
-        rows.append([*cells, f"{three(moran['i'])} ({three(moran['z'])} sd)" if moran else ""])
+        chi_square = three(pearson["chi_square"]) if pearson["areas"] else ""
+        ends = f"{pit['below_0.05']:.0%} / {pit['above_0.95']:.0%}" if pit else ""
+        agreement = f"{three(moran['i'])} ({three(moran['z'])} sd)" if moran else ""
+        rows.append([*cells, chi_square, ends, agreement])
     if not rows:
         return ""
     head = ["client", "areas with rows", "elpd", "not reliable", "WAIC", "chi-square", "PIT below .05 / above .95", "Moran's I"]
@@ -316,39 +326,44 @@ def _areas(rows: Sequence[Mapping[str, str]], names: tuple[str, str], run: RunFi
     """Makes the table for print: observed numbers, the model's, and whether they are high; the highest first."""
     if not rows:
         return ""
-    (level, above), said, own = names, run.said, bool(run.own)
+    level, above = names
     shown = [row for row in rows if row[above]]
     ordered = sorted(shown, key=lambda row: (-float(row[above]), -float(row[f"{level}_mean"])))
     ordered += [row for row in rows if not row[above]]
     seen = [("observed", "observed")] if level != "mean" else []
     exposure = maps.exposures(rows) if level == "rate" else "expected"
-    seen += [("exposure", exposure)] if "exposure" in rows[0] else [("trials", "trials")] if "trials" in rows[0] else []
+    if "exposure" in rows[0]:
+        seen.append(("exposure", exposure))
+    elif "trials" in rows[0]:
+        seen.append(("trials", "trials"))
     crude = {"rate": f"observed / {exposure}", "probability": "observed / trials", "mean": "mean as seen"}[level]
     crude += _together(" (95 %)") if "crude_low" in rows[0] else ""
-    head = [*([] if own else ["client"]), "area", *(words for _, words in seen), crude]
+    identity = ["area"] if run.own else ["client", "area"]
+    head = [*identity, *(words for _, words in seen), crude]
     head += [_together(f"{level} (95 %)"), _together(_words(above))]
     body = []
     for row in ordered:
-        cells = [*([] if own else [row["client"]]), row["area"], *(_cell(row, column) for column, _ in seen)]
+        cells = [*(row[column] for column in identity), *(_cell(row, column) for column, _ in seen)]
         cells += [_with_ends(row, "crude", "crude_low", "crude_high")]
         cells += [_with_ends(row, *(f"{level}_{what}" for what in ("mean", "q025", "q975"))), chance(row[above])]
         body.append(cells)
-    where = "areas.csv" if own else "client-NAME/areas.csv"
+    where = "areas.csv" if run.own else "client-NAME/areas.csv"
     text = f"{len(rows)} areas are in this folder; {where} has all columns."
     if run.job.get("privacy"):
         text = f"Observed counts have noise, and all numbers are of these. {text}"
-    if unread := said.get("unread"):
-        some = ", ".join(map(str, unread[:SHOWN])) + (", .." if len(unread) > SHOWN else "")
+    if unread := run.said.get("unread"):
+        more = [".."] if len(unread) > SHOWN else []
+        some = ", ".join([*map(str, unread[:SHOWN]), *more])
         text = (
             f"Nothing was read of {len(unread)} of these areas ({some}): no line of the file that names them can be read "
             f"(rows.json), and they are predicted. {text}"
         )
-    if how := said.get("given_the_rest"):
+    if how := run.said.get("given_the_rest"):
         text += f" {str(how)[:1].upper()}{str(how)[1:]}."
     if hidden := len(rows) - len(shown):
         text += f" Of {hidden} with a count that is an interval nothing is shown (output.suppressed)."
-    every = details(f"All {len(body):,} areas", table(head, body)) if len(body) > LISTED else ""
-    return section("Areas, the highest first", table(head, body[:LISTED]), every, paragraph(text))
+    all_areas = details(f"All {len(body):,} areas", table(head, body)) if len(body) > LISTED else ""
+    return section("Areas, the highest first", table(head, body[:LISTED]), all_areas, paragraph(text))
 
 
 def _cell(row: Mapping[str, str], column: str) -> str:
@@ -386,4 +401,8 @@ def chance(cell: str) -> str:
     if not cell:
         return ""
     p = float(cell)
-    return "< 0.001" if p < 0.001 else "> 0.999" if p > 0.999 else f"{p:.3f}"
+    if p < 0.001:
+        return "< 0.001"
+    if p > 0.999:
+        return "> 0.999"
+    return f"{p:.3f}"

@@ -67,10 +67,12 @@ class AreaRows:
     def noisy(self, counts: Array, noise: Noisy, unread: Sequence[int] = ()) -> AreaRows:
         """Returns the rows with noisy counts (d,), and without the others; areas that are `unread` have no observation."""
         seen = self.observed
-        at = np.flatnonzero(~np.isin(seen.area, np.array([*unread], np.int64)))
-        trials = None if seen.trials is None else seen.trials[at]
-        observed = Rows(counts[seen.area[at]], seen.area[at], np.ascontiguousarray(seen.X[at]), seen.offset[at], trials, noise)
-        return replace(self, observed=observed, response=self.response[at], counts=None, unread=tuple(unread))
+        kept = np.flatnonzero(~np.isin(seen.area, np.array([*unread], np.int64)))
+        trials = None if seen.trials is None else seen.trials[kept]
+        observed = Rows(
+            counts[seen.area[kept]], seen.area[kept], np.ascontiguousarray(seen.X[kept]), seen.offset[kept], trials, noise
+        )
+        return replace(self, observed=observed, response=self.response[kept], counts=None, unread=tuple(unread))
 
 
 def parties(config: Config, folder: Path) -> Parties:
@@ -103,8 +105,8 @@ def spec_of(config: Config) -> Spec:
 def texts_of(config: Config) -> frozenset[str]:
     """Returns the columns that are read as text."""
     data = config.data
-    more = {data.response if data.positive is not None else None, data.period} - {None}
-    return spec_of(config).texts | {name for name in more if name is not None}
+    response = data.response if data.positive is not None else None
+    return spec_of(config).texts | {name for name in (response, data.period) if name is not None}
 
 
 def prior_of(config: Config, folder: Path) -> Path:
@@ -235,8 +237,8 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
         at_home = "is no exposure > 0; where nobody lives leave the response empty, and the area is predicted"
         at_home = "is below 0; where nobody lives give 0, and the area is predicted" if private else at_home
         read.refuse(seen & ~(exposure > 0), data.exposure, at_home)
-        there = exposure > 0
-        exposure = np.where(there, exposure, 1.0)
+        exposed_rows = exposure > 0
+        exposure = np.where(exposed_rows, exposure, 1.0)
         odd = seen & too_far(np.log(exposure), family.link)
         read.refuse(odd, data.exposure, "is too far from 1 for an exposure (e^-100 to e^100); correct the cell")
         offset += np.log(exposure)
@@ -261,27 +263,30 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
     protected = None
     if private:  # from here on nothing is known of a count: bad cells end no job, and tell nothing
         protected = np.zeros(file.d, np.int64)
-        protected[area] = counted = np.minimum(y, np.inf if trials is None else trials).astype(np.int64)
+        most = np.inf if trials is None else trials
+        protected[area] = counted = np.minimum(y, most).astype(np.int64)
         notes += _odd(read, counted)
         y = last = np.full(len(y), np.nan)
     X = np.ascontiguousarray(design.X[:, 1:])
-    at = np.flatnonzero(seen)
-    intervals = last[at] if (last > y)[at].any() else None
-    observed = Rows(y[at], area[at], X[at], offset[at], None if trials is None else trials[at], intervals, errors)
+    responding = np.flatnonzero(seen)
+    intervals = last[responding] if (last > y)[responding].any() else None
+    tried = None if trials is None else trials[responding]
+    observed = Rows(y[responding], area[responding], X[responding], offset[responding], tried, intervals, errors)
     if period is not None:
-        observed = replace(observed, period=period[at])
-    nothing = degenerate(design.X[at], encoding)
+        observed = replace(observed, period=period[responding])
+    nothing = degenerate(design.X[responding], encoding)
     if family.counted and not private:
         exact = np.where(seen & (last == y), y, np.nan)
         codes = far.count_notes(table, data.response, read.config.model.family, exact, offset)
         notes += codes
-        nothing = replace(nothing, far=(data.response,) if codes else ())
+        coded = (data.response,) if codes else ()
+        nothing = replace(nothing, far=coded)
     unread = tuple(file.areas.index(name) for name in read.unread.areas)
     lost = [] if read.config.privacy is None else read.unread.describe_lost(read.config.privacy.table)
     notes = [*design.notes, *lost, *notes, *nothing.describe_columns()]
-    if not len(at):
+    if not len(responding):
         notes.append("no row has a response: this client adds nothing, and all its areas are predicted")
-    if empty := file.d - len(np.unique(area[at])):
+    if empty := file.d - len(np.unique(area[responding])):
         notes.append(f"{empty} of {file.d} areas have no response: they are predicted, as if that did not depend on their counts")
     if some := int(observed.censored.sum()):
         notes.append(f"{some} counts are known by an interval (data.censored)")
@@ -292,18 +297,18 @@ def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
         pairs = len(np.unique(area * len(data.periods) + period))
         if lacking := file.d * len(data.periods) - pairs:
             notes.append(f"{lacking} pairs of the {file.d} areas and {len(data.periods)} periods stand in no row")
-        if empty_periods := len(data.periods) - len(np.unique(period[at])):
+        if empty_periods := len(data.periods) - len(np.unique(period[responding])):
             notes.append(f"{empty_periods} of {len(data.periods)} periods have no response here: other clients' decide")
     elif data.area is not None and (several := int((counts > 1).sum())):
         notes.append(f"{several} of {file.d} areas stand in several rows, each an observation of its own")
-    if intervals is None and not private and (nothing_else := _one_sided(family, y[at])):
+    if intervals is None and not private and (nothing_else := _one_sided(family, y[responding])):
         notes.append(nothing_else)
     with np.errstate(over="ignore"):
         exposed = np.exp(offset) if family.link == "log" else np.ones(len(offset))
         if data.exposure is not None:
-            exposed = np.where(there, exposed, 0.0)
+            exposed = np.where(exposed_rows, exposed, 0.0)
     faults = read.unread.faults if read.unread.faults.rows else design.faults
-    return AreaRows(observed, area, X, exposed, tuple(notes), faults, nothing, at, period, protected, unread)
+    return AreaRows(observed, area, X, exposed, tuple(notes), faults, nothing, responding, period, protected, unread)
 
 
 def _protected(read: Reading) -> tuple[Array, NDArray[np.bool_], Array]:
@@ -386,9 +391,11 @@ def _areas(read: Reading, file: OwnFile) -> Index:
         remedy = "remove the row, or make the prior with it (link, or independent)"
         read.refuse(island, data.area, f'is an island that the prior leaves out (data.islands = "drop"); {remedy}')
         unknown = np.array([area not in index for area in names])
-        there = zeros([name for name, new in zip(names, unknown) if new], file.areas)
+        zeros_lost = zeros([name for name, new in zip(names, unknown) if new], file.areas)
         make = "build" if file.common.within else "train"
-        lost = " (it is there with other leading zeros: a spreadsheet drops them)" if there else ""  # no cell: others read it
+        lost = (
+            " (it is there with other leading zeros: a spreadsheet drops them)" if zeros_lost else ""
+        )  # no cell: others read it
         read.refuse(
             unknown, data.area, f"is no area of this client in the prior{lost}; correct it, or {make} a prior that has it"
         )
@@ -426,16 +433,16 @@ def _refuse_pairs(read: Reading, area: Index, period: Index, file: OwnFile) -> N
     several = pairs[counts > 1]
     if not len(several):
         return
-    own = []
+    pairs_named = []
     for pair in several[:LISTED]:
         i, t = divmod(int(pair), len(periods))
         places = ", ".join(table.place(int(k)) for k in np.flatnonzero((area == i) & (period == t)))
-        own.append(f"{file.areas[i]!r} in {periods[t]!r} ({places})")
+        pairs_named.append(f"{file.areas[i]!r} in {periods[t]!r} ({places})")
     text = (
         f"{read.who}: columns {read.data.area!r} and {read.data.period!r}: {len(several)} pairs of an area and a period stand in "
         'several rows; give each one row; or set data.rows_per_area = "any" if rows are observations of their own (groups)'
     )
-    raise OwnFault(text, text, [f"in several rows: {', '.join(own)}"], HINT)
+    raise OwnFault(text, text, [f"in several rows: {', '.join(pairs_named)}"], HINT)
 
 
 def _refuse_counts(read: Reading, area: Index, file: OwnFile) -> None:
@@ -443,21 +450,21 @@ def _refuse_counts(read: Reading, area: Index, file: OwnFile) -> None:
     table, name = read.table, read.data.area
     counts = np.bincount(area, minlength=file.d)
     several, absent = np.flatnonzero(counts > 1), np.flatnonzero(counts == 0)
-    reasons, own = [], []
+    reasons, places_named = [], []
     if len(several):
         reasons.append(f"{len(several)} of its {file.d} areas in the prior stand in several rows")
         places = [f"{file.areas[i]!r} ({', '.join(table.place(int(k)) for k in np.flatnonzero(area == i))})" for i in several]
-        own.append(f"in several rows: {', '.join(places[:LISTED])}")
+        places_named.append(f"in several rows: {', '.join(places[:LISTED])}")
     if len(absent):
         reasons.append(f"{len(absent)} of its {file.d} areas in the prior stand in none")
-        own.append(f"in none: {', '.join(repr(file.areas[i]) for i in absent[:LISTED])}")
+        places_named.append(f"in none: {', '.join(repr(file.areas[i]) for i in absent[:LISTED])}")
     if reasons:
         remedy = (
             "give each one row, with an empty response where it is to be predicted; or set "
             'data.rows_per_area = "any" if rows are observations of their own (years, groups)'
         )
         text = f"{read.who}: column {name!r}: {' and '.join(reasons)}; {remedy}"
-        raise OwnFault(text, text, own, HINT)
+        raise OwnFault(text, text, places_named, HINT)
 
 
 def _step(values: Array) -> float:

@@ -94,19 +94,21 @@ def fit(run: Run[Config]) -> Fit | None:
     if server is not None:
         assert files.server is not None
         released = publish.build_posterior(model, server)
-        kept = keep_draws(run, released, *publish.shape_of(released), inference=publish.NESTED if model.is_nested else "")
+        inference = publish.NESTED if model.is_nested else ""
+        kept = keep_draws(run, released, *publish.shape_of(released), inference=inference)
         ended = publish.Ended(server, settled, reweighed, tuple(run.hooks.doubts))
         fitted = replace(publish.fit(model, ended, files.server, released), kept=kept)
         with judging(run, kept):
             known = publish.figures_of(model, released)
     # Clients' files are headed by the verdict, so that it is told first.
-    told = convergence.tell_figures(run, stages.judged(model), None if fitted is None else fitted.verdict, known)
+    verdict = None if fitted is None else fitted.verdict
+    verdicts = convergence.tell_figures(run, stages.judged(model), verdict, known)
     sums = {}
     for k, client in clients.items():
         with owned(k):
-            sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], *told[k], shapes.get(k)))
+            sums[k] = own.write(run, model, own.Own(client, sites[k], areas[k], files.clients[k], *verdicts[k], shapes.get(k)))
     # `own.write` returns None only in jobs that ask for no sums.
-    total = _summed(run, model, {k: one for k, one in sums.items() if one is not None})
+    total = _summed(run, model, {k: measures for k, measures in sums.items() if measures is not None})
     if model.privacy is not None:
         certificates = run.certified()
         fitted = None if fitted is None else replace(fitted, privacy=certificates)
@@ -117,7 +119,7 @@ def _summed(run: Run[Config], model: SigmaModel, sums: Mapping[int, FitSums]) ->
     """Adds up over clients how well areas are predicted, in jobs with output.fit; the answer is at the server's place."""
     if not model.output.fit:
         return None
-    return run.collect(stages.summed(model), FitSums, sums, lambda one: one)
+    return run.collect(stages.summed(model), FitSums, sums, lambda measures: measures)
 
 
 def _check_headers(run: Run[Config], tables: Mapping[int, Table]) -> None:
@@ -157,8 +159,8 @@ def _sampled(run: Run[Config], model: SigmaModel, sites: Mapping[int, Site | Wit
     s, names = model.hmc, model.names
     clients = {}
     for k, site in sites.items():
-        own = replace(s, seed=_seed(run, model, k))
-        clients[k] = hmc.client(names[k], k, s, site, own.starts(k, site.size, 0.0, SCATTER), own.seed)
+        settings = replace(s, seed=_seed(run, model, k))
+        clients[k] = hmc.client(names[k], k, s, site, settings.starts(k, site.size, 0.0, SCATTER), settings.seed)
 
     def start() -> tuple[hmc.Server, ServerEffects]:
         return hmc.start(s, model.prior, model.telling, s.starts(SERVER, model.prior.size, 0.0, SCATTER))

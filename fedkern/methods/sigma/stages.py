@@ -46,7 +46,7 @@ MAY_SEND = (
     *prior_agreement.PROTOCOL.to_server,
     *column_notes.PROTOCOL.to_server,
     *level.PROTOCOL.to_server,
-    *(one.masked for one in column_sums.SUMS),
+    *(sums.masked for sums in column_sums.SUMS),
     level.MaskedLevelSums,
     GlobalGradient,
     GlobalGradientBound,
@@ -74,12 +74,12 @@ def opening(config: Config) -> list[Stage]:
 
 def stages(model: SigmaModel) -> list[Stage]:
     """Returns the exchanges once the columns are agreed."""
-    asked = [summed(model)] if model.output.fit else []
+    fit_sums = [summed(model)] if model.output.fit else []
     steps = not (model.chains or model.is_nested)
     bits = [Stage.asking(Settled, secure=model.secure)] if steps else []
     weights = [weighed(model)] if model.output.reweigh and not model.is_nested else []
     spent = [Stage.asking(Certificate)] if model.config.private else []
-    return [Stage.of(column_notes), levelled(model), fitted(model), *bits, *weights, judged(model), *asked, *spent]
+    return [Stage.of(column_notes), levelled(model), fitted(model), *bits, *weights, judged(model), *fit_sums, *spent]
 
 
 def fitted(model: SigmaModel) -> Stage:
@@ -92,13 +92,13 @@ def fitted(model: SigmaModel) -> Stage:
         stage = Stage(hmc.protocol(model.hmc), sizes, rounds=rounds, resumable=True, times=times, trips=1 + steps)
         return stage.with_sums(hmc.SUMS, secure=model.secure)
     if model.is_nested:
-        s, at = model.nested, model.standard
+        s, standard = model.nested, model.standard
         times = {nested.AskMarginals: s.most, nested.Marginals: s.most, nested.Mixture: 1}
         searched = max(s.rounds - s.questions, 1)
         times |= {nested.AskCurvatures: searched, nested.Curvatures: searched}
         return Stage(
             nested.PROTOCOL,
-            s.sizes(at.size, at.n_linear),
+            s.sizes(standard.size, standard.n_linear),
             rounds=s.rounds,
             resumable=True,
             times=times,
@@ -133,20 +133,20 @@ def levelled(model: SigmaModel) -> Stage:
     return stage.with_sums(level.SUMS, secure=model.secure)
 
 
-def check_job(at: Check[Config]) -> Said | None:
+def check_job(check: Check[Config]) -> Said | None:
     """Returns the text of `check` and the numbers behind it, at the server's place; None elsewhere."""
-    encoding = at.agreed(partial(needed, at.config))
-    prior = files.read(at)
-    files.agree(at, prior)
-    borders.read(at, prior.clients)
-    notes = at.notes()
+    encoding = check.agreed(partial(needed, check.config))
+    prior = files.read(check)
+    files.agree(check, prior)
+    borders.read(check, prior.clients)
+    notes = check.notes()
     if encoding is None:
         return None
-    model = SigmaModel(at.config, at.names, encoding, prior.common)
+    model = SigmaModel(check.config, check.names, encoding, prior.common)
     used = memory.describe_memory(*_memory(model))
-    plans = {name: budget.plan(at.config.privacy) for name in at.names} if at.config.privacy is not None else {}
-    sums = [*secure.describe(at.place, at.names)] if model.secure else []
-    return Said(model, [*_lines(model), *_of_map(prior.server), *sums, *used, *notes], at.unknown(encoding), plans)
+    plans = {name: budget.plan(check.config.privacy) for name in check.names} if check.config.privacy is not None else {}
+    sums = [*secure.describe(check.place, check.names)] if model.secure else []
+    return Said(model, [*_lines(model), *_of_map(prior.server), *sums, *used, *notes], check.unknown(encoding), plans)
 
 
 def look_through(file: OwnFile[Config]) -> None:
@@ -212,16 +212,20 @@ def _lines(model: SigmaModel) -> Iterator[str]:
         s = model.hmc
         yield f"fit      {model.inference}: {s.chains} chains, {s.leapfrog} leapfrog steps a round, {s.warmup} rounds of warm-up"
     elif model.is_nested:
-        at, h = model.nested, model.standard.n_hyper
+        settings, n, h = model.nested, model.nested.points, model.standard.n_hyper
         yield f"fit      nested{_why(model)}: Laplace approximations at a lattice of {h} hyperparameters, clients' areas"
-        draws = f"{at.points:,} to {at.points * at.questions:,} draws (up to {at.points * at.most:,} where they suffice)"
+        draws = f"{n:,} to {n * settings.questions:,} draws (up to {n * settings.most:,} where they suffice)"
         yield f"         integrated out, then importance weights of {draws}, which say whether it is right"
     else:
-        q = f"{a.covariance} covariance, " + ("intercept sheared against the map's level, " if model.sfvi.sheared else "")
+        q = f"{a.covariance} covariance, "
+        if model.sfvi.sheared:
+            q += "intercept sheared against the map's level, "
         if model.kind == "within":
             q += "clients' areas integrated out, given the global unknowns"
+        elif a.structured:
+            q += "clients' latents given the global ones"
         else:
-            q += f"clients' latents {'given' if a.structured else 'independent of'} the global ones"
+            q += "clients' latents independent of the global ones"
         yield f"fit      {model.inference}{_why(model)}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}"
     yield from (Line("warning", words) for words in model.warnings)
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
@@ -232,9 +236,11 @@ def _lines(model: SigmaModel) -> Iterator[str]:
 
 def _of_map(prior: ServerFile | None) -> Iterator[str]:
     """Yields what is to be known of the list of neighbours that a prior was made of."""
-    if prior is not None and prior.by_position:
+    if prior is None:
+        return
+    if prior.by_position:
         yield "map      its list of neighbours has positions, which count the lines of the table of areas (see neighbours.csv)"
-    yield from () if prior is None else (Line("doubt", doubt) for doubt in prior.doubts)
+    yield from (Line("doubt", doubt) for doubt in prior.doubts)
 
 
 def _why(model: SigmaModel) -> str:

@@ -36,12 +36,12 @@ class Unread:
         if not self.faults.rows:
             return []
         places = ", ".join(fault.place for fault in self.faults.first[:SHOWN])
-        said = f"{self.faults.rows} lines cannot be read, and count as nothing ({places})"
+        text = f"{self.faults.rows} lines cannot be read, and count as nothing ({places})"
         if not self.areas:
-            return [said]
+            return [text]
         more = f", .. ({len(self.areas)} in all)" if len(self.areas) > SHOWN else ""
         return [
-            f"{said}: areas {', '.join(map(repr, self.areas[:SHOWN]))}{more} stand in no other line and are predicted as if they "
+            f"{text}: areas {', '.join(map(repr, self.areas[:SHOWN]))}{more} stand in no other line and are predicted as if they "
             f"had no exposure. If noise is drawn now it is added to 0 in the place of their counts, and they stay without one in "
             f"the noisy table {table!r}: mend the lines first, or take another privacy.table then, which is paid for"
         ]
@@ -63,8 +63,8 @@ def restore_table(table: Table, data: DataSection, texts: Collection[str], areas
     if not table.broken or data.area is None:
         return table, Unread()
     rows = np.array([row for row in range(table.n_rows) if row not in table.broken], np.int64)
-    there = set(table.select(rows).cells(data.area))
-    lost = tuple(area for area in areas if area not in there)
+    readable = set(table.select(rows).cells(data.area))
+    lost = tuple(area for area in areas if area not in readable)
     none = {data.response, data.exposure, data.trials}
     columns: dict[str, Cells] = {}
     for name in table.names:
@@ -86,16 +86,22 @@ def _with(cells: Cells, rows: NDArray[np.int64], more: int, levels: Sequence[str
 
     Without any level among the cells it is the first of `levels`.
     """
-    numbers = (cells.numbers() if isinstance(cells, Text) else np.asarray(cells, np.float64))[rows]
+    all_numbers = cells.numbers() if isinstance(cells, Text) else np.asarray(cells, np.float64)
+    numbers = all_numbers[rows]
     known = numbers[np.isfinite(numbers)]
     if len(known) == len(numbers) and not text:
         middle = 0.0 if zero or not len(known) else float(np.median(known))
         return np.concatenate([numbers, np.full(more, middle)])
-    own = cells if isinstance(cells, Text) else as_text([*map(plain, np.asarray(cells).tolist())])
-    written = [own.levels[code] for code in own.codes[rows]]
+    texts = cells if isinstance(cells, Text) else as_text([*map(plain, np.asarray(cells).tolist())])
+    written = [texts.levels[code] for code in texts.codes[rows]]
     most = Counter(written).most_common(1)
-    fill = "0" if zero else most[0][0] if most else next(iter(levels), "")
-    if not zero and not text and own.kind() == "numeric" and len(known):
+    if zero:
+        fill = "0"
+    elif most:
+        fill = most[0][0]
+    else:
+        fill = next(iter(levels), "")
+    if not zero and not text and texts.kind() == "numeric" and len(known):
         fill = plain(float(np.median(known)))
-        fill = fill.replace(".", own.decimal)
-    return as_text([*written, *[fill] * more], own.decimal)
+        fill = fill.replace(".", texts.decimal)
+    return as_text([*written, *[fill] * more], texts.decimal)

@@ -53,16 +53,16 @@ def exchange_terms(
     drawn: list[tuple[Array, Array, Array]] = []
     for piece in range(model.pieces):
         stage = stages.weighed(model).with_alias(f"terms-{piece + 1}")
-        told = run.collect(stage, LogTerms, clients, partial(_answer, model, piece), LogTerms.ask(piece), asks=asks)
-        if told is None or server is None or not asks:
+        terms = run.collect(stage, LogTerms, clients, partial(_answer, model, piece), LogTerms.ask(piece), asks=asks)
+        if terms is None or server is None or not asks:
             continue
         run.hooks.notes += [
-            f"no weights: client {model.telling[k]!r} has none, for {why}" for k, why in sorted(told.dropped.items())
+            f"no weights: client {model.telling[k]!r} has none, for {why}" for k, why in sorted(terms.dropped.items())
         ]
-        if not told.complete:
+        if not terms.complete:
             weights, asks = None, False
             continue
-        weights = _compared(model, server, drawn, piece, summed(reply.values for reply in in_order(told.replies)))
+        weights = _compared(model, server, drawn, piece, summed(reply.values for reply in in_order(terms.replies)))
         asks = weights is not None and not weights.enough and weights.promising(model.pieces * PIECE)
     return weights
 

@@ -163,12 +163,12 @@ class Config(JobConfig):
     def draws_rows(self) -> list[str]:
         """The choices by which a client's draws are made of each of its rows, and not of cross-products alone."""
         model = self.model
-        said = ['model.missing = "impute"'] if model.missing == "impute" else []
+        keys = ['model.missing = "impute"'] if model.missing == "impute" else []
         if model.kind == "sem":
-            said.append('model.kind = "sem"')
+            keys.append('model.kind = "sem"')
         if model.kind == "regression" and FAMILIES[model.family].binary:
-            said.append(f'model.family = "{model.family}"')
-        return [*said, 'model.errors = "student"'] if model.errors == "student" else said
+            keys.append(f'model.family = "{model.family}"')
+        return [*keys, 'model.errors = "student"'] if model.errors == "student" else keys
 
     @property
     def secret(self) -> bool:
@@ -186,38 +186,38 @@ class Config(JobConfig):
 
     @property
     def tells_rows(self) -> str | None:
-        said, by = list[str](), " and ".join(self.draws_rows)
+        reasons, by = list[str](), " and ".join(self.draws_rows)
         if self.algorithm.tempering != 1:
-            said.append(
+            reasons.append(
                 "algorithm.tempering has clients send the log-likelihood at each draw: of 20 rows a server that could make the "
                 'draws\' random numbers (random_source = "keyed") computed them in seconds, up to the sign of each, and of '
                 "secure ones no attack was tried for long; leave it out where that must not be"
             )
         if by and not self.secret:
-            said.append(
+            reasons.append(
                 f'algorithm.random_source = "keyed" with {by} has clients draw by random numbers that follow from job.seed: the '
                 "draws of a few rounds tell a server rows, or every cell of a row that lacks one, at any number of rows; "
                 "remove the key"
             )
         if by and self.algorithm.moves:
-            said.append(
+            reasons.append(
                 f"algorithm.moves with {by} sends cross-products of rows that are completed or weighed anew in each round: their "
                 "differences can tell a server rows; leave it out where that must not be"
             )
         if self.model.missing == "impute" and self.output.site_fits:
-            said.append(
+            reasons.append(
                 'output.site_fits with model.missing = "impute": least squares are of complete rows, and completed moments of '
                 "all, so that their difference tells a server the rows that lack a cell where these are few; leave site_fits out "
                 "where that must not be"
             )
         if self.model.splines:
             names = ", ".join(map(repr, self.model.splines))
-            said.append(
+            reasons.append(
                 f"model.splines ({names}) has clients send cross-products of functions of one column: a server can compute how "
                 "often each value occurs where these are not many (whole years or weeks), and of a patient who is alone with a "
                 "value other cells, at any number of rows; join values in all files, or leave splines out where that must not be"
             )
-        return "; ".join(said) or None
+        return "; ".join(reasons) or None
 
 
 DEGREES = 4.0  # of freedom of Student errors
@@ -255,7 +255,8 @@ def fill_defaults(raw: Raw) -> dict[str, Any]:
     if job.get("sums") is not None:
         algorithm.setdefault("aggregate", "sums")
     several = algorithm.get("aggregate", "locals") == "locals" and algorithm.get("scales", "exact") == "exact"
-    algorithm.setdefault("server_sweeps", 5 if several else 1)
+    sweeps = 5 if several else 1
+    algorithm.setdefault("server_sweeps", sweeps)
     return out
 
 
@@ -280,30 +281,30 @@ def _secure(config: Config) -> Iterator[str]:
     if not config.secure:
         return
     yield from faults_of_sums(config)
-    asked, a, output = 'job.sums = "secure"', config.algorithm, config.output
+    sums, a, output = 'job.sums = "secure"', config.algorithm, config.output
     if a.aggregate != "sums":
-        yield f'{asked}: algorithm.aggregate = "{a.aggregate}" sends each client\'s coefficients; take "sums", or leave it out'
+        yield f'{sums}: algorithm.aggregate = "{a.aggregate}" sends each client\'s coefficients; take "sums", or leave it out'
     wrong = {
         'random_source = "keyed": whoever can make each client\'s random numbers takes the sums apart': a.random_source
         == "keyed",
         'statistics = "pooled", which sends each client\'s statistics': a.statistics == "pooled",
         'on_loss = "drop": the sum of all less that of the others would be the lost client\'s': a.on_loss == "drop",
     }
-    yield from (f"{asked} and algorithm.{name}; remove one of the two" for name, bad in wrong.items() if bad)
+    yield from (f"{sums} and algorithm.{name}; remove one of the two" for name, bad in wrong.items() if bad)
     # Moments of the response beside covariates are a client's own regression, which the masks are there to hide.
     if config.model.missing == "impute":
         yield (
-            f'{asked}: model.missing = "impute" has each client send the covariance of its columns, response included, which '
+            f'{sums}: model.missing = "impute" has each client send the covariance of its columns, response included, which '
             "tells its own regression; fill or leave out the rows that lack a cell in the files, or remove one of the two"
         )
     if config.model.splines and config.model.scale == "pooled":
         yield (
-            f"{asked}: model.splines has each client send cross-products of its columns, response included, which tell its own "
+            f"{sums}: model.splines has each client send cross-products of its columns, response included, which tell its own "
             'regression; take model.scale = "given", which needs none, or leave splines out'
         )
     for name in ("leave_one_out", "site_fits"):
         if getattr(output, name):
-            yield f"{asked}: the server has no client's own numbers, and output.{name} is made of them; remove one of the two"
+            yield f"{sums}: the server has no client's own numbers, and output.{name} is made of them; remove one of the two"
 
 
 def _not_on_a_device(config: Config) -> str:

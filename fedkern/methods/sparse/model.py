@@ -38,6 +38,7 @@ from ...kernels.homes import HOST, Home
 from ...models import sparse
 from ...models.encoding import Column, Encoding
 from ...models.incomplete import Completed, completed
+from ...printing import listed
 from . import moving
 from .keys import DEGREES, Config, OutputSection, UntilSection
 
@@ -88,7 +89,9 @@ class Columns:
     @property
     def means(self) -> Array:
         """The (w,) centres of the columns; NaN where the client has no value."""
-        return np.asarray(self.values.mean(axis=0) if self.completed is None else self.completed.mean)
+        if self.completed is None:
+            return np.asarray(self.values.mean(axis=0))
+        return self.completed.mean
 
 
 @dataclass(frozen=True)
@@ -267,7 +270,9 @@ class SparseModel(JobModel[OutputSection]):
     def _columns(self) -> frozenset[str]:
         """The names of the files' numeric columns, the response among them."""
         numeric = {column.name for column in self.encoding.columns if column.levels is None}
-        return frozenset(numeric | ({str(self.encoding.response)} if self.scales_response else set()))
+        if self.scales_response:
+            numeric.add(str(self.encoding.response))
+        return frozenset(numeric)
 
     @property
     def is_student(self) -> bool:
@@ -304,10 +309,12 @@ class SparseModel(JobModel[OutputSection]):
         """The numbers that the machines need."""
         model, a = self.config.model, self.config.algorithm
         kind = model.kind
-        indicators = sparse.graph(len(self.nodes), one=kind == "sem") if self.is_graph else self.coefficients.indicators
+        indicators = sparse.graph(len(self.nodes), one_group=kind == "sem") if self.is_graph else self.coefficients.indicators
+        slab = math.inf if model.slab is None else model.slab
+        spike = (model.negligible / 2) ** 2 if model.negligible else 0.0
         prior = Prior(
             c0=model.c0 or 0.01,
-            spike_variance=(model.negligible / 2) ** 2 if model.negligible else 0.0,
+            spike_variance=spike,
             eta_form=model.eta,
             shape_eta=model.a_eta,
             rate_eta=model.b_eta,
@@ -317,7 +324,7 @@ class SparseModel(JobModel[OutputSection]):
             rate_sigma=model.b_sigma,
             scale_lambda=model.s_lambda,
             scale_tau=model.s_tau,
-            slab=math.inf if model.slab is None else model.slab,
+            slab=slab,
             shared_rho=model.rho == "shared",
         )
         moves = vars(self.moves)
@@ -348,8 +355,8 @@ class SparseModel(JobModel[OutputSection]):
         if self.is_graph:
             values = X
         else:
-            there = ~np.isnan(design.y)
-            values = np.column_stack([self.coefficients.columns(X[there]), design.y[there]])
+            known = ~np.isnan(design.y)
+            values = np.column_stack([self.coefficients.columns(X[known]), design.y[known]])
         least = 2 if self.intercept else 1
         if len(values) < least:
             raise Refusal(Finding.of("few-usable-rows", client=client, least=least), Own(rows=len(values)))
@@ -364,7 +371,9 @@ class SparseModel(JobModel[OutputSection]):
             )
         # EM completes the response too, since it may tell which covariates are missing.
         whole = completed(values)
-        return Columns(values, whole if self.is_graph or self.scales_response else whole.without_last())
+        if self.is_graph or self.scales_response:
+            return Columns(values, whole)
+        return Columns(values, whole.without_last())
 
     def constants(self, values: Array) -> list[str]:
         """Returns notes for the client on columns that are constant, or the same twice, in its rows."""
@@ -387,12 +396,13 @@ class SparseModel(JobModel[OutputSection]):
     def located(self, columns: Columns) -> ColumnMeans:
         """Returns the centres of a client's columns; for a Student response its location, as its scale stands for its
         variance."""
-        at, w = self.measured, len(self.scaled)
-        told = moments(columns.values[:, :w], columns.completed, self.degrees if self.is_student else None)
+        measured, w = self.measured, len(self.scaled)
+        degrees = self.degrees if self.is_student else None
+        known = moments(columns.values[:, :w], columns.completed, degrees)
         means = columns.means[:w].copy()
         if self.is_student:
             means[-1] = student(columns.values[:, w - 1], self.degrees)[0]
-        return means_reply(means[at], *(own[at] for own in (*told, self.counted(columns))))
+        return means_reply(means[measured], *(facts[measured] for facts in (*known, self.counted(columns))))
 
     def told_by(self, values: Array) -> NDArray[np.bool_]:
         """Returns (..., P) whether rows tell something of a coefficient.
@@ -409,9 +419,9 @@ class SparseModel(JobModel[OutputSection]):
 
     def two_valued(self, values: Array) -> list[str]:
         """Returns notes for the server on a response, or nodes, that the model takes for continuous and that have two values."""
-        two = [name for name, own in zip(self.scaled, values.T) if own.max(initial=0) == 2]
+        two = [name for name, numbers in zip(self.scaled, values.T) if numbers.max(initial=0) == 2]
         if self.is_graph:
-            which = ", ".join(two[:6]) + (f" and {len(two) - 6} more" if len(two) > 6 else "")
+            which = listed(two, 6)
             text = (
                 f"{which}: no more than two different values at any client, and every equation takes its variable for continuous"
             )
@@ -433,10 +443,10 @@ class SparseModel(JobModel[OutputSection]):
         """
         if self.kind != "sem":
             return
-        for client, own in zip(self.names, values):
-            constant = [self.public(name) for name, n in zip(self.nodes, own) if n < 2]
+        for client, numbers in zip(self.names, values):
+            constant = [self.public(name) for name, n in zip(self.nodes, numbers) if n < 2]
             if constant:
-                which = ", ".join(constant[:6]) + (f" and {len(constant) - 6} more" if len(constant) > 6 else "")
+                which = listed(constant, 6)
                 raise JobError(
                     f"client {client!r}: {which} has one value there, and structural equations with it have no posterior "
                     "(it cannot be normalised); put the column into data.ignore, or remove the client from data.clients"
@@ -458,13 +468,12 @@ class SparseModel(JobModel[OutputSection]):
             return np.ones(len(self.scaled))
         tables = self.declared
         names = self.scaled if self.is_graph else tuple(n.partition("=")[0] for n in self.coefficients.names)
-        known = [tables[name].scale if name in tables else None for name in names]
-        for name, scale in zip(names, known):
-            if scale is None and not (name in tables and tables[name].levels):
+        scales = {name: column.scale for name, column in tables.items()}
+        for name in names:
+            if scales.get(name) is None and not (name in tables and tables[name].levels):
                 raise JobError(f'data.columns.{name}.scale is missing: model.scale = "given" needs the scale of every column')
-        response = str(self.encoding.response)
-        own = [tables[response].scale if response in tables else None] if self.scales_response else []
-        return np.array([scale or 1.0 for scale in [*known, *own]])
+        response = [str(self.encoding.response)] if self.scales_response else []
+        return np.array([scales.get(name) or 1.0 for name in (*names, *response)])
 
     @property
     def load(self) -> Load:
@@ -497,7 +506,8 @@ class SparseModel(JobModel[OutputSection]):
             Y = values / scales
             if model.kind == "mrf":
                 return MarkovRandomField(Factor.of(Y, intercept=model.intercept), n_threads, home)
-            nodes = np.ascontiguousarray((centred(Y) if model.intercept else Y).T)
+            about = centred(Y) if model.intercept else Y
+            nodes = np.ascontiguousarray(about.T)
             return StructuralEquations(
                 nodes, a.update, a.swap, stable=model.stable, locate=model.centre == "sample", n_threads=n_threads, home=home
             )
@@ -505,12 +515,14 @@ class SparseModel(JobModel[OutputSection]):
         X, y = values[:, :w], values[:, w]
         if self.imputes and psi is not None:
             return self._imputed(columns, agreed, n_threads)
-        X = (centred(X) if model.intercept else X) / scales[:w]  # far from zero the quotients would lose digits
+        about = centred(X) if model.intercept else X
+        X = about / scales[:w]  # far from zero the quotients would lose digits
         if model.splines and psi is not None:
             X = self.coefficients.orthogonal(X, psi)
         if FAMILIES[model.family].binary:
             # Once more, for far from zero the first mean is rounded, and the chains make the difference grow.
-            return Logistic(centred(X) if model.intercept else X, y, intercept=model.intercept, n_threads=n_threads)
+            about = centred(X) if model.intercept else X
+            return Logistic(about, y, intercept=model.intercept, n_threads=n_threads)
         if self.is_student:
             X, y = (centred(X), centred(y[:, None])[:, 0]) if model.intercept else (X, y)
             return Student(np.ascontiguousarray(X), y / scales[w], self.degrees, model.intercept, n_threads)
@@ -522,22 +534,24 @@ class SparseModel(JobModel[OutputSection]):
         With an intercept the columns are centred at these means, and None is returned in their place.
         """
         means = columns.means
-        own = columns.values[:, : len(means)]
+        fitted = columns.values[:, : len(means)]
         if self.intercept:
-            return (own - means) / agreed.each, None
-        return own / agreed.each, means / agreed.each
+            return (fitted - means) / agreed.each, None
+        return fitted / agreed.each, means / agreed.each
 
     def _covariates(self, X: Array, psi: Array) -> Covariates:
         """Returns covariates with the weight of their common law."""
         X = np.ascontiguousarray(X)
-        return Covariates(X, np.ascontiguousarray(psi), 1.0 if len(self.names) == 1 else rows_for_law(X))
+        weight = 1.0 if len(self.names) == 1 else rows_for_law(X)
+        return Covariates(X, np.ascontiguousarray(psi), weight)
 
     def _imputed(self, columns: Columns, agreed: Scales, n_threads: int) -> Imputed | LogisticImputed:
         """Makes the site of a regression whose covariates may be missing."""
         w, intercept = self.coefficients.size, self.intercept
         values, mean = self._centred(columns, agreed)
         assert agreed.psi is not None
-        covariates, mean = self._covariates(values[:, :w], agreed.psi[:w, :w]), None if mean is None else mean[:w]
+        mean = None if mean is None else mean[:w]
+        covariates = self._covariates(values[:, :w], agreed.psi[:w, :w])
         if not self.scales_response:
             return LogisticImputed(covariates, np.ascontiguousarray(columns.values[:, w]), mean, intercept, n_threads)
         return Imputed(covariates, np.ascontiguousarray(values[:, w]), mean, intercept, n_threads)
@@ -549,19 +563,20 @@ class SparseModel(JobModel[OutputSection]):
         assert agreed.psi is not None
         for j in range(len(self.nodes)):
             others = np.arange(len(self.nodes)) != j
-            covariates, own = self._covariates(values[:, others], agreed.psi[np.ix_(others, others)]), None
+            covariates, centre = self._covariates(values[:, others], agreed.psi[np.ix_(others, others)]), None
             if mean is not None:
-                own = mean[others]
+                centre = mean[others]
             y, chain = np.ascontiguousarray(values[:, j]), j * OF_REGRESSION
-            each.append(Imputed(covariates, y, own, intercept, n_threads, chain))
+            each.append(Imputed(covariates, y, centre, intercept, n_threads, chain))
         return ImputedField(tuple(each))
 
     def slopes(self, theta: Array, agreed: Scales) -> Array:
         """Converts a regression's standardised coefficients (..., w) to slopes of the columns as a client has them."""
         if not self.splined or agreed.psi is None:
             return np.asarray(theta * self.factors(agreed.each))
-        w, own = self.coefficients.size, agreed.each
-        return np.asarray(self.coefficients.of_scaled(theta, agreed.psi) * (own[w] if self.scales_response else 1.0) / own[:w])
+        w, units = self.coefficients.size, agreed.each
+        of_response = units[w] if self.scales_response else 1.0
+        return np.asarray(self.coefficients.of_scaled(theta, agreed.psi) * of_response / units[:w])
 
     def factors(self, scales: Array) -> Array:
         """Returns (P,) factors from the standardised scale of a coefficient to the data's."""
@@ -569,6 +584,7 @@ class SparseModel(JobModel[OutputSection]):
             ratio = scales[:, None] / scales[None, :]
             return np.asarray(ratio[~np.eye(len(scales), dtype=bool)])
         w = self.coefficients.size
-        own = scales[:w].copy()
-        own[["~" in name for name in self.coefficients.names]] = 1.0  # a spline column has no unit
-        return np.asarray((scales[w] if self.scales_response else 1.0) / own)
+        units = scales[:w].copy()
+        units[["~" in name for name in self.coefficients.names]] = 1.0  # a spline column has no unit
+        of_response = scales[w] if self.scales_response else 1.0
+        return np.asarray(of_response / units)

@@ -5,6 +5,7 @@ Source: docs/spec/sparse.md, section 6.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...algorithms.gibbs.settings import Move, MoveTerms
@@ -15,6 +16,7 @@ from .keys import AlgorithmSection, ModelSection
 MANY_SITES, MANY_COVARIATES = 8, 50  # from either on, chains without a move are slow
 WHOLE = 128  # coordinates up to which one draw of all is sent
 CUBES = 1e8  # their third power, over all regressions, up to which the server draws all at once from pooled statistics
+OF_EACH: Mapping[Move, int] = {"translate": 1, "interweave": 2}  # unknowns that a move draws, for each coefficient
 BLOCK = 96  # coordinates of an interweaving beyond
 LARGEST = 4 * 2**20  # bytes of a move's terms in a message, as `auto` chooses it
 SECOND_EVERY = 2
@@ -58,25 +60,30 @@ class Moves:
         """Says the moves in the words of `check` and of a result."""
         parts = []
         for number, move in enumerate(self.moves):
-            every = size.each * (1 if move == "translate" else 2)
+            unknowns = size.each * OF_EACH[move]
             block = self.block[number] if number < len(self.block) else None
-            parts.append(move + (f" ({block} of {every})" if block is not None and block < every else ""))
+            in_blocks = f" ({block} of {unknowns})" if block is not None and block < unknowns else ""
+            parts.append(move + in_blocks)
         if len(parts) == 2:
             parts[1] += f" in every {ordinal(self.second_every)} round"
-        return ", ".join([*parts, *(["exchange of collinear pairs"] if self.exchange else [])])
+        if self.exchange:
+            parts.append("exchange of collinear pairs")
+        return ", ".join(parts)
 
     def largest(self, size: Size) -> int:
         """Returns the bytes of the largest message with their terms."""
         blocks = self.block or (None,) * len(self.moves)
-        every = [size.each * (1 if move == "translate" else 2) for move in self.moves]
-        width = max(e if b is None else min(b, e) for e, b in zip(every, blocks))
+        unknowns = [size.each * OF_EACH[move] for move in self.moves]
+        width = max(min(block or n, n) for n, block in zip(unknowns, blocks))
         return Codec({"c": size.chains, "g": size.regressions, "w": width}, size.clients).layout(MoveTerms).total
 
 
 def ordinal(number: int) -> str:
     """Returns 2nd, 3rd, 4th .."""
-    teen = number % 100 in (11, 12, 13)
-    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    if number % 100 in (11, 12, 13):
+        ending = "th"
+    return f"{number}{ending}"
 
 
 def of(a: AlgorithmSection, size: Size) -> Moves:
@@ -87,15 +94,16 @@ def of(a: AlgorithmSection, size: Size) -> Moves:
     written = a.moves or ()
     moves = tuple(move for move in written if move != "exchange")
     block = tuple(a.block) if isinstance(a.block, list) else (a.block,) * len(moves)
-    return Moves(moves, block, SECOND_EVERY if a.second_every is None else a.second_every, "exchange" in written)
+    second_every = SECOND_EVERY if a.second_every is None else a.second_every
+    return Moves(moves, block, second_every, "exchange" in written)
 
 
 def chosen(size: Size, *, pooled: bool) -> Moves:
     """Chooses one draw of everything where that is small; else a translation, and interweaving blocks in turn."""
-    every = 2 * size.each
-    if size.regressions * every**3 <= CUBES if pooled else every <= size.fitting(WHOLE):
+    unknowns = 2 * size.each
+    if size.regressions * unknowns**3 <= CUBES if pooled else unknowns <= size.fitting(WHOLE):
         return Moves(("interweave",), (None,), exchange=pooled)
-    blocks = size.each, min(BLOCK, every)
+    blocks = size.each, min(BLOCK, unknowns)
     if not pooled:
         blocks = size.fitting(blocks[0]), size.fitting(blocks[1])
     return Moves(("translate", "interweave"), blocks, exchange=pooled)

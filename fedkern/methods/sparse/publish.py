@@ -62,7 +62,8 @@ def _verdict(model: SparseModel, released: Samples | Streamed, groups: list[chai
     slowest, settings, until = released.slowest(), model.settings, model.until
     if groups:
         found = Finding.of("chains-disagree", groups=chains.describe_groups(groups))
-        return Verdict.of(False, found, slowest[2] if slowest else "")
+        worst = slowest[2] if slowest else ""
+        return Verdict.of(False, found, worst)
     limits = {} if until is None else {"rhat": until.rhat, "ess": until.ess}
     return verdict.of_chains(slowest, settings.chains // settings.tempering, **limits)
 
@@ -103,9 +104,10 @@ def build_posterior(model: SparseModel, server: gibbs.Server, scales: Array) -> 
     if settings.share_local:
         here = [name for k, name in enumerate(model.names) if k not in server.lost]
         sites = {name: np.ascontiguousarray(trace["sites"][:, :, i]) for i, name in enumerate(here)}
-    about |= {name: trace[name] if name in trace.names() else None for name in ("average", "by_rows", "between")}
-    told = None if server.told is None else server.told[[k for k in range(len(model.names)) if k not in server.lost]]
-    return Samples(**draws, **about, sites=sites, delta=model.output.delta, told=told)
+    means = ("average", "by_rows", "between")
+    about |= dict.fromkeys(means) | {name: trace[name] for name in means if name in trace.names()}
+    reached = None if server.told is None else server.told[[k for k in range(len(model.names)) if k not in server.lost]]
+    return Samples(**draws, **about, sites=sites, delta=model.output.delta, told=reached)
 
 
 def new_site(model: SparseModel, released: Samples) -> Array:
@@ -169,21 +171,24 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
     doubts : reasons why no result of these files can stand, whatever the chains do
     """
     groups, silent = _groups(model, server.trace), tells_nothing(model, server)
-    more = {**(_by_mode(model, released, groups) if groups else _selected(model, released)), **_modes(model, released)}
+    more: dict[str, object] = {"sampler": sampler(model, server, released)}
+    more |= _by_mode(model, released, groups) if groups else _selected(model, released)
+    more |= _modes(model, released)
+    if silent:
+        more["tells_nothing"] = silent
     judged = _verdict(model, released, groups)
     turned = find_reversed(model, server)
-    doubts = [*doubts, *([turned.doubt] if turned else [])]
+    doubts, notes = [*doubts], [*_silent(model, server), *_slow(model, released, judged, groups), *_notes(model, server)]
+    if turned:
+        doubts.append(turned.doubt)
+        notes.insert(0, turned.note)
+    if groups:
+        notes.append(_disagreement(model, groups))
     return replace(
         bare(model, server, scales, released),
         verdict=verdict.against(doubts, judged),
-        notes=[
-            *([turned.note] if turned else []),
-            *_silent(model, server),
-            *_slow(model, released, judged, groups),
-            *_notes(model, server),
-            *([_disagreement(model, groups)] if groups else []),
-        ],
-        more={"sampler": sampler(model, server, released), **more, **({"tells_nothing": silent} if silent else {})},
+        notes=notes,
+        more=more,
     )
 
 
@@ -202,24 +207,24 @@ def find_reversed(model: SparseModel, server: gibbs.Server) -> other_way.Reverse
     Each client's coefficients are taken for normal, with the mean and covariance of their draws. Their prior draws them together,
     so that they contradict each other a little less than the rows do. Intercepts stay at the clients: slopes alone are asked.
     """
-    there = [k for k in range(len(model.names)) if k not in server.lost]
-    if server.moments is None or len(there) < 2 or not server.trace.count:
+    present = [k for k in range(len(model.names)) if k not in server.lost]
+    if server.moments is None or len(present) < 2 or not server.trace.count:
         return None
     n = server.trace.count * model.settings.chains // model.settings.tempering
-    mean = server.moments[there, :, 0] / n
-    covariance = server.moments[there, :, 1:] / n - np.einsum("ki,kj->kij", mean, mean)
+    mean = server.moments[present, :, 0] / n
+    covariance = server.moments[present, :, 1:] / n - np.einsum("ki,kj->kij", mean, mean)
     h, P = np.zeros_like(mean), np.zeros_like(covariance)
-    for i, k in enumerate(there):
-        told = np.flatnonzero(np.ones(mean.shape[1], bool) if server.told is None else server.told[k])
+    for i, k in enumerate(present):
+        known = np.arange(mean.shape[1]) if server.told is None else np.flatnonzero(server.told[k])
         try:
-            P[i][np.ix_(told, told)] = np.linalg.inv(covariance[i][np.ix_(told, told)])
+            P[i][np.ix_(known, known)] = np.linalg.inv(covariance[i][np.ix_(known, known)])
         except np.linalg.LinAlgError:
             return None
         h[i] = P[i] @ mean[i]
     found = heterogeneity.find_opposed(h, P, 0)
     if not found:
         return None
-    return other_way.describe([model.names[there[k]] for k in found], model.encoding.response, other_way.OF_TWO)
+    return other_way.describe([model.names[present[k]] for k in found], model.encoding.response, other_way.OF_TWO)
 
 
 @guard.figure("further runs", lambda fit, others: fit)
@@ -228,20 +233,26 @@ def with_others(fit: Fit, others: Record) -> Fit:
     return replace(fit, notes=[*fit.notes, *_unsettled(others)], more={**fit.more, **others})
 
 
-def with_sums(fit: Fit, asked: once.Server[LooSums], names: Sequence[str]) -> Fit:
+def with_sums(fit: Fit, query: once.Server[LooSums], names: Sequence[str]) -> Fit:
     """Adds the leave-one-out scores of rows."""
-    content, notes = loo.told(asked, names)
-    return replace(fit, notes=[*fit.notes, *notes], more={**fit.more, "loo": content} if content else fit.more)
+    content, notes = loo.told(query, names)
+    more = {**fit.more, "loo": content} if content else fit.more
+    return replace(fit, notes=[*fit.notes, *notes], more=more)
 
 
 def imputed(model: SparseModel, sites: Sequence[Completed]) -> Record:
     """Returns client -> used rows, those of them that lack a value, and the number of drawn cells of each column."""
-    names = model.nodes if model.is_graph else model.coefficients.names if sites else ()
+    if model.is_graph:
+        names = model.nodes
+    elif sites:
+        names = model.coefficients.names
+    else:
+        names = ()
     return {
         client: {
             "rows": site.rows,
             "rows_imputed": site.incomplete,
-            "cells_imputed": {name: site.rows - int(there) for name, there in zip(names, site.values)},
+            "cells_imputed": {name: site.rows - int(seen) for name, seen in zip(names, site.values)},
         }
         for client, site in zip(model.names, sites)
     }
@@ -260,8 +271,8 @@ def combine_fits(model: SparseModel, replies: Sequence[SiteFit], psi: Array | No
     # A site without an estimate has the standard error 0 in its message.
     usable = se > 0
     if psi is not None and cells is not None:
-        there = [[cells[client]["cells_imputed"][e] < cells[client]["rows"] for e in model.effects] for client in model.names]
-        usable &= ~np.array([meta.biased(psi, one) for one in there])
+        measured = [[cells[client]["cells_imputed"][e] < cells[client]["rows"] for e in model.effects] for client in model.names]
+        usable &= ~np.array([meta.biased(psi, row) for row in measured])
     both = meta.combine(np.where(usable, b, np.nan), np.where(usable, se, np.nan))
     low, high = both.interval()
     p_values, level = both.p_values, model.output.fdr
@@ -286,7 +297,9 @@ def combine_fits(model: SparseModel, replies: Sequence[SiteFit], psi: Array | No
     gone = (se > 0) & ~usable
     content = {"pooled": rows, "sites": sites, "selection": {"fdr": level, "members": members}}
     left = {client: [model.effects[j] for j in np.flatnonzero(row)] for client, row in zip(model.names, gone) if row.any()}
-    return content | ({"left_out": left} if left else {})
+    if left:
+        return content | {"left_out": left}
+    return content
 
 
 @guard.figure("notes on the clients' own fits", [])
@@ -309,7 +322,9 @@ def sampler(model: SparseModel, server: gibbs.Server, released: Samples | Stream
     if settings.moves or settings.exchange:
         about["moves"] = model.moves.words(model.size)
     slowest = released.slowest()
-    return about | ({} if slowest is None else {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]})
+    if slowest is None:
+        return about
+    return about | {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]}
 
 
 @guard.figure("what is selected", {})
@@ -341,11 +356,11 @@ def _selected(model: SparseModel, released: Samples | Streamed) -> dict[str, obj
 def _groups_of_columns(model: SparseModel, released: Samples) -> list[dict[str, object]]:
     """Groups collinear columns, with the probability that one of a group is in the slab; a spline counts by its linear column."""
     indicators = model.settings.layout.indicators.ravel()
-    own, first = np.unique(indicators, return_index=True)
-    asked = first[own >= 0]
+    groups, first = np.unique(indicators, return_index=True)
+    columns = first[groups >= 0]
     effects = released.theta if released.average is None else released.average
-    names = [released.names[j] for j in asked]
-    return selection.groups(names, effects[..., asked], released.inclusion[..., asked])
+    names = [released.names[j] for j in columns]
+    return selection.groups(names, effects[..., columns], released.inclusion[..., columns])
 
 
 @guard.check("groups of chains", [])
@@ -353,21 +368,21 @@ def _groups(model: SparseModel, trace: Any) -> list[chains.Group]:
     """Groups a sem's chains that stay in different modes, by the site average where it is known; none if they agree."""
     if model.kind != "sem":
         return []
-    streamed = isinstance(trace, Streams)
-    name = "average" if "average" in (trace.streams if streamed else trace.names()) else "theta"
-    groups = chains.groups(trace.streams[name] if streamed else trace[name])
+    names, draws = (trace.streams, trace.streams) if isinstance(trace, Streams) else (trace.names(), trace)
+    name = "average" if "average" in names else "theta"
+    groups = chains.groups(draws[name])
     return groups if len(groups) > 1 else []
 
 
 @guard.figure("what is selected, by groups of chains", {})
 def _by_mode(model: SparseModel, released: Samples | Streamed, groups: list[chains.Group]) -> dict[str, object]:
     """Returns, for chains that disagree, the entries of each group of chains, and no number over all of them."""
-    every, modes = sum(len(group.chains) for group in groups), []
+    n_chains, modes = sum(len(group.chains) for group in groups), []
     for group in groups:
         part = released.of(group.chains)
         slowest = part.slowest()
         mode: dict[str, object] = {
-            "chains": list(group.chains), "share": len(group.chains) / every, "moved": group.moved,
+            "chains": list(group.chains), "share": len(group.chains) / n_chains, "moved": group.moved,
             "signs": {released.names[j]: sign for j, sign in group.signs.items()}, "parameters": part.parameters(),
         }  # fmt: skip
         mode |= {} if slowest is None else {"rhat": slowest[0], "ess": slowest[1], "slowest": slowest[2]}
@@ -388,10 +403,12 @@ def _unsettled(others: Record) -> list[str]:
     which = [f"s_tau = {row['s_tau']:g}, c0 = {row['c0']:g}" for row in others.get("sensitivity", ()) if _lacks(row["pip"])]
     which += [f"without {name}" for name, row in others.get("leave_one_out", {}).items() if _lacks(row["pip"])]
     notes: list[str] = [Finding.of("further-runs-disagree", runs=which)] if which else []
-    every = {f"s_tau = {row['s_tau']:g}, c0 = {row['c0']:g}": row for row in others.get("sensitivity", ())}
-    every |= {f"without {name}": row for name, row in others.get("leave_one_out", {}).items()}
-    slow = [name for name, row in every.items() if row["converged"] is False and name not in which]
-    return notes + ([Finding.of("further-runs-not-converged", runs=slow)] if slow else [])
+    reruns = {f"s_tau = {row['s_tau']:g}, c0 = {row['c0']:g}": row for row in others.get("sensitivity", ())}
+    reruns |= {f"without {name}": row for name, row in others.get("leave_one_out", {}).items()}
+    slow = [name for name, row in reruns.items() if row["converged"] is False and name not in which]
+    if slow:
+        notes.append(Finding.of("further-runs-not-converged", runs=slow))
+    return notes
 
 
 def _lacks(numbers: Mapping[str, float]) -> bool:
@@ -402,13 +419,13 @@ def _lacks(numbers: Mapping[str, float]) -> bool:
 @guard.figure("the note on chains that disagree", "chains disagree")
 def _disagreement(model: SparseModel, groups: list[chains.Group]) -> str:
     """Says that the chains disagree, how the result treats them, and which keys may mend it."""
-    said = chains.describe_groups(groups)
+    described = chains.describe_groups(groups)
     if not model.stable:
-        return Finding.of("modes-of-equations", groups=said, remedies=["stable"])
+        return Finding.of("modes-of-equations", groups=described, remedies=["stable"])
     ways = ["more-rounds", "more-chains"]
     ways += ["tempering"] if model.tempering == 1 else []
     ways += [] if model.swaps else ["swap"]
-    return Finding.of("modes-of-stable-graphs", groups=said, remedies=ways)
+    return Finding.of("modes-of-stable-graphs", groups=described, remedies=ways)
 
 
 def _graph(model: SparseModel, released: Samples | Streamed, level: float) -> Record:
@@ -453,9 +470,9 @@ def not_laplace(model: SparseModel, departures: Sequence[tuple[int, float]]) -> 
 
 
 @guard.figure("notes on slow coefficients", [])
-def _slow(model: SparseModel, released: Samples | Streamed, own: Verdict, groups: Sequence[chains.Group]) -> list[str]:
+def _slow(model: SparseModel, released: Samples | Streamed, judged: Verdict, groups: Sequence[chains.Group]) -> list[str]:
     """Notes the remedies of slow chains: more rounds, and a slab where site averages are slow and nothing bounds them."""
-    if own.converged is not False or groups:
+    if judged.converged is not False or groups:
         return []
     way: dict[str, Any] = {"remedies": ["until"]}
     if model.until is not None:
@@ -482,7 +499,8 @@ def _notes(model: SparseModel, server: gibbs.Server) -> list[str]:
     if (advice := model.advice) is not None:
         notes.append(advice)
     if model.imputes:
-        notes.append(Finding.of("drawn-as-gaussian", what="values" if model.is_graph else "covariates"))
+        what = "values" if model.is_graph else "covariates"
+        notes.append(Finding.of("drawn-as-gaussian", what=what))
     if model.settings.aggregate == "sums":
         notes.append(Finding.of("sums-alone"))
     return notes

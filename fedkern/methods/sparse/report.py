@@ -58,7 +58,9 @@ def _effects(summary: Record) -> str:
     """Draws the effects, and the coefficients of sites."""
     parameters = summary["parameters"]
     text = f"Selection: {summary['selection']['text']}."
-    groups = [[", ".join(one["names"]), number(one["p_any"]), number(one["largest"])] for one in summary.get("groups", [])]
+    groups = [
+        [", ".join(group["names"]), number(group["p_any"]), number(group["largest"])] for group in summary.get("groups", [])
+    ]
     heads = ["hardly told apart", "P(one at least in the slab)", "largest PIP of one"]
     collinear = table(heads, groups) if groups else ""
     drawn = graphs.effects(parameters, unsure=summary.get("unsettled", ()))
@@ -89,16 +91,16 @@ def _cell(value: object) -> str:
 @guard.figure("the page's section by mode", [])
 def _by_mode(modes: Sequence[Record], nodes: Sequence[str]) -> list[str]:
     """Shows the modes in which chains stay, where they disagree, and each one's graph and numbers."""
-    every = sum(len(mode["chains"]) for mode in modes)
+    n_chains = sum(len(mode["chains"]) for mode in modes)
     differ = list(modes[0]["signs"])[:MOST]
     rows, parts = [], []
     for k, mode in enumerate(modes, start=1):
-        share = f"{len(mode['chains'])} of {every} ({real(mode['share']):.2f})"
+        share = f"{len(mode['chains'])} of {n_chains} ({real(mode['share']):.2f})"
         label = "Moved between modes" if mode["moved"] else f"Mode {k}"
         rows.append([label, share, ", ".join(map(str, mode["chains"])), *(_effect(mode, name) for name in differ)])
         if k <= MOST_MODES:
-            parts += _graph(mode, f"{label}, {len(mode['chains'])} of {every} chains: ")
-    said, text = (
+            parts += _graph(mode, f"{label}, {len(mode['chains'])} of {n_chains} chains: ")
+    warning, text = (
         "The chains disagree. They stay in different modes, so there is no mean over all of them: it would "
         "depend on how many chains each mode has caught. The notes at the end name a remedy.",
         "Site averages, or global effects where they are not known, with 90 % intervals, standardised, of the coefficients in "
@@ -106,7 +108,7 @@ def _by_mode(modes: Sequence[Record], nodes: Sequence[str]) -> list[str]:
     )
     few = f"The first {MOST_MODES} follow; all are in summary.json." if len(modes) > MOST_MODES else ""
     heads = ["", "chains", "which", *differ]
-    return [section("Modes that chains stay in", paragraph(said, "note"), text, table(heads, rows), few), *parts]
+    return [section("Modes that chains stay in", paragraph(warning, "note"), text, table(heads, rows), few), *parts]
 
 
 def _effect(mode: Record, name: str) -> str:
@@ -120,15 +122,12 @@ def _graph(summary: Record, title: str = "") -> list[str]:
     graph = summary["graph"]
     nodes = graph["nodes"]
     edges = list(map(Edge.of, graph["edges"]))
-    pip, rhat = (np.array(graph[key], dtype=np.float64) if key in graph else None for key in ("pip", "rhat"))
-    assert pip is not None
+    pip = np.array(graph["pip"], dtype=np.float64)
+    rhat = np.array(graph["rhat"], dtype=np.float64) if "rhat" in graph else None
     few = f" The {MOST_EDGES} surest of {len(edges)} are drawn." if len(edges) > MOST_EDGES else ""
     level = summary["selection"]["fdr"]
     text = f"Selection: {summary['selection']['text']}.{few} Blue: positive, orange: negative."
-    rows = [
-        [f"{e.name}{MARK if e.is_doubtful else ''}", number(e.mean), number(e.pip), _cell(e.mcse), _cell(e.rhat)]
-        for e in edges[:MOST]
-    ]
+    rows = [[e.name + MARK * e.is_doubtful, number(e.mean), number(e.pip), _cell(e.mcse), _cell(e.rhat)] for e in edges[:MOST]]
     unsure = [e.name for e in edges[:MOST] if e.is_doubtful]
     listed = [table(["edge", "effect, standardised", "PIP", "its error", "R-hat"], rows), _legend(unsure)] if rows else []
     network, heat = graphs.network(edges[:MOST_EDGES], nodes), graphs.heat_map(pip, nodes, rhat=rhat)
@@ -150,7 +149,8 @@ def _mixing(summary: Record) -> str:
         text += "No R-hat: draws are too few, or no number varies."
     counted = {"scales_clipped": "scales clipped", "qr_fallbacks": "Cholesky factors that failed"}
     counts = [f"{int(s[key]):,} {words}" for key, words in counted.items() if s.get(key)]
-    return section("Convergence", text, paragraph(f"{'; '.join(counts)}.") if counts else "")
+    events = paragraph(f"{'; '.join(counts)}.") if counts else ""
+    return section("Convergence", text, events)
 
 
 @guard.figure("the page's section modes", "")
@@ -173,11 +173,11 @@ def _sites(summary: Record) -> str:
     """Makes a table of averages with equal and with the rows' weights, the sites' spread, and a site that is not among them."""
     parameters, new, rows = summary["parameters"], summary.get("new_site", {}), list[list[str]]()
     for name in [name for name in new if name.startswith("theta[")][:MOST]:
-        at = name.removeprefix("theta")
-        label = f"theta_std{at}" if f"theta_std{at}" in new else name
+        index = name.removeprefix("theta")
+        label = f"theta_std{index}" if f"theta_std{index}" in new else name
         kinds = [label.replace("theta", kind, 1) for kind in ("average", "average_by_rows", "between_sd")]
         each = [*(parameters.get(kind, {}) for kind in kinds), {**new[label], "mean": new[label]["centre"]}]
-        rows.append([at[1:-1], *map(_interval, each), _cell(each[-1].get("p_positive"))])
+        rows.append([index[1:-1], *map(_interval, each), _cell(each[-1].get("p_positive"))])
     text = "Standardised, with 90 % intervals; a new site's middle is its centre's mean."
     heads = ["coefficient", "average of sites", "of rows", "sd between sites", "a new site", "P(new site > 0)"]
     return section("Sites", text, table(heads, rows)) if rows and "by_mode" not in summary else ""
@@ -192,11 +192,11 @@ def _interval(row: Mapping[str, object]) -> str:
 def _imputed(summary: Record) -> str:
     """Makes a table of the values that each client lacks."""
     clients: Mapping[str, Record] = summary.get("imputed", {})
-    names = [name for one in list(clients.values())[:1] for name in one["cells_imputed"]]
-    lacking = [name for name in names if any(one["cells_imputed"][name] for one in clients.values())][:MOST]
+    names = [name for cells in list(clients.values())[:1] for name in cells["cells_imputed"]]
+    lacking = [name for name in names if any(cells["cells_imputed"][name] for cells in clients.values())][:MOST]
     rows = [
-        [client, str(one["rows"]), str(one["rows_imputed"]), *(str(one["cells_imputed"][name]) for name in lacking)]
-        for client, one in clients.items()
+        [client, str(cells["rows"]), str(cells["rows_imputed"]), *(str(cells["cells_imputed"][name]) for name in lacking)]
+        for client, cells in clients.items()
     ]
     heads = ["client", "rows", "of them imputed", *(f"{name}, cells" for name in lacking)]
     return section("Missing values", table(heads, rows)) if lacking else ""
@@ -210,7 +210,7 @@ def _deviating(summary: Record) -> str:
         numbers = [_cell(row.get(key)) for key in ("p_deviates", "contrast", "mean", "q05", "q95", "global")]
         doubt = is_doubtful(real(row.get("rhat")))
         unsure += [row["coefficient"]] if doubt else []
-        name = f"{row['coefficient']}{MARK if doubt else ''}"
+        name = row["coefficient"] + MARK * doubt
         rows.append([str(row["client"]), name, _cell(row.get("p_differs")), *numbers])
     heads = ["client", "coefficient", "P(differs from the others)", "P(from theta)", "less the others' median", "its own mean"]
     if not rows:
@@ -224,13 +224,13 @@ def _meta(summary: Record) -> str:
     """Makes a table of the meta-analysis beside the model's answer: the two ask different questions."""
     analysis = summary.get("meta", {})
     pooled = analysis.get("pooled", {})
-    keys, own = ("mean", "se", "q05", "q95", "p", "between_sd", "i_sq"), summary["parameters"]
-    chosen = [set(one.get("selection", {}).get("members", ())) for one in (analysis, summary)]
+    keys, parameters = ("mean", "se", "q05", "q95", "p", "between_sd", "i_sq"), summary["parameters"]
+    chosen = [set(content.get("selection", {}).get("members", ())) for content in (analysis, summary)]
     rows = [
         [
             *(name, *(_cell(row.get(key)) for key in keys), str(row["sites"])),
-            *("yes" if name in one else "" for one in chosen),
-            _cell(own.get(f"theta_std[{name}]", own.get(f"theta[{name}]", {})).get("pip")),
+            *("yes" if name in members else "" for members in chosen),
+            _cell(parameters.get(f"theta_std[{name}]", parameters.get(f"theta[{name}]", {})).get("pip")),
         ]
         for name, row in pooled.items()
     ]
@@ -249,8 +249,8 @@ def _sensitivity(summary: Record) -> str:
     if not runs:
         return ""
     names = list(runs[0]["pip"])[:MOST]
-    rows = [[name, *(f"{real(one['pip'][name]):.2f}{_star(name, one)}" for one in runs)] for name in names]
-    heads = ["PIP", *(f"s_tau {one['s_tau']:g}, c0 {one['c0']:g}" for one in runs)]
+    rows = [[name, *(f"{real(other['pip'][name]):.2f}{_star(name, other)}" for other in runs)] for name in names]
+    heads = ["PIP", *(f"s_tau {other['s_tau']:g}, c0 {other['c0']:g}" for other in runs)]
     return section("Under other priors", table(heads, rows + _judged(runs)), _legend(_unsure(runs)))
 
 
@@ -261,17 +261,17 @@ def _star(name: str, run: Record) -> str:
 
 def _unsure(runs: Sequence[Record]) -> list[str]:
     """Returns all names that bear the mark in one of these runs."""
-    return [name for one in runs for name in one.get("unsettled", ())]
+    return [name for other in runs for name in other.get("unsettled", ())]
 
 
 def _judged(runs: Sequence[Record]) -> list[list[str]]:
     """Returns rows that say how further runs have mixed."""
-    if not any("rhat" in one for one in runs):
+    if not any("rhat" in other for other in runs):
         return []
     return [
-        ["R-hat, largest", *(_cell(one.get("rhat")) for one in runs)],
-        ["ESS, smallest", *(_cell(one.get("ess")) for one in runs)],
-        ["verdict", *(HEADS[one.get("converged", "not judged")] for one in runs)],
+        ["R-hat, largest", *(_cell(other.get("rhat")) for other in runs)],
+        ["ESS, smallest", *(_cell(other.get("ess")) for other in runs)],
+        ["verdict", *(HEADS[other.get("converged", "not judged")] for other in runs)],
     ]
 
 
@@ -282,12 +282,12 @@ def _left_out(summary: Record) -> str:
     if not runs:
         return ""
     names = list(next(iter(runs.values()))["pip"])
-    names.sort(key=lambda name: -max(abs(real(one["theta_std"][name])) for one in runs.values()))
+    names.sort(key=lambda name: -max(abs(real(other["theta_std"][name])) for other in runs.values()))
     each, rows = list(runs.values()), []
     for name in names[:MOST]:
         cells = [
-            f"{number(real(one.get('theta', one['theta_std'])[name]))} ({real(one['pip'][name]):.2f}){_star(name, one)}"
-            for one in each
+            f"{number(real(other.get('theta', other['theta_std'])[name]))} ({real(other['pip'][name]):.2f}){_star(name, other)}"
+            for other in each
         ]
         rows.append([name, *cells])
     heads = ["", *(f"without {client}" for client in runs)]

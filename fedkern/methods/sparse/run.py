@@ -107,23 +107,26 @@ def fit(run: Run[Config]) -> Fit | None:
         server = _counted(run, server, clients)
     if model.kind == "sem":
         run.hooks.notes += _shape(run, model, rows)
-    others = _others(run, data) | ({"meta": fits} if fits else {}) | ({"imputed": data.imputed} if data.imputed else {})
+    others = _others(run, data)
+    others |= {name: content for name, content in (("meta", fits), ("imputed", data.imputed)) if content}
     if server is not None and released is not None and kept is not None:
         first = publish.fit(model, server, data.scales.each, released, run.hooks.doubts)
         fitted = replace(publish.with_others(first, others), kept=kept)
-    said = convergence.tell_verdict(run, None if fitted is None else fitted.verdict)
-    for k, one in rows.items():
+    verdict = None if fitted is None else fitted.verdict
+    verdicts = convergence.tell_verdict(run, verdict)
+    for k, record in rows.items():
         with owned(k):
-            own.write(run, model, one, said[k])
+            own.write(run, model, record, verdicts[k])
     return fitted if fitted is None or left_out is None else publish.with_sums(fitted, left_out, model.telling)
 
 
 def _shape(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own]) -> list[str]:
     """Notes, at the server's place, errors of structural equations that are not Laplace; empty elsewhere."""
 
-    def told(one: own.Own) -> ErrorShape:
-        n = len(one.columns.values) if one.client.trace.count else 0
-        return ErrorShape(0, n, own.error_ratio(model, one) if n else np.full(len(model.nodes), LAPLACE))
+    def told(record: own.Own) -> ErrorShape:
+        n = len(record.columns.values) if record.client.trace.count else 0
+        ratio = own.error_ratio(model, record) if n else np.full(len(model.nodes), LAPLACE)
+        return ErrorShape(0, n, ratio)
 
     server = run.collect(stages.shaped(model), ErrorShape, rows, told)
     return [] if server is None else publish.not_laplace(model, departures(list(in_order(server.replies))))
@@ -133,7 +136,7 @@ def _left_out(run: Run[Config], model: SparseModel, rows: Mapping[int, own.Own])
     """Asks clients for leave-one-out sums of their rows, where the job has them; the answer is at the server's place."""
     if not model.output.loo:
         return None
-    return run.collect(stages.left_out(model), LooSums, rows, lambda one: own.left_out(model, one))
+    return run.collect(stages.left_out(model), LooSums, rows, lambda record: own.left_out(model, record))
 
 
 def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Data:
@@ -147,9 +150,10 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
                 table, absent = lacking.fill_lacking(table, model.encoding)
             design = encode(table, model.encoding, missing=model.imputes, client=run.names[k])
             columns[k] = model.columns(design, run.names[k])
-            there = ~np.isnan(design.y)
-            looked_at, y = far.columns(table, model.encoding, there), None if model.is_student else design.y[there]
-            degenerates[k] = with_far(degenerate(design.X[there], model.encoding), looked_at, model.encoding, y, None)
+            known = ~np.isnan(design.y)
+            y = None if model.is_student else design.y[known]
+            looked_at = far.columns(table, model.encoding, known)
+            degenerates[k] = with_far(degenerate(design.X[known], model.encoding), looked_at, model.encoding, y, None)
             notes = [f"{name} is not in this file: every value of it is drawn by the model" for name in absent]
             notes += [*not_there(model.ignored, table.names), *far.notes(table, model.encoding, design.y)]
             notes += [
@@ -167,30 +171,30 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
     values = _values(run, model, columns)
     if values is not None:
         run.hooks.notes += model.two_valued(values)
-    scales, asked = _scales(run, model, columns)
-    imputed = {} if asked is None else publish.imputed(model, asked.sites)
+    scales, query = _scales(run, model, columns)
+    imputed = {} if query is None else publish.imputed(model, query.sites)
     means = _means(run, model, columns) if model.measured.size else None
-    if asked is not None and asked.moments and values is not None:
-        run.hooks.find(_compared(run, model, asked.moments, values, means))
-    sites = {k: model.site(own, scales, run.threads, run.used.home) for k, own in columns.items()}
+    if query is not None and query.moments and values is not None:
+        run.hooks.find(_compared(run, model, query.moments, values, means))
+    sites = {k: model.site(held, scales, run.threads, run.used.home) for k, held in columns.items()}
     return Data(model, columns, sites, scales, imputed, values)
 
 
 def _values(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]) -> Array | None:
     """Asks for (M, w) the number of different values of each client's columns; at the server's place, None elsewhere."""
-    server = run.collect(stages.valued(model), ColumnValues, columns, lambda own: ColumnValues(0, model.counted(own)))
+    server = run.collect(stages.valued(model), ColumnValues, columns, lambda held: ColumnValues(0, model.counted(held)))
     if server is None:
         return None
-    every = np.stack([told.values for told in in_order(server.replies)])
-    model.refuse_constants(every)
-    return every
+    numbers = np.stack([answer.values for answer in in_order(server.replies)])
+    model.refuse_constants(numbers)
+    return numbers
 
 
 def _means(run: Run[Config], model: SparseModel, columns: Mapping[int, Columns]) -> Array | None:
     """Asks for (M, u) the centres of each client's columns, in steps of their sd; at the server's place, None elsewhere."""
-    clients = {k: once.ready_client(model.located(own)) for k, own in columns.items()}
+    clients = {k: once.ready_client(model.located(held)) for k, held in columns.items()}
     server, _ = run.ask(stages.located(model), ColumnMeans.question, AskMeans(0), clients)
-    return None if server is None else np.stack([told.steps for told in in_order(server.replies)])
+    return None if server is None else np.stack([answer.steps for answer in in_order(server.replies)])
 
 
 def _compared(
@@ -206,20 +210,20 @@ def _compared(
     values : (M, w) number of different values of each client's columns
     means : (M, u) of the measured columns, in steps as they are told
     """
-    degrees, squares = (np.array([getattr(one, name) for one in moments]) for name in ("degrees", "squares"))
+    degrees, squares = (np.array([getattr(answer, name) for answer in moments]) for name in ("degrees", "squares"))
     squares[degrees == 0] = 0.0
-    variances, at = squares / np.maximum(degrees, 1), np.zeros(squares.shape)
+    variances, centres = squares / np.maximum(degrees, 1), np.zeros(squares.shape)
     if means is not None:
-        at[:, model.measured] = means_of(means, variances[:, model.measured])
+        centres[:, model.measured] = means_of(means, variances[:, model.measured])
     n, found = np.where(values >= MORE, degrees + 1, 0.0), list[Finding]()
     for j in np.flatnonzero(model.undeclared).tolist():
         name, of_response = model.scaled[j], model.scales_response and j == len(model.scaled) - 1
         student = of_response and not model.is_student and not against_student(model.config)
-        remedies = [*(["student-errors"] if student else []), "declare-column"]
-        told, owner = (n[:, j], at[:, j], variances[:, j]), model.owner(name)
-        found += compare.of_column(model.public(name), model.names, *told, remedies, owner=owner)
+        remedies = ["student-errors", "declare-column"] if student else ["declare-column"]
+        moments_of_column, owner = (n[:, j], centres[:, j], variances[:, j]), model.owner(name)
+        found += compare.of_column(model.public(name), model.names, *moments_of_column, remedies, owner=owner)
         if means is not None and j in model.measured:
-            run.hooks.columns += compare.by_client(owner, model.names, *told)
+            run.hooks.columns += compare.by_client(owner, model.names, *moments_of_column)
     return found
 
 
@@ -256,17 +260,18 @@ def _without(run: Run[Config], data: Data, variant: Variant) -> tuple[Data, Sequ
     """Returns the data of a further run at its scales and Psi, and (at the server) the scales that had to stay those of all."""
     if not data.model.exchanges_scales:
         return data, ()
-    scales, asked = _scales(run, data.model, data.columns, variant)
-    sites = {k: data.model.site(own, scales, run.threads, run.used.home) for k, own in data.columns.items()}
-    return replace(data, scales=scales, sites=sites), () if asked is None else asked.kept
+    scales, query = _scales(run, data.model, data.columns, variant)
+    sites = {k: data.model.site(held, scales, run.threads, run.used.home) for k, held in data.columns.items()}
+    kept = () if query is None else query.kept
+    return replace(data, scales=scales, sites=sites), kept
 
 
 def _site_fits(run: Run[Config], data: Data) -> Record | None:
     """Asks for the clients' least-squares fits, and combines them at the server."""
     model, w = data.model, data.model.coefficients.size
 
-    def told(own: Columns) -> SiteFit:
-        return SiteFit(0, *meta.least_squares(own.values[:, :w], own.values[:, w]))
+    def told(held: Columns) -> SiteFit:
+        return SiteFit(0, *meta.least_squares(held.values[:, :w], held.values[:, w]))
 
     server = run.collect(stages.fitted(model), SiteFit, data.columns, told)
     if server is None:
@@ -291,7 +296,7 @@ def _judge(data: Data) -> gibbs.Judge | None:
 
     It judges the same quantities as `slowest` of the result.
     """
-    until, told = data.model.until, data.tells
+    until, tells = data.model.until, data.tells
     if until is None:
         return None
 
@@ -302,8 +307,11 @@ def _judge(data: Data) -> gibbs.Judge | None:
             kept = {name: trace[name] for name in samples.JUDGED if name in trace.names()}
             sites = list(np.moveaxis(trace["sites"], 2, 0)) if "sites" in trace.names() else []
             numbers = [str(i) for i in range(len(sites))]
-            kept |= {f"theta@{i}": own for i, own in zip(numbers, sites)}
-            mixed = samples.mix(kept, told if told is not None and len(told) == len(sites) else None, numbers)  # nobody is lost
+            kept |= {f"theta@{i}": drawn for i, drawn in zip(numbers, sites)}
+            if tells is not None and len(tells) != len(sites):  # a client is lost
+                mixed = samples.mix(kept, None, numbers)
+            else:
+                mixed = samples.mix(kept, tells, numbers)
         slowest = mixing.slowest(mixed)
         return slowest is not None and slowest[0] <= until.rhat and slowest[1] >= until.ess
 
@@ -340,11 +348,13 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
 
         def asked() -> tuple[gibbs_pooled.Server, ServerEffects]:
             trace = _trace(model, client=False)
-            at = gibbs_pooled.Server(settings, model.kind, n, judge, trace, variant.without, data.tells)
-            return gibbs_pooled.start(at)
+            state = gibbs_pooled.Server(settings, model.kind, n, judge, trace, variant.without, data.tells)
+            return gibbs_pooled.start(state)
 
         server, _ = run.exchange(stage, asked, {k: _statistics(data, k) for k in data.sites})
-        return None if server is None else server.sampled, {}
+        if server is None:
+            return None, {}
+        return server.sampled, {}
 
     def start() -> tuple[gibbs.Server, ServerEffects]:
         server, questions = gibbs.start(settings, m, judge, _trace(model, client=False), variant.without)
@@ -355,7 +365,8 @@ def sampled(run: Run[Config], data: Data, variant: Variant) -> tuple[gibbs.Serve
         for k, site in data.sites.items()
     }
     scales = data.scales
-    run.know_alike(scales.each.tobytes() + (b"" if scales.psi is None else scales.psi.tobytes()))
+    psi = b"" if scales.psi is None else scales.psi.tobytes()
+    run.know_alike(scales.each.tobytes() + psi)
     ended, sampled = run.exchange(stage.with_alias(variant.name), start, clients)
     # Of sums the server knows one count of rounds, in each of which all took part.
     return ended and replace(ended, updates=np.resize(ended.updates, n)), sampled
@@ -368,10 +379,10 @@ def _seed(run: Run[Config], model: SparseModel, client: int, variant: Variant) -
 
 def _counted(run: Run[Config], server: gibbs.Server | None, clients: Mapping[int, gibbs.Client]) -> gibbs.Server | None:
     """Adds the events of the clients' sweeps to the server's last state."""
-    told = run.collect(Stage.asking(Counts), Counts, clients, lambda client: Counts(0, *map(int, client.events[:3])))
-    if server is None or told is None:
+    query = run.collect(Stage.asking(Counts), Counts, clients, lambda client: Counts(0, *map(int, client.events[:3])))
+    if server is None or query is None:
         return None
-    return replace(server, events=server.events + np.array(Counts.total(told.replies).each))
+    return replace(server, events=server.events + np.array(Counts.total(query.replies).each))
 
 
 def _statistics(data: Data, client: int) -> gibbs_pooled.Client:
@@ -405,6 +416,8 @@ def _others(run: Run[Config], data: Data) -> dict[str, object]:
             others, kept = _without(run, data, variant)
             server, _ = sampled(run, others, variant)
             if server is not None:
-                left[name] = publish.further(model, server, others.scales.each) | ({"scales_of_all": list(kept)} if kept else {})
+                left[name] = publish.further(model, server, others.scales.each)
+                if kept:
+                    left[name]["scales_of_all"] = list(kept)
         runs["leave_one_out"] = left
     return runs

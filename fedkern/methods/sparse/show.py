@@ -16,8 +16,8 @@ SHOWN_MODES = 4
 def describe_run(content: Record, why: str) -> Iterator[str]:
     """Yields the stop reason, effects, selection, deviating sites, and mixing."""
     sampler = content["sampler"]
-    there = [client["status"] != "lost" for client in content["clients"].values()]
-    clients = f"{sum(there)} clients" if all(there) else f"{sum(there)} of {len(there)} clients"
+    present = [client["status"] != "lost" for client in content["clients"].values()]
+    clients = f"{sum(present)} clients" if all(present) else f"{sum(present)} of {len(present)} clients"
     yield f"{why}: {content['rounds']} rounds of {sampler['chains']} chains, {sampler['kept']} of them kept, {clients}"
     yield ""
     if "by_mode" in content:
@@ -71,13 +71,13 @@ def _found(content: Record) -> Iterator[str]:
 
 def _by_mode(modes: list[Record]) -> Iterator[str]:
     """Yields the numbers of each mode, where chains disagree."""
-    every = sum(len(mode["chains"]) for mode in modes)
+    n_chains = sum(len(mode["chains"]) for mode in modes)
     yield "the chains disagree: no numbers over all of them, but those of each mode"
     for k, mode in enumerate(modes[:SHOWN_MODES], start=1):
         which = ", ".join(map(str, mode["chains"]))
         label = "moved between modes" if mode["moved"] else f"mode {k}"
         yield ""
-        yield f"{label}: {len(mode['chains'])} of {every} chains, a share of {mode['share']:.2f} (chain {which})"
+        yield f"{label}: {len(mode['chains'])} of {n_chains} chains, a share of {mode['share']:.2f} (chain {which})"
         yield f"  modes differ in {', '.join(f'{name} {value:+.2f}' for name, value in _differing(mode))}"
         yield from _found(mode)
     if len(modes) > SHOWN_MODES:
@@ -105,7 +105,9 @@ def _effects(parameters: Mapping[str, Mapping[str, float]], unsure: Collection[s
         error = f"{real(row['pip_mcse']):>6.3f}" if "pip_mcse" in row else f"{'':>6}"
         numbers = " ".join(align_numbers(*(row[key] for key in ("mean", "sd", "q05", "q95"))))
         line = f"{marked(label, unsure):<{width}} {row['pip']:>6.3f} {error} {numbers}"
-        yield line + (f"    {average['mean']:>7.3f} ({average['q05']:.3f}, {average['q95']:.3f})" if average else "")
+        if average:
+            line += f"    {average['mean']:>7.3f} ({average['q05']:.3f}, {average['q95']:.3f})"
+        yield line
     if len(rows) > SHOWN:
         yield f"({SHOWN} of {len(rows)}, those with the largest PIPs)"
     for name in ("negligible",):

@@ -45,7 +45,7 @@ MAY_SEND = (
     Locals,
     Sums,
     *secure.MAY_SEND,
-    *(one.masked for one in SUMS),
+    *(sums.masked for sums in SUMS),
     *MOVES,
     Loglik,
     *gibbs_pooled.PROTOCOL.to_server,
@@ -134,17 +134,18 @@ def sampled(model: SparseModel) -> Stage:
     return stage.with_sums(SUMS, secure=model.secure)
 
 
-def check_job(at: Check[Config]) -> Said | None:
+def check_job(check: Check[Config]) -> Said | None:
     """Returns the text of `check`, at the server's place; None elsewhere."""
-    encoding = at.agreed()
-    notes = at.notes()
+    encoding = check.agreed()
+    notes = check.notes()
     if encoding is None:
         return None
-    model = SparseModel(at.config, at.names, relative(encoding))
-    unknown = [] if model.is_graph or at.config.data.builtin else at.unknown(encoding)
-    sums = [*secure.describe(at.place, at.names, units=True)] if model.secure else []
+    model = SparseModel(check.config, check.names, relative(encoding))
+    unknown = [] if model.is_graph or check.config.data.builtin else check.unknown(encoding)
+    sums = [*secure.describe(check.place, check.names, units=True)] if model.secure else []
     lines = [*_lines(model), *sums, *memory.describe_memory(*_memory(model)), *notes]
-    return Said(model, lines, unknown, load=model.load if at.config.job.device == "cuda" else None)
+    load = model.load if check.config.job.device == "cuda" else None
+    return Said(model, lines, unknown, load=load)
 
 
 def look_through(file: OwnFile[Config]) -> None:
@@ -163,23 +164,23 @@ def _lines(model: SparseModel) -> Iterator[str]:
     m, a = config.model, config.algorithm
     yield f"job      sparse, {m.kind}, rounds = {model.rounds} ({a.burn_in} of them burn-in), seed {model.seed}"
     spike = f"spike sd {m.negligible / 2:g}" if m.negligible else f"c0 {s.prior.c0:g} (of variances)"
-    yield f"model    {m.family}, {spike}, eta {m.eta}, scale {m.scale}{_centre(m)}" + (
-        f", slab {m.slab:g}" if np.isfinite(s.prior.slab) else ""
-    )
+    slab = f", slab {m.slab:g}" if np.isfinite(s.prior.slab) else ""
+    yield f"model    {m.family}, {spike}, eta {m.eta}, scale {m.scale}{_centre(m)}{slab}"
     if model.is_student:
         yield f"errors   Student's t with {model.degrees:g} degrees of freedom: rows have weights, which no client sends"
     yield f"sampler  {s.chains} chains, {s.local_sweeps} local and {s.server_sweeps} server sweeps a round"
-    yield f"         {s.scales} scales, {s.order} sweep, " + (
-        f"moves: {model.moves.words(model.size)}" if s.moves or s.exchange else "no moves"
-    )
+    moves = f"moves: {model.moves.words(model.size)}" if s.moves or s.exchange else "no moves"
+    yield f"         {s.scales} scales, {s.order} sweep, {moves}"
     if (most := _starts(model)) > 1:
         yield f"         begins anew without a client that is lost (on_loss): at most {most * s.rounds} rounds in all"
     if again := _further_runs(model):
         words = " and ".join(f"{times} times {why}" for why, times in again.items())
         yield f"         runs again {words}, with all its messages"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
-    yield f"columns  {_coefficients(model)} coefficients" + ("" if model.is_graph else f"; response {model.encoding.response}")
-    yield from described.rotation(config.requirement, len(model.nodes) if model.is_graph else model.coefficients.size)
+    response = "" if model.is_graph else f"; response {model.encoding.response}"
+    yield f"columns  {_coefficients(model)} coefficients{response}"
+    width = len(model.nodes) if model.is_graph else model.coefficients.size
+    yield from described.rotation(config.requirement, width)
     yield ""
     yield "privacy  none is claimed: the job is federated, and what clients send has no noise in it"
     yield f"disclosure  {disclosure(model)}"
@@ -189,7 +190,11 @@ def _lines(model: SparseModel) -> Iterator[str]:
 
 def _centre(model: ModelSection) -> str:
     """Says where columns are centred, if it is not at their means."""
-    return ", no intercept" if not model.intercept else ", locations drawn at clients" if model.centre == "sample" else ""
+    if not model.intercept:
+        return ", no intercept"
+    if model.centre == "sample":
+        return ", locations drawn at clients"
+    return ""
 
 
 def _starts(model: SparseModel) -> int:
@@ -271,13 +276,14 @@ def _memory(model: SparseModel) -> tuple[float, float]:
     server, client = 0.0, 6.0
     if model.is_graph:
         draws = (model.rounds - a.burn_in) // a.thin
-        streamed = p * (p - 1) > model.output.largest
-        server, client = (a.chains * (one if streamed else min(one, 40 + 8 * draws)) for one in STREAMED)
+        most = float("inf") if p * (p - 1) > model.output.largest else 40 + 8 * draws
+        server, client = (a.chains * min(bytes_of_chain, most) for bytes_of_chain in STREAMED)
         server += 2 * n * a.chains * 8
     if model.second_moments:
         server += 4 * n
     if model.imputes:
-        client += a.chains * (10 * p if model.is_graph else 3)  # the law of rows, and what becomes of it; of each node, with rows
+        numbers = 10 * p if model.is_graph else 3
+        client += a.chains * numbers  # the law of rows, and what becomes of it; of each node, with rows
     if model.pooled:
         server, client = server + 4 * n, client + 4
     moves = model.moves

@@ -37,8 +37,8 @@ class Streams:
         if kept is not None:
             several = kept({name: value[np.newaxis] for name, value in draws.items()})
             draws = {name: values[0] for name, values in several.items()}
-        every = {**draws, **{name: compute(draws) for name, compute in self.derived.items()}}
-        for name, value in every.items():
+        numbers = {**draws, **{name: compute(draws) for name, compute in self.derived.items()}}
+        for name, value in numbers.items():
             if name in self.unused:
                 continue
             flat = value.reshape(len(value), -1)
@@ -61,14 +61,14 @@ class Streams:
     def load(self, saved: Mapping[str, Any], prefix: str) -> Streams:
         """Makes new streams of the saved ones."""
         fresh = Streams(self.derived, self.thinned, self.unused)
-        own = {key.removeprefix(prefix): value for key, value in saved.items() if key.startswith(prefix)}
-        fresh.count = own["count"]
-        if fresh.count and (lacking := [name for name in self.derived if f"{name}.n" not in own]):
+        entries = {key.removeprefix(prefix): value for key, value in saved.items() if key.startswith(prefix)}
+        fresh.count = entries["count"]
+        if fresh.count and (lacking := [name for name in self.derived if f"{name}.n" not in entries]):
             raise JobError(
                 f"the checkpoint is of an older version of fedkern, which did not keep {', '.join(lacking)}: go on with that "
                 "version, or start anew (--out)"
             )
-        for name in {key.split(".")[0] for key in own if "." in key}:
-            part = {key.split(".")[1]: value for key, value in own.items() if key.startswith(f"{name}.")}
+        for name in {key.split(".")[0] for key in entries if "." in key}:
+            part = {key.split(".")[1]: value for key, value in entries.items() if key.startswith(f"{name}.")}
             fresh.streams[name] = Stream(len(part["centre"]), part["centre"].shape[1], keep=name in self.thinned).load(part)
         return fresh

@@ -187,8 +187,8 @@ class PrivacySection(Section):
 
     def promised(self, client: str) -> dict[str, Any]:
         """Returns the entries that a certificate must have about its noise, as far as the job file decides them."""
-        said: dict[str, object] = {"unit": "example", "noise_source": self.noise_source, "sampling": "aligned"}
-        return said if self.calibrate else said | {"noise_multiplier": self.noise_multiplier}
+        entries: dict[str, object] = {"unit": "example", "noise_source": self.noise_source, "sampling": "aligned"}
+        return entries if self.calibrate else entries | {"noise_multiplier": self.noise_multiplier}
 
     def cap(self, client: str) -> tuple[float, float]:
         """Returns epsilon and delta, which every valid job has, alike for all clients."""
@@ -281,16 +281,20 @@ def fill_defaults(raw: Raw) -> dict[str, Any]:
     if network:
         model.setdefault("weight_sd", 1.0)
     power = model.get("augmentation") == "power"
-    algorithm.setdefault("response", "shared" if power else "server")
+    holder = "shared" if power else "server"
+    algorithm.setdefault("response", holder)
     soul = algorithm.get("inference") == "soul"
-    algorithm.setdefault("auxiliary", "mean-field" if soul or private else "amortised")
+    kind = "mean-field" if soul or private else "amortised"
+    algorithm.setdefault("auxiliary", kind)
     if private or soul or algorithm["auxiliary"] != "amortised" or model.get("kind") == "network":
         model.setdefault("rho", 0.5)
         model.setdefault("intercept_sd", 1.0)
         model.setdefault("intercept_centre", 0.0)
     model.setdefault("intercept_sd", WIDE)
-    algorithm.setdefault("covariance", "diagonal" if private else "auto")
-    algorithm.setdefault("cool_down", 0.0 if private else 0.5)
+    covariance = "diagonal" if private else "auto"
+    algorithm.setdefault("covariance", covariance)
+    cool_down = 0.0 if private else 0.5
+    algorithm.setdefault("cool_down", cool_down)
     given = "rounds" in table(raw, "job") or "until" in algorithm
     if "rho" not in model and not given and algorithm["cool_down"] not in (0, 1):
         algorithm["until"] = {}  # how many rounds it takes depends on the rho that is worked out

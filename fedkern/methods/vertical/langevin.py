@@ -28,7 +28,8 @@ Array = NDArray[np.float64]
 
 def trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[soul.Server | None, dict[int, soul.Client]]:
     """Runs the rounds and returns the last states of this place's parties."""
-    settings, names, likelihood = model.soul, model.names, model.likelihood if model.shared else None
+    likelihood = model.likelihood if model.shared else None
+    settings, names = model.soul, model.names
     clients = {}
     for k, column in rows.columns.items():
         y = column.y[rows.train] if column.y is not None else None
@@ -44,7 +45,9 @@ def trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[soul.Se
 def measured(state: soul.Server) -> Mapping[str, float]:
     """Returns the numbers of a line of metrics."""
     metrics = {"intercept": round(state.b, 5)} if state.intercept else {}
-    return metrics | ({"sigma": round(math.exp(state.log_scale), 5)} if state.settings.dispersed else {})
+    if state.settings.dispersed:
+        return metrics | {"sigma": round(math.exp(state.log_scale), 5)}
+    return metrics
 
 
 def predicted(client: soul.Client, predictor: Predictor) -> tuple[Array, Array]:
@@ -60,6 +63,5 @@ def fitted(server: soul.Server) -> publish.Fitted:
     mode |= {"sigma": math.exp(log_scale)} if server.settings.dispersed else {}
     nothing = Posterior((), Gaussian(np.empty(0), np.empty(0)))
     arrays = {"z": z, "shared": np.array([b, log_scale])}
-    return publish.Fitted(
-        nothing, (b if server.intercept else 0.0, 0.0), log_scale, arrays, server.round, str(server.stop), {"mode": mode}
-    )
+    intercept = b if server.intercept else 0.0
+    return publish.Fitted(nothing, (intercept, 0.0), log_scale, arrays, server.round, str(server.stop), {"mode": mode})

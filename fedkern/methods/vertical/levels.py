@@ -53,12 +53,13 @@ class Levels:
     @classmethod
     def of(cls, encoding: Encoding, shares: Array) -> Self:
         """Makes it from the shares of an encoding's levels."""
-        contrasts, rows, at = list[Array](), list[Array](), 0
+        contrasts, rows, begin = list[Array](), list[Array](), 0
         for column in encoding.columns:
             n = len(column.levels or ("",))
-            contrasts.append(np.ones((1, 1)) if column.levels is None else np.asarray(helmert(n)).T)
-            rows.append(contrasts[-1] - shares[at : at + n] @ contrasts[-1])
-            at += n
+            contrast = np.ones((1, 1)) if column.levels is None else np.asarray(helmert(n)).T
+            contrasts.append(contrast)
+            rows.append(contrasts[-1] - shares[begin : begin + n] @ contrasts[-1])
+            begin += n
         return cls(shares, np.asarray(block_diag(*contrasts), np.float64), np.asarray(block_diag(*rows), np.float64))
 
     @classmethod

@@ -80,16 +80,18 @@ class Asked:
     def of(cls, config: Config) -> Self:
         """Takes them from a job."""
         data, m = config.data, config.model
+        scale = None if m.scale == "unknown" else float(m.scale)
+        texts = {data.id} if data.positive is None else {data.id, data.response}
         return cls(
             config,
             data.id,
             data.response,
             data.offset,
             data.group,
-            frozenset({data.id} | ({data.response} if data.positive is not None else set())),
+            frozenset(texts),
             data.dialect.dialect,
             config.output.rule,
-            Likelihood(m.family, None if m.scale == "unknown" else float(m.scale)),
+            Likelihood(m.family, scale),
             config.algorithm.inference == "soul",
             m.kind == "network",
             config.private,
@@ -245,10 +247,18 @@ class VerticalModel(JobModel[OutputSection]):
     @property
     def added(self) -> float:
         """The variance that the auxiliary variables add to a row's predictor, to first order (sections 3 and 11)."""
-        J = len(self.names)
         if self.likelihood.record.link == "identity":
-            return self.rho**2 * ((J - 1) ** 2 / J if self.power else J)
-        return self.rho**2 * (J - 1 if self.power else J)
+            return self.lost
+        J = len(self.names)
+        times = J - 1 if self.power else J
+        return self.rho**2 * times
+
+    @property
+    def lost(self) -> float:
+        """The variance that they add to a Gaussian row beside the predictor's own."""
+        J = len(self.names)
+        times = (J - 1) ** 2 / J if self.power else J
+        return self.rho**2 * times
 
     @property
     def corrected(self) -> bool:
@@ -262,8 +272,8 @@ class VerticalModel(JobModel[OutputSection]):
 
     def knowing(self, y: Array) -> VerticalModel:
         """Returns the model with the rho that follows from the training rows' responses, and its factor."""
-        told = replace(self, worked_out=undivided.work_out_rho(self.link(y), len(self.names)))
-        return replace(told, factor=1 / undivided.enlarged(told.added, float(np.mean(y)))) if self.rescaled else told
+        known = replace(self, worked_out=undivided.work_out_rho(self.link(y), len(self.names)))
+        return replace(known, factor=1 / undivided.enlarged(known.added, float(np.mean(y)))) if self.rescaled else known
 
     def undivided(self, y: Array, eta: Array | None = None) -> Undivided:
         """Returns the conversion from this posterior to that of the undivided model.
@@ -281,7 +291,8 @@ class VerticalModel(JobModel[OutputSection]):
             return Undivided(low=undivided.lowered(self.added, 1 / self.link(y)))
         if self.rescaled:
             return Undivided(spread=self.added, factor=self.factor)
-        return Undivided(extra=self.added if self.works_out and self.likelihood.dispersed else 0.0)
+        extra = self.added if self.works_out and self.likelihood.dispersed else 0.0
+        return Undivided(extra=extra)
 
     def about_rho(self) -> str:
         """Says how this rho changes the means."""
@@ -296,10 +307,10 @@ class VerticalModel(JobModel[OutputSection]):
             share = most if self.factor == 1 else f"about {1 / self.factor - 1:.1%}"
             large = f"slopes {share} larger than in the undivided model"
             shift = f"and the intercept up to {v / 2:.2g} farther from 0"
-            return f"{begin}: auxiliary variables make {large}, {shift}" + ("; both are taken back" if self.factor != 1 else "")
-        return f"{begin}: means are those of a regression whose error variance is larger by {v:.3g}" + (
-            " where model.scale is given; where it is not, sigma has this variance in it" if self.works_out else ""
-        )
+            taken = "; both are taken back" if self.factor != 1 else ""
+            return f"{begin}: auxiliary variables make {large}, {shift}{taken}"
+        where = " where model.scale is given; where it is not, sigma has this variance in it" if self.works_out else ""
+        return f"{begin}: means are those of a regression whose error variance is larger by {v:.3g}{where}"
 
     @property
     def bound_every(self) -> int:
@@ -327,21 +338,26 @@ class VerticalModel(JobModel[OutputSection]):
     def likelihood(self) -> Likelihood:
         """The likelihood of the response."""
         scale = self.config.model.scale
-        return Likelihood(self.family, float(scale) if scale != "unknown" else None)
+        known = float(scale) if scale != "unknown" else None
+        return Likelihood(self.family, known)
 
     @cached_property
     def settings(self) -> Settings:
         """The numbers that all parties have in common."""
         c, a = self.config, self.config.algorithm
+        auxiliary = "none" if self.network else self.augmentation
+        rounds, most = self.rounds, 0
+        if self.until_settled:
+            rounds, most = until.lengths(self.rounds)[0], self.rounds
         return settings_of(
             Settings,
             c.job,
             a,
-            rounds=until.lengths(self.rounds)[0] if self.until_settled else self.rounds,
-            most=self.rounds if self.until_settled else 0,
+            rounds=rounds,
+            most=most,
             n_rows=self.n_rows,
             n_clients=len(self.names),
-            model="none" if self.network else self.augmentation,
+            model=auxiliary,
             batch=a.batch_size,
             curvature=self.likelihood.curvature_bound,
             bound=self.output.bound,
@@ -373,8 +389,14 @@ class VerticalModel(JobModel[OutputSection]):
         a = self.config.algorithm
         inputs: tuple[str, ...] = ()
         if self.family_of_z == "amortised":
-            inputs_of = {"paper": (), "recommended": ("residual",), "complete": ("centre", "residual")}
-            inputs = (*(("response",) if self.power else ()), *inputs_of[a.inputs])
+            inputs_of: dict[str, tuple[str, ...]] = {
+                "paper": (),
+                "recommended": ("residual",),
+                "complete": ("centre", "residual"),
+            }
+            inputs = inputs_of[a.inputs]
+            if self.power:
+                inputs = ("response", *inputs)
         kind = "none" if self.network else self.family_of_z
         return Auxiliary(kind, self.rho, tuple(a.network), inputs)
 
@@ -431,7 +453,8 @@ class VerticalModel(JobModel[OutputSection]):
         if not self.about_level:
             return shared
         n = len(y)
-        rows = Responses(y, np.zeros(n, np.int64), np.zeros((n, 0)), np.zeros(n) if offset is None else offset, None)
+        offsets = np.zeros(n) if offset is None else offset
+        rows = Responses(y, np.zeros(n, np.int64), np.zeros((n, 0)), offsets, None)
         level = units.pooled_level(self.family, [units.sums(self.family, rows)])
         return replace(shared, prior_mean=level or 0.0)
 
@@ -445,9 +468,7 @@ class VerticalModel(JobModel[OutputSection]):
         """Returns the share of a row's information about the predictor that auxiliary variables leave (vertical.md, section
         11)."""
         link = self.link(y)
-        rho, J = self.rho, len(self.names)
-        lost = rho**2 * ((J - 1) ** 2 / J if self.power else J)
-        return 1.0 if self.network else link / (link + lost)
+        return 1.0 if self.network else link / (link + self.lost)
 
     def warnings(self, y: Array) -> list[str]:
         """Returns warnings for a user of this rho (sections 3 and 11)."""
@@ -455,7 +476,7 @@ class VerticalModel(JobModel[OutputSection]):
         if self.network:
             return out
         centred = self.about_level
-        size = float(y.std() if centred else np.sqrt(np.mean(y**2)))
+        size = float(y.std()) if centred else float(np.sqrt(np.mean(y**2)))
         of_intercept = [self.config.model.intercept_sd] if self.config.model.intercept else []
         narrowest = min(*of_intercept, *(self.prior(k).sd for k in range(len(self.names))), math.inf)
         if self.likelihood.record.link == "identity" and size > FAR * narrowest:
@@ -474,10 +495,10 @@ class VerticalModel(JobModel[OutputSection]):
         link = float(np.sqrt(self.likelihood.link_variance(y)))
         if self.family_of_z == "mean-field" and self.inference == "sfvi" and self.rho < link / 3:
             J = len(self.names)
-            exact = link**2 + self.rho**2 * ((J - 1) ** 2 / J if self.power else J)
-            own = 1 / (self.rho**-2 + (1 / (J * link**2) if self.power else 0.0))
+            shared = 1 / (J * link**2) if self.power else 0.0
+            exact, seen = link**2 + self.lost, 1 / (self.rho**-2 + shared)
             out.append(
                 f"mean-field auxiliary variables with rho = {self.rho:g}: where rows decide, posterior standard deviations come "
-                f'out at about {np.sqrt(own / exact):.2f} of what they should be; take auxiliary = "amortised", or a larger rho'
+                f'out at about {np.sqrt(seen / exact):.2f} of what they should be; take auxiliary = "amortised", or a larger rho'
             )
         return out

@@ -55,42 +55,42 @@ class Own:
     lines: Array | None = None
 
 
-def measure_lines(own: Own, names: Sequence[str], slopes: Array) -> Lines | None:
+def measure_lines(record: Own, names: Sequence[str], slopes: Array) -> Lines | None:
     """Computes how wide the posterior of each coefficient is; None where a row was never seen.
 
     Parameters
     ----------
     slopes : (n,) means of y - p
     """
-    if not len(slopes) or not slopes.all() or not own.mean.size:
+    if not len(slopes) or not slopes.all() or not record.mean.size:
         return None
     y = slopes > 0
-    along = own.H @ own.root
-    middle = own.H @ own.mean
+    along = record.H @ record.root
+    middle = record.H @ record.mean
     middle = middle + _offset(y - slopes, middle, np.sqrt(np.einsum("ij,ij->i", along, along)))
     sign = np.where(y, -1.0, 1.0)
 
     def log_density(theta: Array, eta: Array) -> float:
-        prior = ((theta - own.prior_mean) ** 2).sum() / (2 * own.prior_sd**2)
+        prior = ((theta - record.prior_mean) ** 2).sum() / (2 * record.prior_sd**2)
         return float(-np.logaddexp(0.0, sign * eta).sum() - prior)
 
-    densities = [log_density(own.mean, middle)]
-    for row in own.root if own.lines is None else own.lines:
+    densities = [log_density(record.mean, middle)]
+    for row in record.root if record.lines is None else record.lines:
         sd = max(float(np.linalg.norm(row)), 1e-300)
-        step, moved = own.root @ row / sd, along @ row / sd
-        densities += [log_density(own.mean + t * step, middle + t * moved) for t in AT]
+        step, moved = record.root @ row / sd, along @ row / sd
+        densities += [log_density(record.mean + t * step, middle + t * moved) for t in AT]
     return fit_lines(names, np.array(densities))
 
 
 def _offset(p: Array, mean: Array, sd: Array) -> Array:
     """Finds (n,) offsets by bisection, with which a normal predictor of this mean and sd has the probability p."""
-    at, weights = even(float(sd.max(initial=0.0)))
-    z, low, high = mean[:, None] + sd[:, None] * at, np.full(len(p), -FARTHEST), np.full(len(p), FARTHEST)
+    nodes, weights = even(float(sd.max(initial=0.0)))
+    z, low, high = mean[:, None] + sd[:, None] * nodes, np.full(len(p), -FARTHEST), np.full(len(p), FARTHEST)
     low, high = low - mean, high - mean
     for _ in range(HALVINGS):
-        at = (low + high) / 2
-        less = expit(z + at[:, None]) @ weights < p
-        low, high = np.where(less, at, low), np.where(less, high, at)
+        nodes = (low + high) / 2
+        less = expit(z + nodes[:, None]) @ weights < p
+        low, high = np.where(less, nodes, low), np.where(less, high, nodes)
     return np.asarray((low + high) / 2)
 
 

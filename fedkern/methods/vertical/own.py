@@ -79,34 +79,40 @@ class Own:
         return contrasts.published(mean), np.linalg.norm(q, axis=1), scale
 
 
-def write(run: Run[Config], model: VerticalModel, own: Own, said: Record) -> None:
-    """Writes posterior.json to the client's folder, headed by the server's verdict; `own` says whether the client's fit
+def write(run: Run[Config], model: VerticalModel, record: Own, verdict: Record) -> None:
+    """Writes posterior.json to the client's folder, headed by the server's verdict; `own` in it says whether the client's fit
     settled."""
-    client, columns = own.client, own.columns
+    client, columns = record.client, record.columns
     common = {"rows": model.n_rows, "rounds": client.round, "encoding": columns.encoding.to_dict()}
     if isinstance(client, soul.Client):
         content = _conditional(client, columns)
     else:
-        content = {**_posterior(model, own), **_contrasts(model, own)}
+        content = {**_posterior(model, record), **_contrasts(model, record)}
         if not model.network:
-            content |= _judged(model, own, client)
+            content |= _judged(model, record, client)
     if model.open:
         content = {**content, "part": parts.kept(model, client, columns)}
-    run.hooks.write_own(client.index, "posterior.json", {**said, **common, **content})
+    run.hooks.write_own(client.index, "posterior.json", {**verdict, **common, **content})
 
 
 @guard.figure("whether a client's own unknowns are right", {"own": not_judged("it could not be computed").content})
-def _judged(model: VerticalModel, own: Own, client: vertical.Client) -> Record:
+def _judged(model: VerticalModel, record: Own, client: vertical.Client) -> Record:
     """Returns whether a client's own unknowns have settled, and what is to be known of them."""
-    columns = own.columns
+    columns = record.columns
     judged = convergence.own(client, _unknowns(model, client, columns))
-    intervals = {} if own.lines is None else _intervals(model, own, own.lines)
-    doubts = [check.found for check in normal.checks(own.lines, intervals)]
-    doubts += [text for text in (own_words(own.ratio, widened=own.widened), levels.TIED if columns.tied else "") if text]
+    intervals = {} if record.lines is None else _intervals(model, record, record.lines)
+    doubts = [check.found for check in normal.checks(record.lines, intervals)]
+    if narrow := own_words(record.ratio, widened=record.widened):
+        doubts.append(narrow)
+    if columns.tied:
+        doubts.append(levels.TIED)
     judged = against(doubts, judged)
-    notes = [*doubts, *([PRODUCT] if len(model.names) > 1 else []), model.about_rho()]
+    product = [PRODUCT] if len(model.names) > 1 else []
     content: dict[str, Any] = {"lines": intervals} if intervals else {}
-    return content | {"own": judged.content, "note": "; ".join(notes)} | ({"rho": model.rho} if model.watched else {})
+    content |= {"own": judged.content, "note": "; ".join([*doubts, *product, model.about_rho()])}
+    if model.watched:
+        content["rho"] = model.rho
+    return content
 
 
 @guard.figure("widths along lines", None)
@@ -124,11 +130,11 @@ def compute_lines(model: VerticalModel, client: vertical.Client, columns: Column
     return normal.measure_lines(linear, [f"theta[{name}]" for name in columns.encoding.names], slopes)
 
 
-def _intervals(model: VerticalModel, own: Own, along: Lines) -> dict[str, dict[str, float]]:
+def _intervals(model: VerticalModel, record: Own, along: Lines) -> dict[str, dict[str, float]]:
     """Returns intervals on the data's scale, of coefficients whose posterior is not as wide as q."""
-    assert isinstance(own.client, vertical.Client)
-    factors = model.factor * _factors(own.columns)
-    mean, sd, _ = own.moments
+    assert isinstance(record.client, vertical.Client)
+    factors = model.factor * _factors(record.columns)
+    mean, sd, _ = record.moments
     moments = zip((factors * mean).tolist(), (factors * sd).tolist())
     return along.content(dict(zip(along.names, moments)))
 
@@ -154,9 +160,9 @@ def _conditional(client: soul.Client, columns: Columns) -> Record:
     return {"label": theta.label, "parameters": slopes(columns, mean, np.sqrt(np.diag(covariance)))}
 
 
-def _posterior(model: VerticalModel, own: Own) -> Record:
+def _posterior(model: VerticalModel, record: Own) -> Record:
     """Returns name -> mean, sd and 5/95 %; for networks also weights; where sds are widened, those of q too."""
-    client, columns = own.client, own.columns
+    client, columns = record.client, record.columns
     assert isinstance(client, vertical.Client)
     site, parameters = client.site, client.released
     part = parameters[site.parts["theta"]]
@@ -169,32 +175,33 @@ def _posterior(model: VerticalModel, own: Own) -> Record:
     if isinstance(site.predictor, Multilevel):
         return {"parameters": _multilevel(model, client, columns)}
     f = model.factor
-    mean, sd, scale = own.moments
-    if not own.widened:
+    mean, sd, scale = record.moments
+    if not record.widened:
         return {"parameters": slopes(columns, f * mean, f * sd)}
     of_q = {name: row["sd"] for name, row in slopes(columns, f * mean, f * sd).items()}
     return {"parameters": slopes(columns, f * mean, f * np.linalg.norm(scale, axis=1)), "sd_of_q": of_q}
 
 
 @guard.figure("contrasts", {})
-def _contrasts(model: VerticalModel, own: Own) -> Record:
+def _contrasts(model: VerticalModel, record: Own) -> Record:
     """Returns levels of categorical columns against their reference levels, jointly with all others, for a linear predictor."""
-    client, columns = own.client, own.columns
+    client, columns = record.client, record.columns
     assert isinstance(client, vertical.Client)
     site, names = client.site, columns.encoding.names
     if model.networks or isinstance(site.predictor, Multilevel):
         return {}
     references = model.references
     rows = dict[str, dict[str, float]]()
-    part, _, scale = own.moments
+    part, _, scale = record.moments
     part, scale = model.factor * part, model.factor * scale
     for column in columns.encoding.columns:
         base = references.get(column.name) or (column.levels or ("",))[0]
         for level in column.levels or ():
             if level != base:
-                j, k = (names.index(f"{column.name}={one}") for one in (level, base))
+                j, k = (names.index(f"{column.name}={name}") for name in (level, base))
                 mean = float(part[j] - part[k])
-                sd = float(np.linalg.norm(scale[j] - scale[k]) if scale.ndim == 2 else np.hypot(scale[j], scale[k]))
+                sd = np.linalg.norm(scale[j] - scale[k]) if scale.ndim == 2 else np.hypot(scale[j], scale[k])
+                sd = float(sd)
                 rows |= summarised((f"{column.name}[{level} vs {base}]",), np.array([mean]), np.array([sd]))
     return {"contrasts": rows} if rows else {}
 
@@ -236,7 +243,7 @@ def _multilevel(model: VerticalModel, client: vertical.Client, columns: Columns)
     for k, name in enumerate(names):
         draws[f"mu[{name}]"] = mu[:, k] * factors[k]
         draws[f"sigma[{name}]"] = sigma[:, k] * factors[k]
-        draws |= {f"theta[{name},{level}]": slopes[:, at, k] for at, level in enumerate(columns.levels)}
+        draws |= {f"theta[{name},{level}]": slopes[:, i, k] for i, level in enumerate(columns.levels)}
     quantiles = {name: np.quantile(x, (0.05, 0.95)) for name, x in draws.items()}
     return {
         name: {"mean": float(x.mean()), "sd": float(x.std()), "q05": float(quantiles[name][0]), "q95": float(quantiles[name][1])}

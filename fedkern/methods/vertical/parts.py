@@ -54,14 +54,14 @@ def kept(model: VerticalModel, client: vertical.Client | soul.Client, columns: C
         return {"kind": "conditional", "mean": theta.mean.tolist(), "covariance": theta.covariance.tolist(), **shares}
     site = client.site
     head = client.released[: site.parts["phi"].stop]
-    said = {"kind": model.kind, "factor": model.factor, "full": site.full, "point": site.point, "parameters": head.tolist()}
-    said |= shares
+    numbers = {"kind": model.kind, "factor": model.factor, "full": site.full, "point": site.point, "parameters": head.tolist()}
+    numbers |= shares
     if isinstance(site.predictor, Network):
-        said |= {"hidden": list(site.predictor.hidden), "features": site.predictor.features}
+        numbers |= {"hidden": list(site.predictor.hidden), "features": site.predictor.features}
     if isinstance(site.predictor, Multilevel):
         seed = {"seed": model.seed, "number": client.index}
-        said |= {"levels": list(columns.levels), "centred": site.predictor.centred, **seed}
-    return said
+        numbers |= {"levels": list(columns.levels), "centred": site.predictor.centred, **seed}
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,13 @@ class Part:
 
     Attributes
     ----------
-    said : the result of `kept`
+    numbers : the result of `kept`
     group : the column of its levels, where it has some
     """
 
     client: str
     encoding: Encoding
-    said: Record
+    numbers: Record
     group: str | None = None
 
     def encoded(self, table: Table) -> Array:
@@ -97,25 +97,30 @@ class Part:
         JobError
             A row's group is not the model's.
         """
-        said = self.said
-        if "shares" in said:
-            X = Levels.of(self.encoding, np.array(said["shares"])).design(X)
-        if said["kind"] == "conditional":
-            return of_draws(np.array(said["mean"]), np.array(said["covariance"]), X)
+        numbers = self.numbers
+        if "shares" in numbers:
+            X = Levels.of(self.encoding, np.array(numbers["shares"])).design(X)
+        if numbers["kind"] == "conditional":
+            return of_draws(np.array(numbers["mean"]), np.array(numbers["covariance"]), X)
         predictor = self._predictor(X, table)
-        site = Site(predictor, Auxiliary("none" if said["point"] else "mean-field"), said["full"])
-        drawn = normals(said["seed"], said["number"], predictor.n_theta) if "seed" in said else np.empty((0, predictor.n_theta))
-        mean, variance = site.predicted(np.array(said["parameters"]), predictor, drawn)
-        return said["factor"] * mean, said["factor"] ** 2 * variance
+        kind = "none" if numbers["point"] else "mean-field"
+        site = Site(predictor, Auxiliary(kind), numbers["full"])
+        drawn = (
+            normals(numbers["seed"], numbers["number"], predictor.n_theta)
+            if "seed" in numbers
+            else np.empty((0, predictor.n_theta))
+        )
+        mean, variance = site.predicted(np.array(numbers["parameters"]), predictor, drawn)
+        return numbers["factor"] * mean, numbers["factor"] ** 2 * variance
 
     def _predictor(self, X: Array, table: Table) -> Predictor:
         """Returns the predictor at these rows."""
-        if "hidden" in self.said:
-            return Network(X, tuple(self.said["hidden"]), self.said["features"])
-        if "levels" not in self.said:
+        if "hidden" in self.numbers:
+            return Network(X, tuple(self.numbers["hidden"]), self.numbers["features"])
+        if "levels" not in self.numbers:
             return Linear(X)
         assert self.group is not None
-        place = {level: k for k, level in enumerate(self.said["levels"])}
+        place = {level: k for k, level in enumerate(self.numbers["levels"])}
         cells = table.cells(self.group)
         unknown = [row for row, cell in enumerate(cells) if cell not in place]
         if unknown:
@@ -123,4 +128,4 @@ class Part:
                 f"client {self.client!r}, {table.source}, {table.place(unknown[0])}: column {self.group!r} has a level that no "
                 "training row had, and so no slopes; leave the row out"
             )
-        return Multilevel(X, np.array([place[cell] for cell in cells]), len(place), self.said["centred"])
+        return Multilevel(X, np.array([place[cell] for cell in cells]), len(place), self.numbers["centred"])

@@ -82,17 +82,17 @@ def predicted(result: Result, rows: object) -> Prediction:
             "job with out=DIR"
         )
     run = opened(result.folder, of_record)
-    asked = _asked(run)
-    if asked.rule == "augmented":
+    job = _asked(run)
+    if job.rule == "augmented":
         raise JobError(NOT_AUGMENTED)
     if isinstance(rows, Mapping):
-        given, own = _apart(run, asked, dict(rows))
+        given, of_server = _apart(run, job, dict(rows))
     else:
-        given, own = _together(run, asked, rows)
+        given, of_server = _together(run, job, rows)
     ids = given[run.names[0]].ids
-    mean, variance = (np.sum([getattr(one, what) for one in given.values()], axis=0) for what in ("mean", "variance"))
-    made = _added(result, asked, ids, own, mean, variance)
-    return replace(made, notes=(*made.notes, *(note for one in given.values() for note in one.notes)))
+    mean, variance = (np.sum([getattr(parts, what) for parts in given.values()], axis=0) for what in ("mean", "variance"))
+    made = _added(result, job, ids, of_server, mean, variance)
+    return replace(made, notes=(*made.notes, *(note for parts in given.values() for note in parts.notes)))
 
 
 def part(run: Opened, client: str, rows: object) -> tuple[tuple[str, ...], list[tuple[Any, ...]], tuple[str, ...]]:
@@ -103,31 +103,31 @@ def part(run: Opened, client: str, rows: object) -> tuple[tuple[str, ...], list[
     JobError
         The job has no such client, its posterior is not here, or a fault of the rows.
     """
-    asked = _asked(run)
+    job = _asked(run)
     if client not in run.names:
         raise JobError(f"the run has no client {client!r}; its clients are {', '.join(run.names)}")
-    given = _of_rows(_part(run, asked, client), asked, _table(rows, asked, client, _texts(asked, run, client)))
+    given = _of_rows(_part(run, job, client), job, _table(rows, job, client, _texts(job, run, client)))
     if not given.ids:
-        raise JobError(f"{given.source}: column {asked.id!r} (data.id) is missing; parts are added by it")
-    said = [(client, run.files.run.hex())] * len(given.ids)
-    lines = [(id_, *who, *numbers) for id_, who, *numbers in zip(given.ids, said, given.mean.tolist(), given.variance.tolist())]
-    return (asked.id, *HEAD), lines, given.notes
+        raise JobError(f"{given.source}: column {job.id!r} (data.id) is missing; parts are added by it")
+    origin = [(client, run.files.run.hex())] * len(given.ids)
+    lines = [(id_, *who, *numbers) for id_, who, *numbers in zip(given.ids, origin, given.mean.tolist(), given.variance.tolist())]
+    return (job.id, *HEAD), lines, given.notes
 
 
 def _asked(run: Opened) -> Asked:
     """Returns the run's job for predictions; JobError if it can have none."""
     if not isinstance(run.config, Config):
         raise JobError(f'{run.path}: a part of each party is asked of runs with method = "vertical", not "{run.method}"')
-    asked = Asked.of(run.config)
-    if asked.private:
+    job = Asked.of(run.config)
+    if job.private:
         raise JobError(PRIVATE)
-    return asked
+    return job
 
 
 # --- who has which rows
 
 
-def _apart(run: Opened, asked: Asked, rows: dict[str, Any]) -> tuple[dict[str, Given], Table | None]:
+def _apart(run: Opened, job: Asked, rows: dict[str, Any]) -> tuple[dict[str, Given], Table | None]:
     """Returns every party's rows, in the order of the server's where it has some, else of the first client's."""
     lacking = [name for name in run.names if name not in rows]
     unknown = [name for name in rows if name not in (*run.names, SERVER)]
@@ -138,56 +138,56 @@ def _apart(run: Opened, asked: Asked, rows: dict[str, Any]) -> tuple[dict[str, G
         )
     given = {}
     for name in run.names:
-        read_ = _table(rows[name], asked, name, _texts(asked, run, name))
-        given[name] = (
-            _given(run, asked, name, read_) if _is_part(read_, asked) else _of_rows(_part(run, asked, name), asked, read_)
-        )
-    own = _table(rows[SERVER], asked, SERVER, asked.server_texts) if SERVER in rows else None
-    ids = {name: one.ids for name, one in given.items()} | ({} if own is None else {SERVER: _ids(own, asked)})
-    first = SERVER if own is not None else run.names[0]
-    orders = {name: _order(name, one, first, ids[first], asked) for name, one in ids.items()}
+        read_ = _table(rows[name], job, name, _texts(job, run, name))
+        given[name] = _given(run, job, name, read_) if _is_part(read_, job) else _of_rows(_part(run, job, name), job, read_)
+    of_server = _table(rows[SERVER], job, SERVER, job.server_texts) if SERVER in rows else None
+    ids = {name: parts.ids for name, parts in given.items()}
+    if of_server is not None:
+        ids[SERVER] = _ids(of_server, job)
+    first = SERVER if of_server is not None else run.names[0]
+    orders = {name: _order(name, ids_here, first, ids[first], job) for name, ids_here in ids.items()}
     return {
-        name: replace(one, mean=one.mean[orders[name]], variance=one.variance[orders[name]], ids=ids[first])
-        for name, one in given.items()
-    }, own
+        name: replace(parts, mean=parts.mean[orders[name]], variance=parts.variance[orders[name]], ids=ids[first])
+        for name, parts in given.items()
+    }, of_server
 
 
-def _together(run: Opened, asked: Asked, rows: object) -> tuple[dict[str, Given], Table]:
+def _together(run: Opened, job: Asked, rows: object) -> tuple[dict[str, Given], Table]:
     """Returns every party's part of one table with the columns of all."""
-    by_client = {name: _part(run, asked, name) for name in run.names}
+    by_client = {name: _part(run, job, name) for name in run.names}
     owners: dict[str, str] = {}
-    for name, one in by_client.items():
-        for column in one.encoding.columns:
+    for name, part in by_client.items():
+        for column in part.encoding.columns:
             if owners.setdefault(column.name, name) != name:
                 raise JobError(
                     f"column {column.name!r} is {owners[column.name]}'s and {name}'s, and one table has one of that name: give "
                     "each client its own rows (--party NAME=FILE, or a mapping)"
                 )
-    texts = frozenset().union(asked.server_texts, *(_texts(asked, run, name) for name in run.names))
-    whole = _table(rows, asked, "rows", texts)
-    return {name: _of_rows(one, asked, whole) for name, one in by_client.items()}, whole
+    texts = frozenset().union(job.server_texts, *(_texts(job, run, name) for name in run.names))
+    whole = _table(rows, job, "rows", texts)
+    return {name: _of_rows(part, job, whole) for name, part in by_client.items()}, whole
 
 
-def _order(name: str, ids: tuple[str, ...], first: str, wanted: tuple[str, ...], asked: Asked) -> list[int]:
+def _order(name: str, ids: tuple[str, ...], first: str, wanted: tuple[str, ...], job: Asked) -> list[int]:
     """Returns the places of the wanted rows among a party's."""
     if not ids:
-        raise JobError(f"{name}: column {asked.id!r} (data.id) is missing, and rows of several parties are joined by it")
-    place = {one: k for k, one in enumerate(ids)}
+        raise JobError(f"{name}: column {job.id!r} (data.id) is missing, and rows of several parties are joined by it")
+    place = {id_: k for k, id_ in enumerate(ids)}
     if len(place) < len(ids):
-        twice = [one for k, one in enumerate(ids) if place[one] != k]
-        raise JobError(f"{name}: {asked.id} {_some(twice)} stands in more than one row; an id names one row")
+        twice = [id_ for k, id_ in enumerate(ids) if place[id_] != k]
+        raise JobError(f"{name}: {job.id} {_some(twice)} stands in more than one row; an id names one row")
     for who, other, those in ((name, first, set(wanted) - set(ids)), (first, name, set(ids) - set(wanted))):
         if those:
             raise JobError(
-                f"{who} has no row {_some(sorted(those))}, which {other} has; all parties need the same rows, by {asked.id}"
+                f"{who} has no row {_some(sorted(those))}, which {other} has; all parties need the same rows, by {job.id}"
             )
-    return [place[one] for one in wanted]
+    return [place[id_] for id_ in wanted]
 
 
 # --- one party's rows
 
 
-def _part(run: Opened, asked: Asked, client: str) -> Part:
+def _part(run: Opened, job: Asked, client: str) -> Part:
     """Reads a client's part from its folder."""
     home = run.files.home(run.names.index(client))
     content = read(home / "posterior.json")
@@ -197,20 +197,20 @@ def _part(run: Opened, asked: Asked, client: str) -> Part:
             f"predict DIR ROWS --client {client} --out FILE), and give that file in the place of its rows"
         )
     encoding = replace(Encoding.from_dict(content["encoding"]), response=None, positive=None, labels=(), row_id=None)
-    return Part(client, encoding, content["part"], asked.group)
+    return Part(client, encoding, content["part"], job.group)
 
 
-def _of_rows(one: Part, asked: Asked, rows: Table) -> Given:
+def _of_rows(part: Part, job: Asked, rows: Table) -> Given:
     """Computes a client's part of its rows."""
-    filled = incomplete.fill_cells(rows, missing.centers(asked.config))
+    filled = incomplete.fill_cells(rows, missing.centers(job.config))
     with new_rows.own():
-        X = one.encoded(filled)
-        mean, variance = one.of(filled, X)
-    said = tuple(f"client {one.client!r}: {note}" for note in new_rows.notes(asked.columns, one.encoding, X))
-    return Given(mean, variance, _ids(rows, asked), rows.source, said)
+        X = part.encoded(filled)
+        mean, variance = part.of(filled, X)
+    notes = tuple(f"client {part.client!r}: {note}" for note in new_rows.notes(job.columns, part.encoding, X))
+    return Given(mean, variance, _ids(rows, job), rows.source, notes)
 
 
-def _given(run: Opened, asked: Asked, client: str, rows: Table) -> Given:
+def _given(run: Opened, job: Asked, client: str, rows: Table) -> Given:
     """Reads a file with a client's part."""
     whose, runs = set(rows.cells("client")), set(rows.cells("run"))
     if whose != {client}:
@@ -220,7 +220,7 @@ def _given(run: Opened, asked: Asked, client: str, rows: Table) -> Given:
     mean, variance = (np.array([_number(rows, column, k) for k in range(rows.n_rows)]) for column in ("mean", "variance"))
     if variance.min(initial=0) < 0:
         raise JobError(f"{rows.source}: a variance is below 0; make the file anew")
-    return Given(mean, variance, _ids(rows, asked), rows.source)
+    return Given(mean, variance, _ids(rows, job), rows.source)
 
 
 def _number(rows: Table, column: str, row: int) -> float:
@@ -234,80 +234,83 @@ def _number(rows: Table, column: str, row: int) -> float:
     return value
 
 
-def _is_part(rows: Table, asked: Asked) -> bool:
+def _is_part(rows: Table, job: Asked) -> bool:
     """Returns whether a table is a file with a part."""
-    return set(rows.names) == {asked.id, *HEAD}
+    return set(rows.names) == {job.id, *HEAD}
 
 
-def _texts(asked: Asked, run: Opened, client: str) -> frozenset[str]:
+def _texts(job: Asked, run: Opened, client: str) -> frozenset[str]:
     """Returns a client's columns that are read as text."""
     content = read(run.files.home(run.names.index(client)) / "posterior.json") or {}
-    own = Encoding.from_dict(content["encoding"]).texts if "encoding" in content else frozenset()
-    return own | {asked.id, "client", "run"} | ({asked.group} if asked.group else set())
+    texts = Encoding.from_dict(content["encoding"]).texts if "encoding" in content else frozenset()
+    return texts | {job.id, job.group or job.id, "client", "run"}
 
 
-def _table(rows: object, asked: Asked, name: str, texts: frozenset[str]) -> Table:
+def _table(rows: object, job: Asked, name: str, texts: frozenset[str]) -> Table:
     """Reads a path, or takes a data frame."""
     new_rows.check_there(rows)
     if isinstance(rows, str | Path):
-        return table.load(rows, text=texts, response=asked.response, dialect=asked.dialect)
-    return memory.table(rows, name, text=texts, response=asked.response)
+        return table.load(rows, text=texts, response=job.response, dialect=job.dialect)
+    return memory.table(rows, name, text=texts, response=job.response)
 
 
-def _ids(rows: Table, asked: Asked) -> tuple[str, ...]:
+def _ids(rows: Table, job: Asked) -> tuple[str, ...]:
     """Returns the rows' ids; () where they have none."""
-    return tuple(rows.cells(asked.id)) if asked.id in rows.names else ()
+    return tuple(rows.cells(job.id)) if job.id in rows.names else ()
 
 
 def _some(texts: Sequence[str]) -> str:
     """Lists the first few texts, and how many they are."""
-    return ", ".join(map(repr, texts[:SHOWN])) + (f", .. ({len(texts)} in all)" if len(texts) > SHOWN else "")
+    more = f", .. ({len(texts)} in all)" if len(texts) > SHOWN else ""
+    return ", ".join(map(repr, texts[:SHOWN])) + more
 
 
 # --- their sum
 
 
-def _added(result: Result, asked: Asked, ids: tuple[str, ...], own: Table | None, mean: Array, variance: Array) -> Prediction:
+def _added(result: Result, job: Asked, ids: tuple[str, ...], of_server: Table | None, mean: Array, variance: Array) -> Prediction:
     """Adds the server's numbers: the intercept, an offset, a dispersion; and scores, where rows have the response."""
-    b, spread, log_scale = _shared(result, asked)
-    offset, y = _server(own, asked, len(mean))
+    b, spread, log_scale = _shared(result, job)
+    offset, y = _server(of_server, job, len(mean))
     mean, variance = mean + (b + offset), variance + spread
-    likelihood = asked.likelihood
-    used = predictive.spread(asked.rule, variance, len(result.summary["clients"]), 0.0)
+    likelihood = job.likelihood
+    used = predictive.spread(job.rule, variance, len(result.summary["clients"]), 0.0)
     sd, of = np.sqrt(variance), likelihood.mean
     quantiles = {name: np.asarray(of(mean + float(ndtri(p)) * sd), np.float64) for name, p in ENDS.items()}
     known = np.isfinite(y)
     scores = predictive.scores(likelihood, y[known], mean[known], used[known], log_scale) if known.any() else {}
-    named = {asked.id: ids} if ids else {}
+    named = {job.id: ids} if ids else {}
     whole = Prediction(predictive.predicted(likelihood, mean, used), quantiles, mean, sd, scores, named, int(known.sum()))
     return within(whole, likelihood.family)
 
 
-def _shared(result: Result, asked: Asked) -> tuple[float, float, float]:
+def _shared(result: Result, job: Asked) -> tuple[float, float, float]:
     """Returns mean and variance of the intercept, and the logarithm of the dispersion, as the run published them."""
-    if asked.langevin:
+    if job.langevin:
         mode = result.summary["mode"]
         return real(mode.get(INTERCEPT, 0.0)), 0.0, math.log(real(mode.get("sigma", 1.0)))
     nothing = {"mean": 0.0, "sd": 0.0}
     b, log_scale = (result.parameters.get(name, nothing) for name in (INTERCEPT, "log_sigma"))
     sd = real(result.summary.get("sd_of_q", {}).get(INTERCEPT, b["sd"]))  # predictors are those of q
-    return b["mean"], 0.0 if asked.network else sd**2, log_scale["mean"]
+    variance = 0.0 if job.network else sd**2
+    return b["mean"], variance, log_scale["mean"]
 
 
-def _server(own: Table | None, asked: Asked, n_rows: int) -> tuple[Array | float, Array]:
+def _server(of_server: Table | None, job: Asked, n_rows: int) -> tuple[Array | float, Array]:
     """Returns the rows' offset, and their response where they have it, else nan."""
-    names = () if own is None else own.names
-    if asked.offset is not None and asked.offset not in names:
-        raise JobError(f"column {asked.offset!r} (data.offset) is missing; give the server's rows, too (--party server=FILE)")
+    names = () if of_server is None else of_server.names
+    if job.offset is not None and job.offset not in names:
+        raise JobError(f"column {job.offset!r} (data.offset) is missing; give the server's rows, too (--party server=FILE)")
     y = np.full(n_rows, np.nan)
-    if own is None:
+    if of_server is None:
         return 0.0, y
-    spec = replace(server_spec(asked.config), row_id=None)
+    spec = replace(server_spec(job.config), row_id=None)
     plain, known = replace(spec, response=None, positive=None).encoding(()), np.empty(0, np.int64)
     with new_rows.own():
-        offset = encode(own, plain).offset
-        if asked.response in names:
-            known = np.setdiff1d(np.arange(n_rows), np.array(unknown(own, asked.config), np.int64))
+        offset = encode(of_server, plain).offset
+        if job.response in names:
+            known = np.setdiff1d(np.arange(n_rows), np.array(unknown(of_server, job.config), np.int64))
         if len(known):
-            y[known] = encode(own.select(known), replace(spec, offset=None).encoding(())).y
-    return 0.0 if offset is None else offset, y
+            y[known] = encode(of_server.select(known), replace(spec, offset=None).encoding(())).y
+    offsets = 0.0 if offset is None else offset
+    return offsets, y

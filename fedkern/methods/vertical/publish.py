@@ -80,13 +80,16 @@ class Fitted:
 def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
     """Takes the result from a variational fit's last state."""
     shared = server.shared
-    names = (*(("intercept",) if shared.intercept else ()), *(("log_sigma",) if shared.likelihood.dispersed else ()))
+    held = {"intercept": shared.intercept, "log_sigma": shared.likelihood.dispersed}
+    names = tuple(name for name, is_held in held.items() if is_held)
     mean, sd = shared.block.moments(server.released)
     b, w = shared.split(mean) if names else (0.0, 0.0)
     spread = float(sd[0]) ** 2 if shared.intercept and server.settings.model != "none" else 0.0
     bound = server.last_fifth.moments
     more: dict[str, object] = {} if bound is None else {"elbo": bound[0], "elbo_error": bound[1]}
-    arrays = {"shared": server.released, "Z": server.Z} | ({"rho": np.array([model.rho])} if model.works_out else {})
+    arrays = {"shared": server.released, "Z": server.Z}
+    if model.works_out:
+        arrays["rho"] = np.array([model.rho])
     movement, to = convergence.movement_of(server), _undivided(server, model, b)
     mean, sd = _published(names, to, mean, sd)
     lines = _lines(server, model, to) if normal.is_asked(model) and shared.intercept else None
@@ -95,7 +98,7 @@ def fitted(server: vertical.Server, model: VerticalModel) -> Fitted:
     of_q = dict(zip(names, zip(mean.tolist(), sd.tolist())))
     if widths is not None and shared.intercept:
         more["sd_of_q"] = dict(zip(names, sd.tolist()))
-        sd = sd / np.array([widths.intercept if name == "intercept" else 1.0 for name in names])
+        sd = sd / np.where(np.array(names) == "intercept", widths.intercept, 1.0)
     posterior = Posterior(names, Gaussian(sd**-2.0 * mean, sd**-2.0))
     out = Fitted(posterior, (b, spread), w, arrays, server.round, str(server.stop), more, movement=movement)
     return replace(out, undivided=to, widths=widths, pulls=pulls, lines=lines, of_q=of_q)
@@ -106,7 +109,8 @@ def _undivided(server: vertical.Server, model: VerticalModel, b: float) -> Undiv
     if server.y is None:
         return AS_IT_IS
     parts = parts_of(server, model) if model.corrected else None
-    eta = None if parts is None else b + parts.sum(axis=0) + (0.0 if server.offset is None else server.offset)
+    offset = 0.0 if server.offset is None else server.offset
+    eta = None if parts is None else b + parts.sum(axis=0) + offset
     return model.undivided(server.y, eta)
 
 
@@ -137,24 +141,28 @@ def measured(server: vertical.Server) -> Mapping[str, float]:
     shared = server.shared
     b, log_scale = shared.split(server.parameters[: shared.block.size]) if shared.block.size else (0.0, 0.0)
     metrics = {"intercept": round(b, 5)} if shared.intercept else {}
-    return metrics | ({"sigma": round(math.exp(log_scale), 5)} if shared.likelihood.dispersed else {})
+    if shared.likelihood.dispersed:
+        return metrics | {"sigma": round(math.exp(log_scale), 5)}
+    return metrics
 
 
 def bare(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
     """Makes the result without anything that is judged or said of it."""
     output, predicted = model.output, fitted.predicted
     moments = {} if predicted is None else {"mean": predicted.mean, "variance": predicted.variance}
+    inference = "langevin" if model.inference == "soul" else ""
+    stop = "settled" if model.until_settled and fitted.rounds < model.rounds else fitted.stop
     return Fit(
         posterior=fitted.posterior,
         arrays={**fitted.arrays, **moments},
-        stop="settled" if model.until_settled and fitted.rounds < model.rounds else fitted.stop,
+        stop=stop,
         rounds=fitted.rounds,
         chains=output.chains,
         draws=output.draws,
         encoding={"id": model.id, "response": model.response, "rows": model.n_rows, "test_rows": model.n_test},
         more={"inference": _inference(model), **fitted.more},
         drawn=bool(fitted.posterior.names),
-        inference="langevin" if model.inference == "soul" else "",
+        inference=inference,
     )
 
 
@@ -164,6 +172,9 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
     made, output, predicted = bare(model, fitted, rows), model.output, fitted.predicted
     # Predictions need the parts of all clients, which come after the fit.
     scores, table = ({}, {}) if predicted is None else _predictions(model, fitted, rows)
+    tables = {"predictions.csv": table} if rows.ids and table else {}
+    more = {"inference": made.more["inference"], **_content(fitted.widths), **fitted.more}
+    more |= {name: content for name, content in (("lines", _intercept(fitted)), ("prediction", scores)) if content}
     return replace(
         made,
         verdict=against(fitted.doubts, _verdict(model, fitted)),
@@ -174,14 +185,8 @@ def fit(model: VerticalModel, fitted: Fitted, rows: Rows) -> Fit:
             *_of_widths(fitted),
             *_about(model),
         ],
-        more={
-            "inference": made.more["inference"],
-            **_content(fitted.widths),
-            **fitted.more,
-            **({"lines": intervals} if (intervals := _intercept(fitted)) else {}),
-            **({"prediction": scores} if scores else {}),
-        },
-        tables={"predictions.csv": table} if rows.ids and table else {},
+        more=more,
+        tables=tables,
     )
 
 
@@ -214,12 +219,12 @@ def _verdict(model: VerticalModel, fitted: Fitted) -> Verdict:
     return judged if fitted.widths is None else judged.also(*fitted.widths.checks)
 
 
-def _of_clients(model: VerticalModel, own: Verdict, fitted: Fitted) -> Verdict:
+def _of_clients(model: VerticalModel, of_server: Verdict, fitted: Fitted) -> Verdict:
     """Adds the clients' statements to a verdict."""
     words = "have not settled"
     words += ", or have no normal posterior" if normal.is_asked(model) else ""
     words += ", or are of a text column's levels, which go with the intercept" if model.ties else ""
-    return with_clients(own, fitted.settled, words)
+    return with_clients(of_server, fitted.settled, words)
 
 
 @guard.figure("the intercept along lines", {})
@@ -273,7 +278,9 @@ def _content(widths: Widths | None) -> dict[str, Any]:
     if widths is None:
         return {}
     ratios = {"intercept": widths.intercept, **{f"client {name}": ratio for name, ratio in widths.clients.items()}}
-    return {"widths": ratios} | ({} if widths.counts is None else {"dispersion": widths.counts.content})
+    if widths.counts is None:
+        return {"widths": ratios}
+    return {"widths": ratios} | {"dispersion": widths.counts.content}
 
 
 @guard.figure("notes on the limits of the numbers", [])
@@ -310,9 +317,11 @@ def _predictions(model: VerticalModel, fitted: Fitted, rows: Rows) -> tuple[dict
     assert predicted is not None
     likelihood, wanted, to = model.likelihood, model.output, fitted.undivided
     w = to.log_scale(fitted.log_scale)[0]
-    J, rho = len(model.names), 0.0 if model.network else model.rho
+    rho = 0.0 if model.network else model.rho
+    J = len(model.names)
     y, offset = rows.server.of(rows.predicted)
-    (b, spread), tested, known = fitted.intercept, slice(len(rows.test)), np.zeros(len(y)) if offset is None else offset
+    known = np.zeros(len(y)) if offset is None else offset
+    (b, spread), tested = fitted.intercept, slice(len(rows.test))
     corrected, slope = to.intercept(b)
     mean, variance = (x.sum(axis=0) for x in (predicted.mean, predicted.variance))
     augmented = mean / to.factor + (b + known), variance / to.factor**2 + spread
@@ -328,15 +337,17 @@ def _predictions(model: VerticalModel, fitted: Fitted, rows: Rows) -> tuple[dict
 
     under = {rule: ruled(rule) for rule in predictive.RULES}
     p = predictive.predicted(likelihood, *under[wanted.rule][:2])
+    ids = [rows.ids[row] for row in rows.predicted] if rows.ids else []
     table: dict[str, Sequence[object]] = {
-        model.id: [rows.ids[row] for row in rows.predicted] if rows.ids else [],
-        model.response: ["" if np.isnan(value) else f"{value:g}" for value in y],
+        model.id: ids,
+        model.response: np.where(np.isnan(y), "", [f"{value:g}" for value in y]).tolist(),
         "predicted": p.tolist(),
         "predictor_mean": under[wanted.rule][0].tolist(),
         "predictor_sd": np.sqrt(under[wanted.rule][1]).tolist(),
     }
     without = {}
-    for k, name in enumerate(model.names if wanted.missing_party else ()):
+    missing = model.names if wanted.missing_party else ()
+    for k, name in enumerate(missing):
         ways = dict(predictive.without(k, predicted.mean, predicted.variance, predicted.moments(), to.factor * rho))
         if fitted.filled is not None:
             part, left = fitted.filled.missing(k)
@@ -356,4 +367,6 @@ def _predictions(model: VerticalModel, fitted: Fitted, rows: Rows) -> tuple[dict
         out["guess"] = on_average(Tested(y[tested, None], y[tested]), likelihood.record.name, 0.0)
     if likelihood.record.binary:
         out["reliability"] = reliability(p[tested], y[tested])
-    return out | ({"without": without} if without else {}), table
+    if without:
+        out["without"] = without
+    return out, table

@@ -40,10 +40,10 @@ class Pulls:
     @property
     def checks(self) -> list[Check]:
         """The numbers that a prior moves by more than `LIMIT`, as one check; nothing where it moves none."""
-        moved = {what: by for what, by in sorted(self.moved.items(), key=lambda one: -one[1][0]) if by[0] > LIMIT}
+        moved = {what: by for what, by in sorted(self.moved.items(), key=lambda item: -item[1][0]) if by[0] > LIMIT}
         if not moved:
             return []
-        said = ", ".join(f"{what} by {by:.2g} ({key})" for what, (by, key) in moved.items())
+        moved_by = ", ".join(f"{what} by {by:.2g} ({key})" for what, (by, key) in moved.items())
         wider = f"{self.size:.2g}"
         remedy = {
             "sigma": f"model.scale_sd = {wider}",
@@ -51,7 +51,7 @@ class Pulls:
         }
         of_clients = f"model.prior = {{sd = {wider}}} (or sd of the client's own prior)"
         keys = [remedy.get(what, of_clients) for what in (*moved, *self.moved)]  # with one of them wider the next is narrow
-        found = Finding.of("moved-by-the-prior", moved=said, keys=list(dict.fromkeys(keys)))
+        found = Finding.of("moved-by-the-prior", moved=moved_by, keys=list(dict.fromkeys(keys)))
         return [Check(found, False, next(iter(moved)))]
 
 

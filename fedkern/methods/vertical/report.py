@@ -55,8 +55,8 @@ def _predictions(prediction: Record) -> str:
         f"{prediction['rows']} rows were kept for testing. The rule of this run is {prediction['rule']}: plug-in takes the "
         "predictor's mean, posterior averages over the coefficients' posterior, augmented adds the auxiliary variables' variance."
     )
-    own = prediction["rules"][prediction["rule"]]["log_likelihood"]
-    worse = against_guessing(own, prediction.get("guess"))
+    chosen = prediction["rules"][prediction["rule"]]["log_likelihood"]
+    worse = against_guessing(chosen, prediction.get("guess"))
     notes = [paragraph(worse, "note")] if worse else []
     return section("Predictions", *notes, table(*_rows(prediction["rules"])), paragraph(text))
 
@@ -75,8 +75,8 @@ def _without(prediction: Record) -> str:
     head: list[str] = []
     rows: list[list[str]] = []
     for party, ways in prediction.get("without", {}).items():
-        head, own = _rows({FILLED[way]: scores for way, scores in ways.items()})
-        rows += [[party, *row] for row in own]
+        head, lines = _rows({FILLED[way]: scores for way, scores in ways.items()})
+        rows += [[party, *row] for row in lines]
     ways = "its mean, by what the others' parts make of it, or by what their columns do"
     text = paragraph(f"What the missing party would add is replaced by {ways}.")
     return section("If a party is missing", table(["missing", "replaced by", *head[1:]], rows), text) if rows else ""
@@ -104,4 +104,5 @@ def _parameters(summary: Record) -> str:
     rows = [[name, *(number(v[k]) for k in ("mean", "sd", "q05", "q95"))] for name, v in summary.get("parameters", {}).items()]
     rows += [[name, number(value), "", "", ""] for name, value in summary.get("mode", {}).items()]
     text = paragraph("Each client's coefficients are in its own folder: no message carries them.")
-    return section("At the server", table(["name", "mean", "sd", "5 %", "95 %"], rows) if rows else "", text)
+    of_server = table(["name", "mean", "sd", "5 %", "95 %"], rows) if rows else ""
+    return section("At the server", of_server, text)

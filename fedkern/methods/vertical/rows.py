@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,18 +81,23 @@ def spec_of(config: Config, *, response: bool, names: Collection[str] = ()) -> S
     names : of the columns that it has
     """
     data = config.data
-    said = {name: section.model_dump(exclude_none=True) for name, section in data.columns.items() if name in names}
-    columns = {name: Column.declared(name, given) for name, given in said.items() if given or not config.private}
+    sections = {name: section.model_dump(exclude_none=True) for name, section in data.columns.items() if name in names}
+    columns = {name: Column.declared(name, given) for name, given in sections.items() if given or not config.private}
     columns |= {name: column for name, column in incomplete.marks(config).items() if name in names}
-    ignore = {*data.ignore, data.group, None if response else data.response} - {None}
+    response_here = data.response if response else None
+    ignore = {*data.ignore, data.group} - {None}
+    if not response:
+        ignore.add(data.response)
+    standardise: Literal["public", "none"] = "public" if data.standardise == "public" else "none"
+    positive = data.positive if response else None
     return Spec(
-        response=data.response if response else None,
+        response=response_here,
         family=config.model.family,
-        positive=data.positive if response else None,
+        positive=positive,
         row_id=data.id,
         ignore=tuple(sorted(str(name) for name in ignore)),
         intercept=False,
-        standardise="public" if data.standardise == "public" else "none",
+        standardise=standardise,
         private=config.private,
         columns=columns,
     )
@@ -115,7 +120,9 @@ def server_spec(config: Config) -> Spec:
 def texts_of(config: Config) -> frozenset[str]:
     """Returns the columns of files that are read as text."""
     data = config.data
-    texts = {data.id, *([data.group] if data.group else []), *([data.response] if data.positive is not None else [])}
+    texts = {data.id, data.group or data.id}
+    if data.positive is not None:
+        texts.add(data.response)
     return frozenset(texts | {name for name, c in data.columns.items() if c.kind == "categorical" or c.levels is not None})
 
 
@@ -215,7 +222,7 @@ def check_common(config: Config, n_rows: int, policies: Mapping[int, Sequence[Po
     """
     if config.model.missing != "drop":
         return
-    least = max([1, config.rules.rows, *(holders.bound(config, own).rules.rows for own in policies.values())])
+    least = max([1, config.rules.rows, *(holders.bound(config, bound_by).rules.rows for bound_by in policies.values())])
     if n_rows < least:
         raise JobError(
             'model.missing = "drop": fewer rows are complete at all parties than disclosure.rows, or a holder\'s policy, asks '
@@ -244,7 +251,7 @@ def needed(config: Config, names: tuple[str, ...], who: str) -> None:
     if not spec.covariates(names):
         remedy = "a client of a vertical job needs a column of its own: add one, or remove the client"
         both = ([name for name in names if name in known] for known in (spec.known, names))  # for others, and for the holder
-        raise OwnFault(*(f"{who}: no column is left beside {', '.join(there)}; {remedy}" for there in both))
+        raise OwnFault(*(f"{who}: no column is left beside {', '.join(others)}; {remedy}" for others in both))
     group = config.data.group
     if group is not None and group not in names:
         raise JobError(f"{who}: column {group!r} (data.group) is missing; every client needs it")
@@ -265,8 +272,8 @@ def check_declared(config: Config, parties: Parties, mine: Sequence[int]) -> Non
         if not all(map(spec.complete, spec.covariates(header))):
             lacking.append(parties.names[k])
     if len(lacking) > 1:
-        said = spec_of(config, response=False, names=config.data.columns).undeclared
-        raise JobError(f"clients {', '.join(map(repr, lacking))}: {said}; {HINT} it does not")
+        reason = spec_of(config, response=False, names=config.data.columns).undeclared
+        raise JobError(f"clients {', '.join(map(repr, lacking))}: {reason}; {HINT} it does not")
 
 
 @dataclass(frozen=True)
@@ -333,8 +340,10 @@ def columns(read: Reading, train: Index) -> Columns:
     table, spec, client, response = read.table, read.spec, read.name, read.response
     needed(read.config, table.names, read.who)
     private = spec.private
-    summary = describe(table, spec if private else replace(spec, standardise="exchange"), client)
-    numeric = iter(range(0 if summary.numeric is None else summary.numeric.shape[1]))
+    spec_here = spec if private else replace(spec, standardise="exchange")
+    summary = describe(table, spec_here, client)
+    width = 0 if summary.numeric is None else summary.numeric.shape[1]
+    numeric = iter(range(width))
     complete = []
     for name, kind in zip(summary.names, summary.kinds):
         declared = spec.columns.get(name, Column(name))
@@ -352,14 +361,16 @@ def columns(read: Reading, train: Index) -> Columns:
         _refuse_constants(read, encoding, X[train])
     group, levels = _grouped(table, read.config)
     nothing = degenerate(X[train], encoding)
-    notes = (*(design.notes if response else ()), *incomplete.own_notes(read.config, table), *nothing.describe_columns())
+    of_response, y = (design.notes, design.y) if response else ((), None)
+    notes = (*of_response, *incomplete.own_notes(read.config, table), *nothing.describe_columns())
     if not private:
-        notes = (*notes, *far.notes(table, encoding, design.y if response else None, design.offset), *spelled(encoding.columns))
+        notes = (*notes, *far.notes(table, encoding, y, design.offset), *spelled(encoding.columns))
         offset = None if design.offset is None else design.offset[train]
-        nothing = with_far(nothing, far.columns(table, encoding, train), encoding, design.y[train] if response else None, offset)
+        trained_on = None if y is None else y[train]
+        nothing = with_far(nothing, far.columns(table, encoding, train), encoding, trained_on, offset)
     contrasts, tied = _contrasts(read.config, client, encoding, X[train])
     X = X if contrasts is None else contrasts.design(X)
-    return Columns(encoding, X, design.y if response else None, group, levels, notes, design.faults, nothing, contrasts, tied)
+    return Columns(encoding, X, y, group, levels, notes, design.faults, nothing, contrasts, tied)
 
 
 def _contrasts(config: Config, client: str, encoding: Encoding, X: Array) -> tuple[Levels | None, bool]:
@@ -383,14 +394,17 @@ def _refuse_constants(read: Reading, encoding: Encoding, X: Array) -> None:
 
     A level that no training row has, and a mark of cells that no such row lacks, are left to the prior.
     """
-    at, marks = 0, incomplete.marks(read.config)
+    if len(X) < 2:
+        return
+    begin, marks = 0, incomplete.marks(read.config)
     for column in encoding.columns:
         width = 1 if column.levels is None else len(column.levels)
-        if len(X) > 1 and column.name not in marks and (np.ptp(X[:, at]) == 0 if column.levels is None else width == 1):
+        constant = np.ptp(X[:, begin]) == 0 if column.levels is None else width == 1
+        if column.name not in marks and constant:
             what = "has one value in all training rows, which the intercept already says; add it to data.ignore"
             text = f"{read.who}: {read.called(column.name)} {what}"
             raise OwnFault(text, f"client {read.name!r}, {read.table.source}: column {column.name!r} {what}")
-        at += width
+        begin += width
 
 
 def _standardised(read: Reading, declared: Column, values: Array) -> Column:
@@ -408,7 +422,8 @@ def _standardised(read: Reading, declared: Column, values: Array) -> Column:
             )
         return declared
     center, spread = float(values.mean()), float(values.std())
-    return Column(declared.name, "numeric", None, center, spread if spread > TINY * abs(center) else 1.0)
+    scale = spread if spread > TINY * abs(center) else 1.0
+    return Column(declared.name, "numeric", None, center, scale)
 
 
 def _grouped(table: Table, config: Config) -> tuple[Index | None, tuple[str, ...]]:
@@ -429,7 +444,8 @@ class ServerRows:
 
     def of(self, index: Index) -> tuple[Array, Array | None]:
         """Returns response and offset of some rows."""
-        return self.y[index], None if self.offset is None else self.offset[index]
+        offset = None if self.offset is None else self.offset[index]
+        return self.y[index], offset
 
 
 @dataclass(frozen=True)
@@ -478,11 +494,13 @@ def server_rows(table: Table, config: Config) -> ServerRows:
     if not len(known):
         raise JobError("data.server: no row has a response; there is nothing to learn from")
     encoding = server_spec(config).encoding(())
-    design = encode(narrow if len(known) == table.n_rows else narrow.select(known), encoding, client="")
+    with_response = narrow if len(known) == table.n_rows else narrow.select(known)
+    design = encode(with_response, encoding, client="")
     y = np.full(table.n_rows, np.nan)
     y[known] = design.y
     link = FAMILIES[config.model.family].link
-    return ServerRows(y, None if data.offset is None else _offset(narrow, data.offset, link))
+    offset = None if data.offset is None else _offset(narrow, data.offset, link)
+    return ServerRows(y, offset)
 
 
 def _only(table: Table, names: tuple[str, ...]) -> Table:

@@ -81,16 +81,16 @@ def fit(run: Run[Config]) -> Fit | None:
     -------
     the result at the server's place, None elsewhere
     """
-    at = _aligned(run)
-    model = VerticalModel(run.config, run.names, len(at.train), len(at.test) + len(at.new))
+    aligned = _aligned(run)
+    model = VerticalModel(run.config, run.names, len(aligned.train), len(aligned.test) + len(aligned.new))
     run = run.with_model(model)
-    check_counts(run.config, len(at.train), len(at.new))
+    check_counts(run.config, len(aligned.train), len(aligned.new))
     # Other parties learn how many rows lack a cell, and no more.
-    counted = incomplete.exchange_incomplete(run, at.tables, at.complete)
+    counted = incomplete.exchange_incomplete(run, aligned.tables, aligned.complete)
     run.hooks.notes += incomplete.notes(run.config, counted)
-    if model.drops and counted and any(one["rows"] > at.n_rows for one in counted.values()):
-        run.hooks.notes.append(f"{at.n_rows} rows are complete at all parties; all others are left out")
-    rows = _rows(run, model, at)
+    if model.drops and counted and any(counts["rows"] > aligned.n_rows for counts in counted.values()):
+        run.hooks.notes.append(f"{aligned.n_rows} rows are complete at all parties; all others are left out")
+    rows = _rows(run, model, aligned)
     model = _worked_out(run, model, rows)
     fitted: publish.Fitted | None
     ratios, lines = dict[int, float](), dict[int, Lines]()
@@ -106,7 +106,8 @@ def fit(run: Run[Config]) -> Fit | None:
             movements = {
                 k: convergence.movement_at(k, client) for k, client in clients.items() if isinstance(client, vertical.Client)
             }
-            ratios, lines = _tell_widths(run, model, None if fitted is None else fitted.widths, server, rows, clients)
+            widths = None if fitted is None else fitted.widths
+            ratios, lines = _tell_widths(run, model, widths, server, rows, clients)
             doubted = [k for k in movements if rows.columns[k].tied or (k in lines and len(lines[k].off))]
             settled = convergence.exchange_settled(run, movements, doubted)
         fitted = None if fitted is None else replace(fitted, settled=settled)
@@ -123,13 +124,16 @@ def fit(run: Run[Config]) -> Fit | None:
         fitted = replace(fitted, predicted=predicted, filled=filled, doubts=tuple(run.hooks.doubts))
         fit = publish.fit(model, fitted, rows)
     # The verdict is told before clients write their files, which it heads.
-    said = convergence.tell_verdict(run, None if fit is None else fit.verdict)
+    judged = None if fit is None else fit.verdict
+    verdicts = convergence.tell_verdict(run, judged)
     for k, client in clients.items():
         with owned(k):
-            own.write(run, model, own.Own(client, rows.columns[k], ratios.get(k), lines.get(k)), said[k])
+            own.write(run, model, own.Own(client, rows.columns[k], ratios.get(k), lines.get(k)), verdicts[k])
     if fit is None:
         return None
-    return replace(fit, privacy=certificates, more={**fit.more, **({"incomplete": counted} if counted else {})})
+    if counted:
+        fit = replace(fit, more={**fit.more, "incomplete": counted})
+    return replace(fit, privacy=certificates)
 
 
 def _aligned(run: Run[Config]) -> Aligned:
@@ -144,8 +148,8 @@ def _aligned(run: Run[Config]) -> Aligned:
         with owned(k):
             tables[k], ids[k] = aligned(run.parties.rows(k), config, f"client {names[k]!r}")
     has = {k: by.response in table.names for k, table in tables.items()}
-    for k, there in has.items():
-        if shared and not there:
+    for k, has_response in has.items():
+        if shared and not has_response:
             raise JobError(
                 f"client {names[k]!r}: column {by.response!r} is missing, and this job uses the "
                 'response at every client; add it, or take augmentation = "augmented" with algorithm.response = "server"'
@@ -168,11 +172,11 @@ def _aligned(run: Run[Config]) -> Aligned:
     server, clients = run.exchange(Stage.of(alignment), start, clients)
     n_rows = server.n_rows if server is not None else len(next(iter(clients.values())).kept)
     check_common(config, n_rows, {k: run.hooks.bindings[k].policies for k in clients})
-    complete = {k: one.n_rows for k, one in tables.items()}
+    complete = {k: rows.n_rows for k, rows in tables.items()}
     # Rows that lack a cell at some party are dropped at all of them.
     if common:
-        for k, one in clients.items():
-            tables[k] = replace(tables[k].select(np.array(one.kept, np.int64)), incomplete=tables[k].incomplete)
+        for k, client in clients.items():
+            tables[k] = replace(tables[k].select(np.array(client.kept, np.int64)), incomplete=tables[k].incomplete)
         if server is not None and rows is not None and server_ids is not None:
             kept = np.array(server.kept, np.int64)
             rows, server_ids = ServerRows(*rows.of(kept)), tuple(server_ids[row] for row in server.kept)
@@ -182,36 +186,37 @@ def _aligned(run: Run[Config]) -> Aligned:
     return Aligned(tables, rows, server_ids or (), holder, complete, n_rows, train, test, np.array(new, np.int64))
 
 
-def _rows(run: Run[Config], model: VerticalModel, at: Aligned) -> Rows:
+def _rows(run: Run[Config], model: VerticalModel, aligned: Aligned) -> Rows:
     """Makes each party's arrays."""
-    config, server = run.config, at.server
+    config, server = run.config, aligned.server
     if model.told_by_client:
-        server = _responded(run, model, at)
+        server = _responded(run, model, aligned)
     arrays = {}
-    for k in list(at.tables):
+    for k in list(aligned.tables):
         with owned(k):
-            arrays[k] = columns(Reading(at.tables.pop(k), config, run.names[k]), at.train)
+            arrays[k] = columns(Reading(aligned.tables.pop(k), config, run.names[k]), aligned.train)
     for k, column in arrays.items():
-        gone = at.complete[k] - at.n_rows
+        gone = aligned.complete[k] - aligned.n_rows
         others = [f"{gone} more rows are left out: another party lacks a cell of them, or the whole row"] if gone else []
         run.note_rows(k, [*column.notes, *others, *admitted.private_notes(config, len(column.X))], column.faults, len(column.X))
     if model.open:
         degenerate = {k: column.degenerate for k, column in arrays.items()}
         run.hooks.find(column_notes.exchange_notes(run, degenerate, split=True))
-    return Rows(arrays, server, at.train, at.test, at.new, at.ids)
+    return Rows(arrays, server, aligned.train, aligned.test, aligned.new, aligned.ids)
 
 
-def _responded(run: Run[Config], model: VerticalModel, at: Aligned) -> ServerRows | None:
+def _responded(run: Run[Config], model: VerticalModel, aligned: Aligned) -> ServerRows | None:
     """Asks the first client that has the response for it, where the server has no file."""
-    config, names, holder = run.config, run.names, at.holder
+    config, names, holder = run.config, run.names, aligned.holder
     if holder is None:
         raise no_response(config)
-    if holder in at.tables and model.response not in at.tables[holder].names:
+    if holder in aligned.tables and model.response not in aligned.tables[holder].names:
         raise RemoteFault(f"server: Aligned.holder is {holder}: client {names[holder]!r} has no response to tell")
     clients = {}
-    for k, table in at.tables.items():
+    for k, table in aligned.tables.items():
         with owned(k):
-            clients[k] = response.Client(names[k], response_of(table, config, names[k]) if k == holder else None)
+            labels = response_of(table, config, names[k]) if k == holder else None
+            clients[k] = response.Client(names[k], labels)
     server, _ = run.exchange(stages.responded(model), lambda: response.start(holder), clients)
     if server is None:
         return None
@@ -235,15 +240,16 @@ def _worked_out(run: Run[Config], model: VerticalModel, rows: Rows) -> VerticalM
 
     heard = {k: Heard[AuxiliarySd]() for k in rows.columns}
     _, heard = run.exchange(Stage(AuxiliarySd.protocol), start, heard)
-    told = known or next(iter(heard.values())).told
-    assert told is not None
-    return replace(model, worked_out=told.rho, factor=told.factor)
+    message = known or next(iter(heard.values())).told
+    assert message is not None
+    return replace(model, worked_out=message.rho, factor=message.factor)
 
 
 def _trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[vertical.Server | None, dict[int, vertical.Client]]:
     """Runs the rounds and returns the last states of this place's parties."""
     settings, names = model.settings, model.names
-    sd, likelihood = model.start_sd, model.likelihood if model.shared else None
+    likelihood = model.likelihood if model.shared else None
+    sd = model.start_sd
     clients: dict[int, vertical.Client] = {}
     for k, column in rows.columns.items():
         y = column.y[rows.train] if column.y is not None else None
@@ -282,15 +288,15 @@ def _tell_widths(
     telling = [Narrow(0, ratio, slopes) for ratio in ratios]
     heard = {k: Heard[Narrow]() for k in clients}
     _, heard = run.exchange(stages.tell_widths(model), lambda: Narrow.start(telling), heard)
-    told = {k: state.told for k, state in heard.items() if state.told is not None}
+    messages = {k: state.told for k, state in heard.items() if state.told is not None}
     lines = dict[int, Lines]()
-    for k, narrow in told.items():
+    for k, narrow in messages.items():
         client = clients[k]
         if isinstance(client, vertical.Client):
             with owned(k):
                 of_client = own.compute_lines(model, client, rows.columns[k], narrow.slopes)
             lines |= {} if of_client is None else {k: of_client}
-    return {k: narrow.ratio for k, narrow in told.items()}, lines
+    return {k: narrow.ratio for k, narrow in messages.items()}, lines
 
 
 def _prepared(model: VerticalModel, rows: Rows, clients: Mapping[int, Client]) -> dict[int, predictions.Client]:

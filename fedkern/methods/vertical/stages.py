@@ -94,21 +94,16 @@ def stages(model: VerticalModel) -> list[Stage]:
     spent = [] if model.open else [Stage.asking(Certificate)]
     bits = [tell_widths(model), Stage.asking(Settled)] if model.watched else []
     filled = [filled_in(model)] if by_columns(model) else []
-    before = [*incomplete.stages(model.config), *responses, *notes, *([Stage(AuxiliarySd.protocol)] if model.works_out else [])]
-    return [
-        *before,
-        trained(model),
-        *bits,
-        *spent,
-        *([predicted(model)] if model.n_test else []),
-        *filled,
-        Stage.asking(VerdictHeard),
-    ]
+    sd = [Stage(AuxiliarySd.protocol)] if model.works_out else []
+    before = [*incomplete.stages(model.config), *responses, *notes, *sd]
+    parts = [predicted(model)] if model.n_test else []
+    return [*before, trained(model), *bits, *spent, *parts, *filled, Stage.asking(VerdictHeard)]
 
 
 def tell_widths(model: VerticalModel) -> Stage:
     """Returns the stage that tells clients by how much sds are too small, and numbers that show whether their posterior is q."""
-    return Stage(Narrow.protocol, {"n": model.n_rows if normal.is_asked(model) else 0})
+    n = model.n_rows if normal.is_asked(model) else 0
+    return Stage(Narrow.protocol, {"n": n})
 
 
 def responded(model: VerticalModel) -> Stage:
@@ -147,21 +142,22 @@ def filled_in(model: VerticalModel) -> Stage:
     return Stage(missing.PROTOCOL, sizes, times=times)
 
 
-def check_job(at: Check[Config]) -> Said | None:
+def check_job(check: Check[Config]) -> Said | None:
     """Returns the text of `check`, at the server's place; None elsewhere.
 
     Headers are read at every party, then digests of ids are compared, so that the number of rows is known. No other cell of a
     client is used; the server's file is read as the run will read it.
     """
-    rows = _counted(at)
-    notes = at.notes(split=True)
+    rows = _counted(check)
+    notes = check.notes(split=True)
     if rows is None:
         return None
-    train, test = held_out(at.config, *rows)
-    check_counts(at.config, len(train), len(rows[1]))
-    model = VerticalModel(at.config, at.names, len(train), len(test) + len(rows[1]))
-    lines = [*_lines(model), *incomplete.describe_missing(at.config), *_memory(at.config.algorithm.covariance), *notes]
-    return Said(model, lines, plans={} if model.open else {"each client": budget.plan(model, "each", 1)})
+    train, test = held_out(check.config, *rows)
+    check_counts(check.config, len(train), len(rows[1]))
+    model = VerticalModel(check.config, check.names, len(train), len(test) + len(rows[1]))
+    lines = [*_lines(model), *incomplete.describe_missing(check.config), *_memory(check.config.algorithm.covariance), *notes]
+    plans = {} if model.open else {"each client": budget.plan(model, "each", 1)}
+    return Said(model, lines, plans=plans)
 
 
 def look_through(file: OwnFile[Config]) -> None:
@@ -181,27 +177,27 @@ def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan |
     return budget.plan(model, client, len(file.spec.covariates(file.table.names)))
 
 
-def _counted(at: Check[Config]) -> tuple[int, tuple[int, ...]] | None:
+def _counted(check: Check[Config]) -> tuple[int, tuple[int, ...]] | None:
     """Returns, at the server, the number of rows and those without a response, once headers are right and ids agree."""
-    config, names, by = at.config, at.names, alignment_of(at.config)
+    config, names, by = check.config, check.names, alignment_of(check.config)
     # Refuse wrong headers before ids are compared, as the run does.
     clients, seed, counted, common = {}, by.seed, by.counted, by.common
-    check_declared(config, at.parties, at.mine)
-    for k in at.mine:
-        source, header = at.parties.header(k)
+    check_declared(config, check.parties, check.mine)
+    for k in check.mine:
+        source, header = check.parties.header(k)
         spec = spec_of(config, response=by.shared, names=header)
         check_header(header, spec, source, names[k])
         needed(config, header, who(names[k], source))
-        ids = aligned(at.parties.rows(k), config, f"client {names[k]!r}")[1]
+        ids = aligned(check.parties.rows(k), config, f"client {names[k]!r}")[1]
         clients[k] = alignment.Client(names[k], ids, seed, by.response in header, counted=counted, common=common)
-    table = at.parties.server() if at.place.is_server else None
+    table = check.parties.server() if check.place.is_server else None
     server_ids, new = None, tuple[int, ...]()
     if table is not None:
         table, server_ids = aligned(table, config, "data.server")
         new = unknown(table, config)
         server_rows(table, config)
     start = partial(alignment.start, names, seed, server_ids, new, counted=counted, common=common)
-    server, _ = at.exchange(Stage.of(alignment), start, clients)
+    server, _ = check.exchange(Stage.of(alignment), start, clients)
     if server is None:
         return None
     check_common(config, server.n_rows, {})
@@ -226,7 +222,8 @@ def _lines(model: VerticalModel) -> Iterator[str]:
         yield f"fit      {a.inference}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     yield f"rows     {model.n_rows} train, {model.n_test} are predicted (kept for testing, or without a response)"
-    yield f"response {model.response}, " + ("used at every client" if model.shared else "used at the server alone")
+    users = "used at every client" if model.shared else "used at the server alone"
+    yield f"response {model.response}, " + users
     if model.works_out:
         yield (
             f"rho      the server works it out so that a row keeps {KEPT:.0%} of its information ({LEAST:g} to {MOST:g}) and "

@@ -77,10 +77,10 @@ def lowered_at(likelihood: Likelihood, y: Array, eta: Array, v: float) -> float:
         return float(likelihood.slope(y, eta + d).sum())
 
     def within(d: float) -> float:
-        at = eta[:, None] + (d + e)
-        log = likelihood.value(y[:, None], at)
+        predictors = eta[:, None] + (d + e)
+        log = likelihood.value(y[:, None], predictors)
         p = np.exp(log - log.max(axis=1, keepdims=True)) * w
-        return float(((p * likelihood.slope(y[:, None], at)).sum(axis=1) / p.sum(axis=1)).sum())
+        return float(((p * likelihood.slope(y[:, None], predictors)).sum(axis=1) / p.sum(axis=1)).sum())
 
     reach = 3 + 2 * v
     if not all(slope(-reach) > 0 > slope(reach) for slope in (without, within)):  # no count, or a fit far from its optimum

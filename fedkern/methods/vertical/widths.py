@@ -47,7 +47,7 @@ class Widths:
     @property
     def _narrow(self) -> dict[str, float]:
         named = {"the intercept": self.intercept} | {f"client {name}": ratio for name, ratio in self.clients.items()}
-        return {name: ratio for name, ratio in sorted(named.items(), key=lambda one: one[1]) if ratio < ENOUGH}
+        return {name: ratio for name, ratio in sorted(named.items(), key=lambda item: item[1]) if ratio < ENOUGH}
 
     @property
     def checks(self) -> list[Check]:
@@ -56,7 +56,8 @@ class Widths:
         if narrow:
             first = next(iter(narrow))
             found = Finding.of("narrow-product", factors=[(name, 1 / ratio) for name, ratio in narrow.items()])
-            return [Check(found, False, "intercept" if first == "the intercept" else first), *self._of_counts]
+            parameter = "intercept" if first == "the intercept" else first
+            return [Check(found, False, parameter), *self._of_counts]
         found = Finding.of("wide-as-parts-tell", least=min([self.intercept, *self.clients.values()]))
         return [*self._of_counts, Check(found, "settled")]
 
@@ -77,19 +78,20 @@ def own_words(ratio: float | None, *, widened: bool) -> str:
     """Returns the text for a client about its ratio; "" where q's standard deviations are wide enough."""
     if ratio is None or ratio >= ENOUGH:
         return ""
-    said = (
+    text = (
         f"q's standard deviations along this client's part of the predictor are about {1 / ratio:.2f} times too small, as the "
         "server finds from the parts of all: under the rows' weights it goes with other parties' unknowns"
     )
     if widened:
-        return f"{said}; these are wider by it (sd_of_q has q's own), and means may be up to a quarter of one off"
-    return f"{said}; these are q's own, multiply them by this"
+        return f"{text}; these are wider by it (sd_of_q has q's own), and means may be up to a quarter of one off"
+    return f"{text}; these are q's own, multiply them by this"
 
 
 def parts_of(server: vertical.Server, model: VerticalModel) -> Array | None:
     """Returns (J, N) clients' parts as the augmented model has them; None where rows were not all seen."""
     J = len(model.names)
-    return server.seen.parts(model.rho**2 * ((J - 1) / J if model.power else 1.0))
+    share = (J - 1) / J if model.power else 1.0
+    return server.seen.parts(model.rho**2 * share)
 
 
 @guard.check("the widths", None)
@@ -106,7 +108,8 @@ def measure_widths(server: vertical.Server, model: VerticalModel, to: Undivided,
     if seen is None:
         return None
     parts = to.factor * seen
-    eta = b + parts.sum(axis=0) + (0.0 if server.offset is None else server.offset)
+    offset = 0.0 if server.offset is None else server.offset
+    eta = b + parts.sum(axis=0) + offset
     likelihood = model.likelihood
     scale = float(likelihood.sd(log_scale))
     noise = to.factor**2 * model.rho**2 / server.seen.counts.min()
@@ -114,8 +117,8 @@ def measure_widths(server: vertical.Server, model: VerticalModel, to: Undivided,
     counts = None
     if likelihood.record.counted and likelihood.record.noise is not None:
         n, _, events, misfit, noisy, slope = pearson_sums(Rows(eta[:, None], y), np.ones(1), likelihood.family, scale)
-        told = PearsonSums(0, n, 1.0, events, misfit, noisy, slope)
-        counts = dispersion.pool(likelihood.family, scale, [told], J + server.shared.intercept)
+        sums = PearsonSums(0, n, 1.0, events, misfit, noisy, slope)
+        counts = dispersion.pool(likelihood.family, scale, [sums], J + server.shared.intercept)
     return Widths(intercept, dict(zip(model.names, ratios)), counts)
 
 
@@ -126,14 +129,15 @@ def _weights(model: VerticalModel, eta: Array, scale: float) -> Array:
     if record.binary:
         return record.spread(mean, scale, None)
     slope = np.maximum(mean, 1e-30) if record.link == "log" else np.ones(len(eta))
-    return np.asarray(slope**2 / record.spread(slope if record.link == "log" else mean, scale, None))
+    argument = slope if record.link == "log" else mean
+    return np.asarray(slope**2 / record.spread(argument, scale, None))
 
 
 def _ratios(model: VerticalModel, parts: Array, w: Array, noise: float) -> tuple[float, list[float]]:
     """Returns the ratio of the intercept, and of each client. A part that is no more than noise is no direction: 1."""
     sds = parts.std(axis=1)
-    there = np.flatnonzero(sds**2 > SURE * noise)
-    D, prior = [parts[k] / sds[k] for k in there], [model.prior(int(k)).sd ** -2 for k in there]
+    directions = np.flatnonzero(sds**2 > SURE * noise)
+    D, prior = [parts[k] / sds[k] for k in directions], [model.prior(int(k)).sd ** -2 for k in directions]
     if model.intercept:
         D, prior = [np.ones(parts.shape[1]), *D], [model.server.prior_sd**-2, *prior]
     if not D:
@@ -142,5 +146,5 @@ def _ratios(model: VerticalModel, parts: Array, w: Array, noise: float) -> tuple
     P = (X * w) @ X.T + np.diag(prior)
     by_unknown = np.minimum(1 / np.sqrt(np.diag(P) * np.diag(np.linalg.inv(P))), 1.0).tolist()
     first = by_unknown.pop(0) if model.intercept else 1.0
-    named = dict(zip(there.tolist(), by_unknown))
+    named = dict(zip(directions.tolist(), by_unknown))
     return first, [named.get(k, 1.0) for k in range(len(parts))]

@@ -83,7 +83,8 @@ def _slopes(rows: Rows, eta: Vector, points: Vector) -> tuple[Vector, Vector]:
         return slope, mean / (1 + mean / scale) * ((1 + rows.y / scale) / (1 + mean / scale))
     if record.leveled:
         return slope, record.information(rows.y, eta, scale, None)
-    return slope, record.spread(mean, scale, 1.0 if rows.trials is None else rows.trials)
+    trials = 1.0 if rows.trials is None else rows.trials
+    return slope, record.spread(mean, scale, trials)
 
 
 def by_group(rows: Rows, values: Vector) -> Vector:
@@ -299,7 +300,12 @@ def _of_rows(rows: Rows, fixed: Vector, T: Vector) -> Vector:
     """(S, G, k) effects at which some rows of each group, evenly chosen among them, are likeliest."""
     record, y = FAMILIES[rows.layout.family], rows.y
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        place = y if record.measured else np.log(y) - np.log1p(-y) if record.link == "logit" else np.log(np.maximum(y, 0.5))
+        if record.measured:
+            place = y
+        elif record.link == "logit":
+            place = np.log(y) - np.log1p(-y)
+        else:
+            place = np.log(np.maximum(y, 0.5))
         u = np.clip(np.nan_to_num((place - fixed) / (T[:, 0] * rows.Z[:, 0])), -FAR, FAR)
     group = np.repeat(np.arange(rows.n_groups), np.diff(rows.starts))
     order = np.lexsort((u.mean(axis=0), group))  # rows stay in their groups

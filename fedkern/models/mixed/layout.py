@@ -457,7 +457,8 @@ class Layout:
         numbers += [np.full(n, shape.scale(shape.published(np.array(x)))) for shape, x in zip(known, self.given)]
         if not numbers:
             return np.ones(n)
-        return np.asarray(numbers[0] if len(numbers) == 1 and not self.ordered else np.stack(numbers))
+        joined = numbers[0] if len(numbers) == 1 and not self.ordered else np.stack(numbers)
+        return np.asarray(joined)
 
     def published(self, points: Vector) -> dict[str, Vector]:
         """Returns name -> (S,) the family's numbers as they are published, in the model's units."""

@@ -134,7 +134,11 @@ def average_mean(layout: Layout, eta: Vector, variance: Vector, order: int) -> V
     expectation, sd = np.zeros_like(eta), np.sqrt(variance)
     for t_k, w_k in zip(*over_effects(sd), strict=True):
         p = record.mean(eta + sd * t_k)
-        factor = p if order == 0 else p * (1 - p) if order == 1 else p * (1 - p) * (1 - 2 * p)
+        factor = p
+        if order > 0:
+            factor = p * (1 - p)
+        if order > 1:
+            factor = factor * (1 - 2 * p)
         expectation += w_k * factor
     return expectation
 

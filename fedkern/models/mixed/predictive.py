@@ -212,7 +212,8 @@ def _jump(rows: Rows, inner: Vector, eta: Vector, variance: Vector) -> tuple[Vec
         high += w_k * record.cdf(y, mean, scale, None).mean(axis=0)
         if jumps:
             low += w_k * np.where(y > 0, record.cdf(np.maximum(y - 1, 0), mean, scale, None), 0.0).mean(axis=0)
-    return _above(low if jumps else high, high)
+    lowest = low if jumps else high
+    return _above(lowest, high)
 
 
 def _above(low: Vector, high: Vector) -> tuple[Vector, Vector]:

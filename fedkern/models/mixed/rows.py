@@ -158,7 +158,8 @@ class Rows:
     def fixed(self, point: Vector) -> Vector:
         """Returns (1, n) predictors at a point (P,), without effects."""
         eta = self.X @ point[: self.layout.p]
-        return np.asarray(eta if self.offset is None else eta + self.offset)[np.newaxis]
+        whole = eta if self.offset is None else eta + self.offset
+        return np.asarray(whole)[np.newaxis]
 
     @property
     def as_group(self) -> Rows:
@@ -177,7 +178,8 @@ class Rows:
     def values(self, points: Vector, nodes: int) -> Vector:
         """Returns (S,) log-likelihoods of the points (S, P), normalised in y; NaN where one is not finite."""
         if not self.nested:
-            return (self.as_group if self.layout.client else self).inner_values(points, nodes)
+            rows = self.as_group if self.layout.client else self
+            return rows.inner_values(points, nodes)
         outer = rule(self.client_nodes(nodes), len(self.layout.client))
         size = max(1, BLOCK // len(outer[1]))
         parts = [points[begin : begin + size] for begin in range(0, len(points), size)]
@@ -186,7 +188,8 @@ class Rows:
     def curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
         """Returns (c,) log-likelihoods of points (c, P), gradients (c, P) and minus Hessians (c, P, P), all by the same nodes."""
         if not self.nested:
-            return (self.as_group if self.layout.client else self).inner_curvature(points, nodes)
+            rows = self.as_group if self.layout.client else self
+            return rows.inner_curvature(points, nodes)
         c, P = points.shape
         value, gradient, curved = np.empty(c), np.empty((c, P)), np.empty((c, P, P))
         for i in range(c):

@@ -195,7 +195,9 @@ class Tilted:
             return np.asarray(self.fixed + scale * theta[..., self.of])
 
         def summed(values: Matrix) -> Matrix:
-            return np.asarray(values if len(self.starts) == len(self.y) else np.add.reduceat(values, self.starts, axis=-1))
+            if len(self.starts) == len(self.y):
+                return np.asarray(values)
+            return np.asarray(np.add.reduceat(values, self.starts, axis=-1))
 
         def slope(theta: Matrix, shift: float) -> Matrix:
             return scale * summed(like.slope(self.y, eta(theta) + shift, self.log_sd, self.trials, self.last))

@@ -169,10 +169,10 @@ class Division:
             S.flat[:: self.prior.n + 1] += NUGGET
         return S
 
-    def variances(self, phi: float, at: Borders) -> Array:
+    def variances(self, phi: float, borders: Borders) -> Array:
         """Returns the variances (n,) of theta, from its borders at this phi."""
         out, Q = np.empty(self.prior.n), self.precision(phi)
-        for part, U in zip(self.parts, at.U):
+        for part, U in zip(self.parts, borders.U):
             inner, across = self.own(Q, part)
             S = np.linalg.inv(U.T @ U)
             inverse = np.linalg.inv(inner)

@@ -384,7 +384,8 @@ class Site(Observed):
 
     @property
     def size(self) -> int:
-        return self.decoder.n_local + (self.decoder.size if self.sampled else 0)
+        own_size = self.decoder.size if self.sampled else 0
+        return self.decoder.n_local + own_size
 
     @property
     def n_areas(self) -> int:
@@ -488,7 +489,8 @@ class Site(Observed):
 
     def _summed(self, values: Matrix) -> Vector:
         """Returns sums (m,) over areas of log densities (m, d)."""
-        return np.asarray((cut_value(values) if self.bounded else values).sum(axis=1))
+        bounded = cut_value(values) if self.bounded else values
+        return np.asarray(bounded.sum(axis=1))
 
     @cached_property
     def _certain(self) -> tuple[Vector, Vector]:

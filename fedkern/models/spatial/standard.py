@@ -76,15 +76,15 @@ class Standard:
         terms = [self.prior.log_prior_grad(term) for term in xi]
         return np.array([term[0] for term in terms]), np.array([term[1][self.prior.layout.linear] for term in terms])
 
-    def _moved(self, at: int, v: Vector) -> tuple[Vector, Vector]:
+    def _moved(self, place: int, v: Vector) -> tuple[Vector, Vector]:
         """Returns a hyperparameter as xi has it, and log of its derivative in v."""
         normal = -0.5 * v * v - HALF_LOG_TAU
-        if at < self.prior.layout.parts["phi"].stop:
+        if place < self.prior.layout.parts["phi"].stop:
             below, above = log_ndtr(v), log_ndtr(-v)
             return below - above, normal - below - above
         sigma = np.where(v < 0, np.sqrt(2) * erfinv(ndtr(np.minimum(v, 0.0))), -ndtri(ndtr(-np.maximum(v, 0.0)) / 2))
         log_sigma, log_slope = np.log(sigma), normal + 0.5 * sigma * sigma + HALF_LOG_TAU - np.log(2) - np.log(sigma)
-        if at in self._roots:
+        if place in self._roots:
             return -2 * log_sigma, log_slope + np.log(2)
         return log_sigma, log_slope
 
@@ -93,4 +93,5 @@ class Standard:
         """The places of log r whose 1 / sqrt r has the half-normal prior."""
         dispersion, likelihood = self.prior.layout.parts["log_sd"], self.prior.likelihood
         rooted = self.prior.layout.dispersed and likelihood.unknown.prior is half_normal_root
-        return range(dispersion.start, dispersion.stop if rooted else dispersion.start)
+        stop = dispersion.stop if rooted else dispersion.start
+        return range(dispersion.start, stop)

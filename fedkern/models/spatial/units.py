@@ -112,7 +112,8 @@ def sums(family: str, rows: Rows, centre: float | None = None, weights: Array | 
             n = float(len(y)) if weights is None else float(weights.sum())
             first, second = float((w * about).sum()), float((w * about**2).sum())
             return (n, first) if centre is None else (first, second)
-        failures = (1.0 if rows.trials is None else rows.trials) - y
+        trials = 1.0 if rows.trials is None else rows.trials
+        failures = trials - y
         return float((w * y).sum()), float((w * failures * np.exp(offset))[failures != 0].sum())
 
 
@@ -126,28 +127,30 @@ def fill_intervals(rows: Rows, likelihood: Likelihood, level: float) -> Rows:
     return replace(rows, y=y, last=None)
 
 
-def pooled_level(family: str, told: Sequence[tuple[float, float]]) -> float | None:
+def pooled_level(family: str, sums_of_clients: Sequence[tuple[float, float]]) -> float | None:
     """Returns the level of all clients' responses, from `sums`, or None without a response.
 
     log(sum y / sum e^offset) of counts. For successes log(sum y / sum (trials - y) e^offset), which is the logit without offsets,
     and consistent with them: E y = e^(level + offset) E (trials - y). The mean of a Gaussian response. Sums that are not above 0,
     which noise can make of small counts, are those of half a response.
     """
-    first, second = (float(np.sum(column)) for column in np.transpose(told))
+    first, second = (float(np.sum(column)) for column in np.transpose(sums_of_clients))
     link = FAMILIES[family].link
     if link == "identity":
         return second / first if first else None
     if not second and (link == "log" or not first):
         return None
     if link == "log":
-        return float(np.log(first if first > 0 else HALF) - np.log(second))
+        events = first if first > 0 else HALF
+        return float(np.log(events) - np.log(second))
     more = HALF * (first <= 0 or second <= 0)
     return float(np.log(max(first, 0.0) + more) - np.log(max(second, 0.0) + more))
 
 
-def spread(told: Sequence[tuple[float, float]], centre: float, n: float) -> tuple[float, float]:
+def spread(sums_of_clients: Sequence[tuple[float, float]], centre: float, n: float) -> tuple[float, float]:
     """Returns mean and standard deviation of a Gaussian response, from the sums about `centre`; 0 if it is constant."""
-    first, second = (float(np.sum(column)) for column in np.transpose(told))
+    first, second = (float(np.sum(column)) for column in np.transpose(sums_of_clients))
     shift = first / n
     mean, variance = centre + shift, max(second / n - shift * shift, 0.0)
-    return mean, float(np.sqrt(variance)) if variance > (TINY * mean) ** 2 else 0.0
+    sd = float(np.sqrt(variance)) if variance > (TINY * mean) ** 2 else 0.0
+    return mean, sd

@@ -177,7 +177,8 @@ class WithinSite(Observed):
 
     def _phi(self, xi: Matrix) -> tuple[Vector, Vector]:
         """Returns phi (m,), and its derivative in x."""
-        return self.condition.at(xi[:, 0] if self.layout.free else np.zeros(len(xi)))
+        x = xi[:, 0] if self.layout.free else np.zeros(len(xi))
+        return self.condition.at(x)
 
     def _ties(self, xi: Matrix) -> Ties:
         """Returns the prior's ties at phi."""
@@ -443,10 +444,10 @@ class WithinSite(Observed):
         posterior = self._posterior(self._precision(ties, 0), self._pull(ties, xi[self.layout.parts["z"]], 0), place)
         return self._said(place, posterior, self._expected(place, posterior.mean, posterior.sd))
 
-    def _said(self, place: Place, at: Gaussian, means: Expected) -> tuple[Vector, Vector]:
+    def _said(self, place: Place, q: Gaussian, means: Expected) -> tuple[Vector, Vector]:
         """Returns each row's information (n,) about eta and the eta that it suggests, about q."""
         information = np.maximum(means.curvature, LEAST_CURVATURE)
-        return information, place.fixed + place.scale * at.mean[self.rows.area] + means.slope / information
+        return information, place.fixed + place.scale * q.mean[self.rows.area] + means.slope / information
 
     def _stepped(
         self, Lambda: Matrix | Precision, pull: Vector, place: Place, near: tuple[Vector, Vector], steps: int

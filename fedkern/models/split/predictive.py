@@ -106,7 +106,9 @@ def scores(likelihood: Likelihood, y: Vector, mean: Vector, variance: Vector, lo
         return out
     right = (p > 0.5) == (y > 0.5)
     out |= {"accuracy": float(right.mean()), "brier": float(((p - y) ** 2).mean()), "calibration_error": _calibration(p, y)}
-    return out | ({} if right.all() else {"log_likelihood_wrong": float(density[~right].mean())})
+    if right.all():
+        return out
+    return out | {"log_likelihood_wrong": float(density[~right].mean())}
 
 
 def _calibration(p: Vector, y: Vector) -> float:

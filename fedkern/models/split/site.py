@@ -111,7 +111,8 @@ class Site:
     def parts(self) -> dict[str, slice]:
         """The place of each name in the flat parameters: theta (of q(theta)), phi, and mean and log_sd, or psi, of z."""
         n = self.predictor.n_rows
-        sizes = {"theta": self.predictor.n_theta if self.point else self.block.n_parameters, "phi": self.predictor.n_phi}
+        n_theta = self.predictor.n_theta if self.point else self.block.n_parameters
+        sizes = {"theta": n_theta, "phi": self.predictor.n_phi}
         if self.auxiliary.kind == "mean-field":
             sizes |= {"mean": n, "log_sd": n}
         elif self.auxiliary.kind == "amortised":
@@ -155,7 +156,8 @@ class Site:
             return "theta"
         sizes = self.auxiliary.sizes if name == "psi" else getattr(self.predictor, "sizes", ())
         ends = np.cumsum([(a + 1) * b for a, b in pairwise(sizes)])
-        return f"layer {int(np.searchsorted(ends, offset, side='right')) + 1} of the network of {'z' if name == 'psi' else 'g'}"
+        network = "z" if name == "psi" else "g"
+        return f"layer {int(np.searchsorted(ends, offset, side='right')) + 1} of the network of {network}"
 
     def columns(self, index: Index | None) -> Index | None:
         """Returns the parameters that a batch of rows touches; None for all."""
@@ -193,14 +195,14 @@ class Site:
         return (mean, log_sd) if index is None else (mean[index], log_sd[index])
 
     def gradient(
-        self, parameters: Vector, drawn: Drawn, message: Vector, own: Vector | None = None, factor: float = 1.0
+        self, parameters: Vector, drawn: Drawn, message: Vector, own_part: Vector | None = None, factor: float = 1.0
     ) -> Vector:
         """Returns the gradient of the ELBO in the parameters of `columns(drawn.index)`, in this order.
 
         Parameters
         ----------
         message : (n,) the part of dL/dz_j that others know: AV r; PL R - rho_j
-        own : (n,) PL: rho_j, the part that enters through g_j; None for AV
+        own_part : (n,) PL: rho_j, the part that enters through g_j; None for AV
         factor : all rows over the rows of the batch
         """
         a, parts, d = self.auxiliary, self.parts, drawn
@@ -212,12 +214,12 @@ class Site:
         elif a.kind == "mean-field":
             _, log_sd = self._rows(parameters, d.index)
             grad_w, cotangent, *rows = augmented.mean_field_gradient(
-                d.H, d.g, d.z, d.tau, log_sd, message, own, rho=a.rho, path=self.path
+                d.H, d.g, d.z, d.tau, log_sd, message, own_part, rho=a.rho, path=self.path
             )  # type: ignore[assignment]
         else:
             psi = parameters[parts["psi"]]
             grad_w, cotangent, grad_psi = augmented.amortised_gradient(
-                d.H, d.g, d.z, d.tau, d.extra, psi, message, own, rho=a.rho, hidden=a.hidden, path=self.path
+                d.H, d.g, d.z, d.tau, d.extra, psi, message, own_part, rho=a.rho, hidden=a.hidden, path=self.path
             )
             of_psi = factor * grad_psi if factor != 1 else grad_psi
             rows = (of_psi,)
@@ -255,7 +257,8 @@ class Site:
         key, client, step : of its normal numbers
         """
         a, d, predictor = self.auxiliary, drawn, self.predictor
-        H, centre = d.H, a.inputs.index("centre") if "centre" in a.inputs else None
+        H = d.H
+        centre = a.inputs.index("centre") if "centre" in a.inputs else None
         arrays: tuple[Vector, ...] = (d.H, parameters, moments, d.eps, d.tau, d.theta, d.g, d.z, message)
         if isinstance(predictor, Network):
             arrays = (*arrays, d.extra, extra)
@@ -376,12 +379,14 @@ class Shared:
     def split(self, values: Vector) -> tuple[float, float]:
         """Returns b and log sigma of a draw, each 0 if the model lacks it."""
         b = float(values[0]) if self.intercept else 0.0
-        return b, float(values[-1]) if self.likelihood.dispersed else 0.0
+        log_scale = float(values[-1]) if self.likelihood.dispersed else 0.0
+        return b, log_scale
 
     def slope(self, y: Vector, eta: Vector, log_scale: float) -> tuple[Vector, float]:
         """Returns l'(y_i, eta_i) of each row, and the sum of d l / d log sigma, or 0 without sigma."""
         r = self.likelihood.slope(y, eta, log_scale)
-        return r, float(self.likelihood.slope_scale(y, eta, log_scale).sum()) if self.likelihood.dispersed else 0.0
+        by_scale = float(self.likelihood.slope_scale(y, eta, log_scale).sum()) if self.likelihood.dispersed else 0.0
+        return r, by_scale
 
     def initial(self, sd: float) -> Vector:
         """Returns the start of q(b, log sigma): b about its prior's mean."""

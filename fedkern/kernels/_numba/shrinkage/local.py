@@ -254,7 +254,8 @@ def draw_chains(R, gram, mean, scale, sigma_sq, q, seed, chain, client, step, fo
 def prepared(R, gram):
     """Returns arrays of one layout, so that each function is compiled once."""
     U = np.triu(copied(R))
-    return U, U.T @ U if gram is None else copied(gram)
+    products = U.T @ U if gram is None else copied(gram)
+    return U, products
 
 
 @prepares

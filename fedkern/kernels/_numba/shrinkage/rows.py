@@ -193,7 +193,8 @@ def logistic_sweep(X, y, theta, tau_sq, d, lambda_sq, alpha, seed, chain, client
     d[:] = s[:p] * u[:p]
     if intercept:
         alpha = s[p] * u[p]
-    return alpha, FINE if np.isfinite(d).all() and np.isfinite(alpha) else OF_COEFFICIENTS
+    code = FINE if np.isfinite(d).all() and np.isfinite(alpha) else OF_COEFFICIENTS
+    return alpha, code
 
 
 @scalar_ieee
@@ -252,7 +253,8 @@ def imputed_sweep(y, pattern, K, L, shift, theta, tau_sq, d, lambda_sq, noise, a
             normal = normals(p + 1, i * (p // 2 + 1), client, step, key)
             of = pattern[i]
             impute(X[i], y[i] - alpha, K[of], L[of], shift[of], theta + d, np.sqrt(noise), normal)
-    return noise, alpha, FINE if np.isfinite(X).all() else OF_OTHERS
+    code = FINE if np.isfinite(X).all() else OF_OTHERS
+    return noise, alpha, code
 
 
 @loop
@@ -298,7 +300,7 @@ def imputed_chains(
 
 @prepares
 def at_first(alpha, intercept):
-    """Returns a copy of the intercepts, 0 where there is none."""
+    """Returns a copy of the level, 0 where there is none."""
     return copied(alpha) if intercept else 0 * copied(alpha)
 
 
@@ -307,13 +309,13 @@ def logistic_sweeps(
     X, y, theta, tau_sq, deviation, lambda_sq, alpha, seed, chain, client, step, n_sweeps, expanded, scale_lambda,
     scale_intercept, intercept, slab, new_deviation, new_lambda_sq, new_alpha, events, n_threads,
 ):  # fmt: skip
-    d, scales, at = copied(deviation), copied(lambda_sq), at_first(alpha, intercept)
+    d, scales, level = copied(deviation), copied(lambda_sq), at_first(alpha, intercept)
     o, happened = (expanded, scale_lambda, scale_intercept, intercept, slab), np.empty(events.shape, np.int64)
     logistic_chains(
-        copied(X), copied(y), copied(theta), copied(tau_sq), d, scales, at, np.uint64(seed), np.uint64(chain), client, step,
+        copied(X), copied(y), copied(theta), copied(tau_sq), d, scales, level, np.uint64(seed), np.uint64(chain), client, step,
         n_sweeps, o, happened,
     )  # fmt: skip
-    new_deviation[...], new_lambda_sq[...], new_alpha[...], events[...] = d, scales, at, happened
+    new_deviation[...], new_lambda_sq[...], new_alpha[...], events[...] = d, scales, level, happened
 
 
 @prepares
@@ -322,11 +324,11 @@ def imputed_sweeps(
     expanded, scale_lambda, shape, rate, slab, intercept, new_deviation, new_lambda_sq, new_sigma_sq, new_alpha, new_completed,
     events, n_threads,
 ):  # fmt: skip
-    d, scales, noise, at = copied(deviation), copied(lambda_sq), copied(sigma_sq), at_first(alpha, intercept)
+    d, scales, noise, level = copied(deviation), copied(lambda_sq), copied(sigma_sq), at_first(alpha, intercept)
     X, o, happened = copied(completed), (expanded, scale_lambda, shape, rate, slab, intercept), np.empty(events.shape, np.int64)
     imputed_chains(
-        copied(y), copied(pattern), copied(K), copied(L), copied(shift), copied(theta), copied(tau_sq), d, scales, noise, at, X,
-        np.uint64(seed), np.uint64(chain), client, step, n_sweeps, o, happened,
+        copied(y), copied(pattern), copied(K), copied(L), copied(shift), copied(theta), copied(tau_sq), d, scales, noise, level,
+        X, np.uint64(seed), np.uint64(chain), client, step, n_sweeps, o, happened,
     )  # fmt: skip
-    new_deviation[...], new_lambda_sq[...], new_sigma_sq[...], new_alpha[...] = d, scales, noise, at
+    new_deviation[...], new_lambda_sq[...], new_sigma_sq[...], new_alpha[...] = d, scales, noise, level
     new_completed[...], events[...] = X, happened

@@ -86,11 +86,13 @@ def gamma_proposal(shape, item, attempt, client, step, key):
     """Returns Marsaglia and Tsang's proposal from blocks 0 and 1 of three; -1: rejected."""
     x, _ = normal_pair(item, 3 * attempt, client, step, key)
     u, boost = uniform_pair(item, 3 * attempt + 1, client, step, key)
-    d = (shape + 1.0 if shape < 1.0 else shape) - 1.0 / 3.0
+    large = shape + 1.0 if shape < 1.0 else shape
+    d = large - 1.0 / 3.0
     t = x / (3.0 * np.sqrt(d))
     if t <= -1.0 or not metropolis_accept(3.0 * d * (np.log1p(t) - t * (1.0 - t * (0.5 - t / 3.0))), u):
         return -1.0
-    return d * (1.0 + t) ** 3 * (np.exp(np.log(boost) / shape) if shape < 1.0 else 1.0)
+    boosted = np.exp(np.log(boost) / shape) if shape < 1.0 else 1.0
+    return d * (1.0 + t) ** 3 * boosted
 
 
 @scalar
@@ -119,7 +121,8 @@ def global_variance(m, clients, tau_sq, scale, expanded, item, client, step, key
         if g >= 0.0:
             z = g / rate
             accept, _ = uniform_pair(item, 3 * attempt + 2, client, step, key)
-            if accept * (1.0 + z) < (1.0 if steep else z):
+            most = 1.0 if steep else z
+            if accept * (1.0 + z) < most:
                 return s2 * inverse(z)
         attempt += 1
 
@@ -215,7 +218,8 @@ def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusio
     for j in range(p):
         if kind[j] > -2:
             w = 1.0 if gamma[j] == 1.0 else (0.0 if fixed > 0.0 else 1.0 / c0)
-            half, square = (0.5 if w > 0.0 else 0.0), 0.5 * w * theta[j] * theta[j]
+            half = 0.5 if w > 0.0 else 0.0
+            square = 0.5 * w * theta[j] * theta[j]
             count += half
             total += square
             if not common:
@@ -227,7 +231,8 @@ def sweep_row(r, sums, n_clients, kind, theta, tau_sq, gamma, eta, rho, inclusio
     if not blocked:
         for j in range(p):
             if kind[j] >= 0:
-                ratio[j] = log_ratio(theta[j], eta[j], fixed if fixed > 0.0 else c0 * eta[j])
+                width = fixed if fixed > 0.0 else c0 * eta[j]
+                ratio[j] = log_ratio(theta[j], eta[j], width)
         key = stream_key(seed, INDICATORS, chain)
         included, number = draw_gamma(kind, ratio, rho, weight, first, gamma, inclusion, step, key)
 

@@ -59,10 +59,10 @@ class Built:
     @property
     def notes(self) -> tuple[str, ...]:
         """The notes for a user."""
-        asked, most = self.config.within, float(self.tied.errors.max())
-        if asked.latents != "auto" or most <= ABOVE * asked.error:
+        wanted, most = self.config.within, float(self.tied.errors.max())
+        if wanted.latents != "auto" or most <= ABOVE * wanted.error:
             return self.source.notes
-        return (*self.source.notes, _of_error(self.latents, self.tied.n_borders, most, asked.error))
+        return (*self.source.notes, _of_error(self.latents, self.tied.n_borders, most, wanted.error))
 
     def as_dict(self) -> Record:
         """Returns the content of fit.json."""
@@ -186,10 +186,11 @@ def whole(source: Source) -> Source:
 def _write(built: Built, out: Path) -> None:
     """Writes the artifact's files."""
     config, source, tied = built.config, built.source, built.tied
-    factors = {f"{what}{j}": getattr(own, what) for j, own in enumerate(tied.clients) for what in ("U", "K", "W")}
+    factors = {f"{what}{j}": getattr(factor, what) for j, factor in enumerate(tied.clients) for what in ("U", "K", "W")}
     name = digest_of({"identity": config.identity, "map": shape_of(source), **factors})
     common = artifact.Common(name, config.prior.kind, source.prior.condition, "within", built.latents)
     variances = np.split(tied.variance, np.cumsum(source.sizes)[:-1])
+    locations = source.locations or [None] * len(source.clients)
     clients = [
         artifact.WithinFile(
             common,
@@ -198,7 +199,7 @@ def _write(built: Built, out: Path) -> None:
             tied.clients[j],
             variances[j],
             source.areas[j],
-            None if source.locations is None else source.locations[j],
+            locations[j],
             source.pairs(j),
             source.islands(j),
         )
@@ -215,13 +216,15 @@ def _write(built: Built, out: Path) -> None:
     artifact.write(out, common, clients, errors=errors, mean_loadings=loadings, **of_map, versions=versions, put=put)
 
 
-def _of_error(latents: int, n_borders: int, most: float, asked: float) -> str:
+def _of_error(latents: int, n_borders: int, most: float, wanted: float) -> str:
     """Returns the note on an error that is larger than the one that is asked for, with digits that tell them apart."""
-    digits = next((n for n in range(2, 16) if f"{most:.{n}g}" != f"{asked:.{n}g}"), 16)
-    why = f"no more than {MOST:,} are ever taken" if latents >= MOST else ""
-    why = why or (f"there are {n_borders} areas on borders, and no more numbers than that" if latents >= n_borders else "")
+    digits = next((n for n in range(2, 16) if f"{most:.{n}g}" != f"{wanted:.{n}g}"), 16)
+    why = "; give within.latents a larger number where that matters"
+    if latents >= MOST:
+        why = f": no more than {MOST:,} are ever taken"
+    elif latents >= n_borders:
+        why = f": there are {n_borders} areas on borders, and no more numbers than that"
     return (
         f"the {latents} numbers that tie the clients together leave posterior means off by {most:.{digits}g} of what independent "
-        f"areas have, and within.error asks for {asked:.{digits}g} at most"
-        + (f": {why}" if why else "; give within.latents a larger number where that matters")
+        f"areas have, and within.error asks for {wanted:.{digits}g} at most{why}"
     )

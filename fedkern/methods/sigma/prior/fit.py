@@ -40,16 +40,18 @@ def measure(config: PriorConfig, source: Source, trained: Trained) -> Fit:
     """Measures how well the networks stand in for the prior."""
     federation, tau, state = trained.federation, trained.tau, trained.state
     prior, seed = source.prior, config.training.seed
-    draws = config.fit.draws or (20_000 if prior.n <= LARGE else 4_000)
+    default = 20_000 if prior.n <= LARGE else 4_000
+    draws = config.fit.draws or default
     shown = tuple(config.fit.phi) if config.fit.phi else prior_fit.phi_shown(prior.condition)
     variances = [tau.at(np.array([phi]))[0] for phi in shown]
     comparisons = [prior_fit.compare(prior, federation, phi, tau2, draws=draws, seed=seed) for phi, tau2 in zip(shown, variances)]
     distances, edges = distances_of(prior)
     variograms, correlations = [], []
-    for one, tau2 in zip(comparisons, variances):
-        variograms.append(prior_fit.variogram(one, federation.client, distances, tau2, edges))
-        correlations.append(prior_fit.cross_correlation_error(one.true, one.sigma, federation.client, tau2))
+    for comparison, tau2 in zip(comparisons, variances):
+        variograms.append(prior_fit.variogram(comparison, federation.client, distances, tau2, edges))
+        correlations.append(prior_fit.cross_correlation_error(comparison.true, comparison.sigma, federation.client, tau2))
     warnings = prior_fit.warnings(comparisons, tau)
+    neighbours = None if source.graph is None else np.column_stack([source.graph.rows, source.graph.indices])
     return Fit(
         kind=prior.kind,
         condition=prior.condition.name,
@@ -62,7 +64,7 @@ def measure(config: PriorConfig, source: Source, trained: Trained) -> Fit:
         tau=tau,
         state=state,
         objective=objective(federation.architecture, state, trained.table, seed=seed),
-        neighbours=None if source.graph is None else np.column_stack([source.graph.rows, source.graph.indices]),
+        neighbours=neighbours,
         notes=(*source.notes, *warnings),
     )
 
@@ -83,13 +85,13 @@ def distances_of(prior: Prior) -> tuple[Array, Array]:
 def text(fit: Fit) -> str:
     """Returns a few lines for the terminal."""
     lines = []
-    for one, correlation in zip(fit.comparisons, fit.correlations):
-        at = "" if fit.condition == "none" else f" at {fit.condition} {one.phi:g}"
-        cross = "" if one.cross_split is None else f", between clients {one.cross_split:.3f}"
+    for comparison, correlation in zip(fit.comparisons, fit.correlations):
+        value = "" if fit.condition == "none" else f" at {fit.condition} {comparison.phi:g}"
+        cross = "" if comparison.cross_split is None else f", between clients {comparison.cross_split:.3f}"
         lines.append(
-            f"covariance error{at}: {one.error_split:.3f}{cross}; largest error of a correlation between clients "
-            f"{one.largest_cross_correlation:.3f}, with tau^2 {correlation:.3f}; posterior means are off by "
-            f"{one.mean_error:.3g} of what independent areas have"
+            f"covariance error{value}: {comparison.error_split:.3f}{cross}; largest error of a correlation between clients "
+            f"{comparison.largest_cross_correlation:.3f}, with tau^2 {correlation:.3f}; posterior means are off by "
+            f"{comparison.mean_error:.3g} of what independent areas have"
         )
     lines.append(
         f"tau^2: {fit.tau.unclipped:.1%} of the coordinates unclipped ({fit.tau.low} at the floor, {fit.tau.high} at the ceiling)"

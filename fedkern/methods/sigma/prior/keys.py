@@ -211,13 +211,18 @@ PAPER_MAP: Tables = {
 def fill_defaults(raw: Raw) -> dict[str, Any]:
     """Lays the tables over the defaults of their kind, variant and preset."""
     kind, preset = table(raw, "prior").get("kind"), table(raw, "prior").get("preset")
-    layers = [BASE, LINE if kind == "gp" else MAP]
-    layers += [AREAL] if kind in ("car", "leroux") else [BYM2] if kind == "bym2" else []
+    shape, paper = (LINE, PAPER_LINE) if kind == "gp" else (MAP, PAPER_MAP)
+    layers = [BASE, shape]
+    if kind in ("car", "leroux"):
+        layers.append(AREAL)
+    elif kind == "bym2":
+        layers.append(BYM2)
     if preset == "paper":
-        layers += [PAPER, PAPER_LINE if kind == "gp" else PAPER_MAP]
+        layers += [PAPER, paper]
         if kind == "gp" and table(raw, "data"):
             layers.append({"prior": {"grid": None}})
-    variant = table(raw, "network").get("variant", "printed" if preset == "paper" else "multiplicative")
+    usual = "printed" if preset == "paper" else "multiplicative"
+    variant = table(raw, "network").get("variant", usual)
     if variant == "multiplicative":
         random = table(raw, "network").get("start") == "random"
         layers += [LONG, RANDOM] if random else [ANALYTIC]

@@ -38,7 +38,9 @@ def across(made: Map) -> str:
     apart = [name for name in names if all(name not in pair for pair in between)]
     shown = listed([f"{a} and {b} {count:,}" for (a, b), count in between.most_common()])
     text = f"{total:,} of {len(i):,} pairs of neighbours are of two clients: {shown}"
-    return text + (f"; none is of {listed(apart)}, whose areas nothing ties to others" if apart else "")
+    if apart:
+        text += f"; none is of {listed(apart)}, whose areas nothing ties to others"
+    return text
 
 
 def files(made: Map | None) -> dict[str, bytes]:
@@ -46,7 +48,9 @@ def files(made: Map | None) -> dict[str, bytes]:
     if made is None:
         return {}
     picture = figure(made)
-    return {"neighbours.csv": table(made)} | ({} if picture is None else {"neighbours.png": picture})
+    if picture is None:
+        return {"neighbours.csv": table(made)}
+    return {"neighbours.csv": table(made)} | {"neighbours.png": picture}
 
 
 def table(made: Map) -> bytes:
@@ -91,7 +95,8 @@ def figure(made: Map) -> bytes | None:
         axes.scatter(x[alone], y[alone], s=40, marker="s", facecolor="none", edgecolor=ORANGE, zorder=4, label=words)
     axes.legend(loc="upper left", bbox_to_anchor=(0, -0.02), ncols=4, frameon=False, fontsize=8.5)
     axes.set_title("Neighbours, as they were found", loc="left", fontsize=11)
-    axes.set_aspect(1 / max(float(np.cos(np.deg2rad(places[:, 1].mean()))), 0.1) if np.abs(places[:, 1]).max() <= 90 else 1.0)
+    aspect = 1 / max(float(np.cos(np.deg2rad(places[:, 1].mean()))), 0.1) if np.abs(places[:, 1]).max() <= 90 else 1.0
+    axes.set_aspect(aspect)
     axes.set_axis_off()
     content = io.BytesIO()
     drawn.savefig(content, format="png", dpi=150)

@@ -28,7 +28,9 @@ def _default(field: FieldInfo, path: str, key: str) -> tuple[str, str]:
     if (path, key) == ("prior", "kind"):
         return "...", ""
     of_map, of_process = (_of(kind, field, path, key) for kind in ("car", "gp"))
-    return of_map, f'; {of_process} with kind = "gp"' if of_process not in (of_map, "...") else ""
+    if of_process not in (of_map, "..."):
+        return of_map, f'; {of_process} with kind = "gp"'
+    return of_map, ""
 
 
 def _of(kind: str, field: FieldInfo, path: str, key: str) -> str:

@@ -63,10 +63,10 @@ class Fit:
             "condition": self.condition,
             "clients": dict(zip(self.clients, self.sizes)),
             "covariance": [
-                one.as_dict() | {"largest_cross_correlation_auxiliary": with_tau}
-                for one, with_tau in zip(self.comparisons, self.correlations)
+                comparison.as_dict() | {"largest_cross_correlation_auxiliary": with_tau}
+                for comparison, with_tau in zip(self.comparisons, self.correlations)
             ],
-            "variogram": [{"phi": one.phi, **v} for one, v in zip(self.comparisons, self.variograms)],
+            "variogram": [{"phi": comparison.phi, **v} for comparison, v in zip(self.comparisons, self.variograms)],
             "coverage": self.coverage,
             "tau2": {
                 "unclipped": tau.unclipped,
@@ -96,12 +96,14 @@ def page(fit: Fit, config: Record) -> str:
 
 def _head(fit: Fit, config: Record) -> Record:
     """Returns the head of the page."""
-    worst = max(one.error for one in fit.comparisons)
+    worst = max(comparison.error for comparison in fit.comparisons)
     tiles = [("Largest covariance error", number(worst)), ("tau² unclipped", f"{fit.tau.unclipped:.1%}")]
     tiles += [("Marginals inside 90 %", f"{fit.coverage['auxiliary']['0.9']:.1%}"), ("Clients", str(len(fit.clients)))]
-    tiles += [("Areas" if fit.neighbours is not None else "Points", f"{sum(fit.sizes):,}"), ("Steps", f"{fit.state.step:,}")]
+    places = "Areas" if fit.neighbours is not None else "Points"
+    tiles += [(places, f"{sum(fit.sizes):,}"), ("Steps", f"{fit.state.step:,}")]
     lo_hi = config["prior"]["lengthscale"] or config["prior"]["phi"]
-    words = [fit.kind, str(config["network"]["variant"]), f"{fit.condition} in {lo_hi}" if lo_hi else ""]
+    interval = f"{fit.condition} in {lo_hi}" if lo_hi else ""
+    words = [fit.kind, str(config["network"]["variant"]), interval]
     labels = [word for word in words if word]
     return {"word": fit.kind, "mood": "good", "verdict": "", "doubt": False, "labels": labels, "tiles": tiles, "notes": fit.notes}
 
@@ -118,10 +120,18 @@ def _covariances(fit: Fit) -> str:
     ]
     heads += ["variance / true", "share of local latents"]
     rows = []
-    for one, with_tau in zip(fit.comparisons, fit.correlations):
-        cross = "–" if one.cross_split is None else f"{one.cross_split:.3f}"
-        rows.append([f"{one.phi:g}", f"{one.error:.3f}", f"{one.error_split:.3f}", cross, f"{one.largest_cross_correlation:.3f}"])
-        rows[-1] += [f"{with_tau:.3f}", f"{one.variance_ratio:.3f}", f"{one.local_share:.2g}"]
+    for comparison, with_tau in zip(fit.comparisons, fit.correlations):
+        cross = "–" if comparison.cross_split is None else f"{comparison.cross_split:.3f}"
+        rows.append(
+            [
+                f"{comparison.phi:g}",
+                f"{comparison.error:.3f}",
+                f"{comparison.error_split:.3f}",
+                cross,
+                f"{comparison.largest_cross_correlation:.3f}",
+            ]
+        )
+        rows[-1] += [f"{with_tau:.3f}", f"{comparison.variance_ratio:.3f}", f"{comparison.local_share:.2g}"]
     drawn = matrices(fit) if fit.neighbours is None and sum(fit.sizes) <= MOST_POINTS else neighbour_scatter(fit)
     text = (
         "Of the decoder alone, without tau² where nothing else is said. The error is the Frobenius norm of the difference over "
@@ -136,10 +146,10 @@ def matrices(fit: Fit) -> Figure:
     drawn = canvas(7.4, 0.35 + 2.25 * rows)
     all_axes = drawn.subplots(rows, 3, squeeze=False)
     borders = np.cumsum(fit.sizes)[:-1] - 0.5
-    for axes_row, one in zip(all_axes, fit.comparisons):
-        top = float(np.diag(one.true).max())
-        gap = one.sigma - one.true
-        for axes, values, title in zip(axes_row, (one.true, one.sigma, gap), ("prior", "SIGMA", "difference")):
+    for axes_row, comparison in zip(all_axes, fit.comparisons):
+        top = float(np.diag(comparison.true).max())
+        gap = comparison.sigma - comparison.true
+        for axes, values, title in zip(axes_row, (comparison.true, comparison.sigma, gap), ("prior", "SIGMA", "difference")):
             image = axes.imshow(values, cmap="RdBu_r", vmin=-top, vmax=top, interpolation="nearest")
             for border in borders:
                 axes.axvline(border, color=INK, linewidth=0.6, alpha=0.6)
@@ -147,8 +157,8 @@ def matrices(fit: Fit) -> Figure:
             axes.set_xticks([])
             axes.set_yticks([])
             axes.set_title(title, loc="left", fontsize=9, color=INK)
-        axes_row[0].set_ylabel(f"{fit.condition} {one.phi:g}", fontsize=9, color=INK)
-        axes_row[2].set_title(f"difference, error {one.error:.3f}", loc="left", fontsize=9, color=INK)
+        axes_row[0].set_ylabel(f"{fit.condition} {comparison.phi:g}", fontsize=9, color=INK)
+        axes_row[2].set_title(f"difference, error {comparison.error:.3f}", loc="left", fontsize=9, color=INK)
         bar = drawn.colorbar(image, ax=list(axes_row), shrink=0.85, pad=0.015)
         bar.ax.tick_params(labelsize=7.5, colors=INK)
         bar.ax.spines["outline"].set_visible(False)
@@ -166,13 +176,14 @@ def neighbour_scatter(fit: Fit) -> Figure:
     pairs = pairs[:: max(1, len(pairs) // MOST_PAIRS)]
     i, k = pairs.T
     same = client[i] == client[k]
-    for axes, one in zip(drawn.subplots(1, panels, squeeze=False)[0], fit.comparisons):
+    for axes, comparison in zip(drawn.subplots(1, panels, squeeze=False)[0], fit.comparisons):
         for part, colour, label in ((same, BLUE, "one client"), (~same, ORANGE, "across a border")):
-            values = one.true[i, k][part], one.sigma[i, k][part]
+            values = comparison.true[i, k][part], comparison.sigma[i, k][part]
             axes.plot(*values, ".", color=colour, markersize=3, alpha=0.55, label=label, rasterized=len(i) > MOST_DRAWN)
-        ends = [min(0.0, float(one.true[i, k].min())), float(one.true[i, k].max()) * 1.05]
+        ends = [min(0.0, float(comparison.true[i, k].min())), float(comparison.true[i, k].max()) * 1.05]
         axes.plot(ends, ends, color=INK, linewidth=0.8, zorder=1)
-        axes.set_title("" if fit.condition == "none" else f"{fit.condition} {one.phi:g}", loc="left", fontsize=9, color=INK)
+        title = "" if fit.condition == "none" else f"{fit.condition} {comparison.phi:g}"
+        axes.set_title(title, loc="left", fontsize=9, color=INK)
         axes.set_xlabel("covariance of neighbours, prior")
         _both(axes)
     first = drawn.axes[0]
@@ -196,15 +207,15 @@ def variograms(fit: Fit, unit: str) -> Figure:
     panels = len(fit.comparisons)
     drawn = canvas(max(2.6 * panels, 3.4), 4.7)
     all_axes = drawn.subplots(2, panels, squeeze=False, sharex=True, sharey="col")
-    for column, (one, v) in enumerate(zip(fit.comparisons, fit.variograms)):
-        for row, where in enumerate(("within", "across")):
+    for column, (comparison, v) in enumerate(zip(fit.comparisons, fit.variograms)):
+        for row, (where, title) in enumerate((("within", "one client"), ("across", "across borders"))):
             axes = all_axes[row][column]
             x = v["distance"]
             axes.plot(x, v[f"true_{where}"], "o-", color=INK, linewidth=1.3, markersize=3, label="prior")
             axes.plot(x, v[f"sigma_{where}"], "o-", color=BLUE, linewidth=1.3, markersize=3, label="SIGMA")
             axes.plot(x, v[f"auxiliary_{where}"], "--", color=BLUE, linewidth=1.1, label="with tau²")
-            at = "" if fit.condition == "none" else f"{fit.condition} {one.phi:g}, "
-            axes.set_title(f"{at}{'one client' if where == 'within' else 'across borders'}", loc="left", fontsize=9, color=INK)
+            value = "" if fit.condition == "none" else f"{fit.condition} {comparison.phi:g}, "
+            axes.set_title(f"{value}{title}", loc="left", fontsize=9, color=INK)
             tidy(axes, "y")
         all_axes[1][column].set_xlabel(unit)
         all_axes[1][column].set_ylim(bottom=0)
@@ -301,7 +312,8 @@ def training_figure(state: State) -> Figure:
 def _record(fit: Fit, config: Record) -> str:
     """Makes the section with the clients and the prior file."""
     rows = [[client, f"{size:,}"] for client, size in zip(fit.clients, fit.sizes)]
-    places = table(["client", "areas" if fit.neighbours is not None else "points"], rows)
+    kind = "areas" if fit.neighbours is not None else "points"
+    places = table(["client", kind], rows)
     prior = piece("source", json.dumps(plain(config), indent=2))
     return section("Record", details("Clients", places), details("The prior file", prior))
 

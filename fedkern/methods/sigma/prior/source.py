@@ -77,9 +77,9 @@ class Source:
         if self.graph is None:
             return None
         first = sum(self.sizes[:client])
-        own = self.graph.subset(np.arange(first, first + self.sizes[client]))
-        once = own.rows < own.indices
-        return np.column_stack([own.rows[once], own.indices[once]])
+        graph = self.graph.subset(np.arange(first, first + self.sizes[client]))
+        once = graph.rows < graph.indices
+        return np.column_stack([graph.rows[once], graph.indices[once]])
 
     def islands(self, client: int) -> tuple[str, ...]:
         """Returns the names of a client's areas that are dropped, as they have no neighbours."""
@@ -124,15 +124,17 @@ def read(config: PriorConfig, folder: Path) -> Source:
     assert data.areas
     assert data.area
     assert data.client
+    adjacency = None if data.adjacency is None else folder / data.adjacency
+    borders = None if data.polygons is None else folder / data.polygons
     made = read_map(
         folder / data.areas,
-        None if data.adjacency is None else folder / data.adjacency,
+        adjacency,
         area=data.area,
         client=data.client,
         x=data.x,
         y=data.y,
         islands=data.islands,
-        borders=None if data.polygons is None else folder / data.polygons,
+        borders=borders,
         contiguity=data.contiguity,
         snap=data.snap,
         ids=data.adjacency_ids,

@@ -169,6 +169,7 @@ def settings_of(config: PriorConfig, architecture: Architecture, gamma: float) -
     """
     slow = architecture.n_parameters >= LARGE and config.training.device == "cpu"
     t, learn = config.training, config.network.gamma == "learn"
+    longest = 5 if slow else 100
     return training.Settings(
         steps=t.steps,
         batch=t.batch,
@@ -181,7 +182,7 @@ def settings_of(config: PriorConfig, architecture: Architecture, gamma: float) -
         seed=t.seed,
         precision=t.precision,
         refresh=t.refresh,
-        chunk=min(5 if slow else 100, max(t.steps // 50, 1)),
+        chunk=min(longest, max(t.steps // 50, 1)),
         threads=t.threads or machine.cores(),
     )
 
@@ -197,7 +198,8 @@ def start(config: PriorConfig, source: Source, settings: training.Settings) -> t
     def standardised(phi: float) -> Array:
         return prior.covariance(phi) / np.outer(sd, sd)
 
-    phi, seen = condition_nodes(prior.condition, NODES["gp" if prior.kind == "gp" else "map"])
+    kind = "gp" if prior.kind == "gp" else "map"
+    phi, seen = condition_nodes(prior.condition, NODES[kind])
     parameters = multiplicative_start(architecture, standardised, phi, seen, gamma=settings.gamma, seed=settings.seed)
     return replace(state, parameters=parameters.astype(settings.precision))
 
@@ -240,6 +242,7 @@ def finish(job: Training, state: training.State) -> Fit:
     clients = []
     for j, client in enumerate(source.clients):
         part = slice(int(federation.ends[j]), int(federation.ends[j + 1]))
+        locations = None if source.locations is None else source.locations[j]
         clients.append(
             artifact.ClientFile(
                 common=common,
@@ -252,7 +255,7 @@ def finish(job: Training, state: training.State) -> Fit:
                 tau_grid=tau.grid,
                 true_variance=tau.prior[part],
                 areas=source.areas[j],
-                locations=None if source.locations is None else source.locations[j],
+                locations=locations,
                 pairs=source.pairs(j),
                 islands=source.islands(j),
             )
@@ -265,10 +268,10 @@ def finish(job: Training, state: training.State) -> Fit:
     page = fit.page(report, config)
     if page is not None:
         put(out / "report.html", page.encode())
-    decoders = [Decoder(one.architecture, one.parts, one.scale) for one in clients]
+    decoders = [Decoder(file.architecture, file.parts, file.scale) for file in clients]
     loadings, versions = of_decoders(decoders, common.condition), machine.of_a_run() | dict(job.used.versions)
     of_map: dict[str, Any] = {"doubts": source.doubts, "by_position": source.by_position}
-    errors = [(float(one.phi), one.mean_error) for one in report.comparisons]
+    errors = [(float(comparison.phi), comparison.mean_error) for comparison in report.comparisons]
     artifact.write(out, common, clients, errors=errors, mean_loadings=loadings, **of_map, versions=versions, put=put)
     return report
 
@@ -336,18 +339,18 @@ def _train(job: Training, settings: training.Settings, state: training.State) ->
     workshop, draws = job.workshop, tables(job.source, job.config)
     saved, last = time.monotonic(), state.step
 
-    def keep(at: training.State) -> None:
+    def keep(state: training.State) -> None:
         nonlocal saved, last
         number = max(workshop.numbers(SERVER, "sigma"), default=0) + 1
-        workshop.keep(SERVER, "sigma", number, at.save() | {"device": DEVICES.index(job.config.training.device)})
-        saved, last = time.monotonic(), at.step
+        workshop.keep(SERVER, "sigma", number, state.save() | {"device": DEVICES.index(job.config.training.device)})
+        saved, last = time.monotonic(), state.step
 
     with Signals() as signals, Progress(settings.steps, quiet=job.quiet, unit="step") as progress:
 
-        def report(at: training.State) -> bool:
-            progress.show(at.step, f"ELBO {at.curve[-1, 1]:.4g}")
+        def report(state: training.State) -> bool:
+            progress.show(state.step, f"ELBO {state.curve[-1, 1]:.4g}")
             if time.monotonic() - saved > KEPT_EVERY:
-                keep(at)
+                keep(state)
             return signals.pending is not None
 
         try:
