@@ -47,7 +47,8 @@ def _by_summary(summary: Record) -> list[str]:
     """Returns the line that names clients which take part by a summary; none without any."""
     clients = summary.get("summaries", {}).get("clients", {})
     said = [f"{name} ({one['rows']} rows)" if "rows" in one else str(name) for name, one in clients.items()]
-    return [f"by a summary, and in no check of the model: {', '.join(said)}"] if said else []
+    seen = " but differences between clients" if "heterogeneity" in summary else ""
+    return [f"by a summary, and in no check of the model{seen}: {', '.join(said)}"] if said else []
 
 
 def verdict(summary: Record) -> str:
@@ -93,8 +94,7 @@ def _counts(summary: Record, model: Record) -> Iterator[str]:
     checked: Record = summary.get("predictive") or {}
     rows = checked.get("rows", (summary.get("inference") or {}).get("rows") if summary["method"] == "vertical" else None)
     events = summary.get("events")
-    # Clients that take part by a summary are in no check of the model: their rows are told apart, where each tells its own, and
-    # their events are not.
+    # Rows of clients that take part by a summary are told apart, where each tells its own, and their events are not.
     summed = [one.get("rows") for one in summary.get("summaries", {}).get("clients", {}).values()]
     if summed:
         rows, events = None if rows is None or None in summed else rows + sum(summed), None

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...finding import Finding, Value
-from ...models.encoding import Column
+from ...models.encoding import OTHER, Column
 from . import apart
 from .apart import Apart, some
 
@@ -247,12 +247,15 @@ def of_levels(column: Column, told: Sequence[Sequence[str]], clients: Sequence[s
     orders = [list(own) for own in told if list(own) != sorted(own)]
     if any([level for level in levels if level in order] != order for order in orders):
         yield Finding.of("levels-in-other-orders", column=name)
-    # Clients that share no level with any other, though others have some. A column that names the clients has one at each.
+    # Clients that share no level with any other, though others have some. A column that names the clients has one at each. What
+    # has joined ("other") may be what others have.
     sets = [set(own) for own in told]
     if all(len(own) <= 1 for own in sets):
         return
     others = [set().union(*sets[:k], *sets[k + 1 :]) for k in range(len(sets))]
-    if alone := [client for client, own, rest in zip(clients, sets, others) if own and rest and not own & rest]:
+    if alone := [
+        client for client, own, rest in zip(clients, sets, others) if own and rest and not own & rest | {OTHER} & (own | rest)
+    ]:
         yield Finding.of("levels-of-nobody-else", column=name, clients=alone)
 
 
