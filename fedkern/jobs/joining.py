@@ -99,7 +99,7 @@ def told(table: Table, columns: Iterable[Column]) -> NDArray[np.float64]:
 
 
 def agreed(encoding: Encoding, joined: Mapping[str, tuple[str, ...]]) -> Encoding:
-    """Returns the encoding with the levels that are left, "other" last; a column all of whose levels have joined has one value."""
+    """Returns the encoding with the levels that are left, "other" last of all: alone, where all have joined."""
     columns = []
     for column in encoding.columns:
         kept = [level for level in column.levels or () if level not in joined.get(column.name, ()) and level != OTHER]

@@ -253,9 +253,8 @@ def of_levels(column: Column, told: Sequence[Sequence[str]], clients: Sequence[s
     if all(len(own) <= 1 for own in sets):
         return
     others = [set().union(*sets[:k], *sets[k + 1 :]) for k in range(len(sets))]
-    if alone := [
-        client for client, own, rest in zip(clients, sets, others) if own and rest and not own & rest | {OTHER} & (own | rest)
-    ]:
+    unlike = (bool(own and rest) and not (own & rest or OTHER in own | rest) for own, rest in zip(sets, others))
+    if alone := [client for client, one in zip(clients, unlike) if one]:
         yield Finding.of("levels-of-nobody-else", column=name, clients=alone)
 
 
