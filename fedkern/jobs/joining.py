@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from ..algorithms.exchanges import rare_levels
 from ..data.joined import gone_of
 from ..data.table import Table
-from ..disclosure.alike import of_a_value
 from ..disclosure.few import join_rare as joined
+from ..disclosure.look import of_a_value
 from ..disclosure.requirement import Requirement
 from ..errors import owned
 from ..models.encoding import OTHER, Column, Encoding, Spec
