@@ -344,6 +344,8 @@ def advised(job: dict[str, dict[str, Any]], text: str, one: DataSet, d: pd.DataF
         at[name] = given
         if name == "positive" and isinstance(at[name], list):
             at[name] = at[name][0]
+        if also := re.search(r" and raise disclosure\.leverage to ([\d.]*\d)", line):
+            new["disclosure"]["leverage"] = float(also[1])
     return new
 
 

@@ -21,7 +21,6 @@ from .rules import COARSE
 Array = NDArray[np.float64]
 
 STEPS = (1.0, 0.1, 0.01, 0.001)  # between two values of a column, as people write numbers down
-HEAD = 20_000  # rows
 LARGEST = 1e9  # of a number of such steps; floats tell them apart
 SAME = 1e-6  # of a step: rounding
 PARTS = 6  # the smallest gap between two values may be so many steps
@@ -42,16 +41,6 @@ def combinations(table: Table, spec: Spec, weights: Array) -> Combinations | Non
     """Counts the combinations of a file's covariates and offset in rows of these weights; None if more than `COARSE` are
     possible.
     """
-    # The first rows seldom have fewer combinations than all have, and a file may be large.
-    if len(weights) > 2 * HEAD:
-        head = weights.copy()
-        head[HEAD:] = 0.0
-        if head.any() and _combinations(table, spec, head) is None:
-            return None
-    return _combinations(table, spec, weights)
-
-
-def _combinations(table: Table, spec: Spec, weights: Array) -> Combinations | None:
     counting = weights > 0
     possible, codes = 1.0, np.zeros(int(counting.sum()), dtype=np.int64)
     for cells, levels in _columns(table, spec):

@@ -15,7 +15,7 @@ from ..algorithms.core.tells import FEW, FEW_AREAS, FEW_OR_FULL, FEW_OR_SUMS, FE
 from ..algorithms.exchanges.columns import NAMES, SchemaReply
 from ..kernels.families import is_linear
 from ..models.encoding import Spec
-from . import alike
+from .look import of_a_value
 from .requirement import Requirement
 from .rules import COARSE, COARSE_ROWS, LEAST_ROWS
 
@@ -149,7 +149,7 @@ def describe_few(asked: Requirement) -> list[str]:
     said = [f"level    {asked.level}: {rules.rows} rows of each client{more}; one that has fewer {ends}"]
     if not asked.looks_at_values:
         return [*said, "values   nothing else of its rows is looked at: no rare level, and no cell that is far from all others"]
-    if least := alike.of_a_value(asked, asked.family):
+    if least := of_a_value(asked, asked.family):
         what = "differ from its others in a column" if rules.search else "have a level, or one of two values, that occurs there"
         said.append(f"values   a client also counts as small if fewer than {least} of its rows {what}")
     if rules.leverage < 1:

@@ -23,9 +23,9 @@ from ..data.table import Table
 from ..finding import Value
 from ..kernels.families import FAMILIES
 from ..models.encoding import OTHER, Spec
-from . import alike
 from .combinations import Combinations, combinations
 from .counting import LEAST_AT_RISK, counted, covered_events, weights
+from .look import Look, events, of_a_value
 from .refusals import Broken, Few
 from .requirement import Requirement
 from .rules import COARSE_ROWS, EQUATIONS, Rules, told_up_to, with_keys
@@ -89,7 +89,7 @@ def join_rare(
     asked: Requirement, table: Table, spec: Spec, earlier: Mapping[str, Collection[str]] = MappingProxyType({})
 ) -> Table:
     """Returns a client's table with "other" in the place of its rare levels; `earlier`: those of an earlier job."""
-    least, rows, columns = alike.of_a_value(asked, spec.family), weights(table, spec), dict(table.columns)
+    least, rows, columns = of_a_value(asked, spec.family), weights(table, spec), dict(table.columns)
     for name in spec.covariates(table.names):
         if (levels := column_of(spec, table, name).levels) is None:
             continue
@@ -124,7 +124,10 @@ def _broken(asked: Requirement, table: Table, spec: Spec, client: str) -> Iterat
     if not table.broken:  # rows that cannot be read end the job, with a text of their own
         found += [] if asked.summed else _of_groups(asked, of_file, of_job, rows)
         found += _of_combinations(asked, table, spec, n, every)
-        found += _of_values(asked, table, spec, rows, every, asked.weighing(p))
+        # Covariates are left out where each combination of their values is in enough rows.
+        covariates = every is None or bool((every.rows * asked.batch < rules.combinations - NEARLY).any())
+        alike = Look.at(asked, table, spec, rows).few(covariates=covariates, weighing=asked.weighing(p))
+        found += (one._replace(of_values=True) for one in alike)
     # Rows a coefficient are counted, and again as the fit weighs them: the first says it, with a number that does for both.
     per_coefficient = [one for one in found if one.key == "rows_per_coefficient"]
     enough = min((one.enough for one in per_coefficient), default=0)
@@ -225,7 +228,7 @@ def _of_events(asked: Requirement, table: Table, spec: Spec, p: int, rows: Array
     """
     if not spec.times or not {spec.response, *spec.times} <= set(table.columns):
         return
-    event = alike.events(table, spec)[0]
+    event = events(table, spec)[0]
     if not np.isin(event, (0, 1)).all():
         return
     counts = covered_events(table, spec, rows, event)
@@ -247,18 +250,6 @@ def _of_events(asked: Requirement, table: Table, spec: Spec, p: int, rows: Array
     if not by_coefficients or counts.covered > by_coefficients:
         key, enough = "rows", counts.covered if by_coefficients else counts.events
     yield Broken("few-events-for-coefficients", key, enough, values, remedies)
-
-
-def _of_values(
-    asked: Requirement, table: Table, spec: Spec, rows: Array, every: Combinations | None, weighing: tuple[int, int]
-) -> Iterator[Broken]:
-    """Yields that too few of a client's rows share a value.
-
-    Covariates are left out where each combination of their values is in enough rows.
-    """
-    covariates = every is None or bool((every.rows * asked.batch < asked.rules.combinations - NEARLY).any())
-    every_found = alike.find_alike(asked, table, spec, rows, covariates=covariates, weighing=weighing)
-    yield from (found._replace(of_values=True) for found in every_found)
 
 
 def _of_combinations(asked: Requirement, table: Table, spec: Spec, n: int, every: Combinations | None) -> Iterator[Broken]:

@@ -6,18 +6,14 @@ findings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..data.design import describe
-from ..data.faults import Refusals, Refused
-from ..data.formula import check
-from ..data.table import Table
+from ..data.faults import Refused
 from ..finding import RuleRefusal, Value
-from ..models.encoding import Spec
+from ..kernels.families import is_linear
 from .requirement import Requirement
-
-Look = Callable[[Table, Spec, str], None]  # OwnFault where a table does not do
+from .rules import LEVELS
 
 
 class Broken(NamedTuple):
@@ -53,6 +49,10 @@ class Broken(NamedTuple):
         rule = "linear" if self.key == "rows_per_coefficient" else self.key
         by_holder = asked.own is not None and getattr(asked.own, rule) != getattr(asked.rules, rule)
         number = "raise-rule" if self.key == "leverage" else "lower-rule"
+        # Of fewer rows than their cross-products alone would take one is nearly alone at some point that questions are about.
+        alone = self.key == "rows_per_coefficient" and self.enough < LEVELS["standard"].linear
+        if alone and asked.tells == "values" and not is_linear(asked.family) and asked.rules.leverage < 1:
+            number = "lower-rule-and-leverage"
         first = ("by-summary",) if self.by_summary else ()
         ends = () if asked.secure else ("leave-out-client",)
         if asked.additive and not asked.summed and asked.level != "none":
@@ -102,21 +102,3 @@ def name_rules(errors: Iterable[Exception]) -> None:
     few = next((one for one in rules if one.finding.values["rule"] == "disclosure.rows"), None)
     for one in rules:
         one.args = ((few or one).finding,)
-
-
-def find_refusals(asked: Requirement, look: Look | None, table: Table, spec: Spec, client: str) -> Refusals:
-    """Returns the faults of a client's cells and columns; what counts rows looks at those without a fault (`usable`).
-
-    `look`: the method's own, beside those of columns; None where clients have columns apart, of which few rows count.
-    """
-    found = Refusals(table.n_rows)
-    # Too few is all that is said of no rows.
-    if not table.n_rows or look is None or not asked.looks_at_values:
-        return found
-    with found.collecting():
-        # Rows of each level are counted by the job's rules, where these ask for any.
-        describe(table, spec, client, least_of_level=None if asked.level == "none" else 0)
-    for each in (check, look):
-        with found.collecting():
-            each(found.usable(table), spec, client)
-    return found

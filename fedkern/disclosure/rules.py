@@ -237,22 +237,3 @@ def told_by_values(
     few = {2: rules.values_of_one_column, 3: rules.values_of_two_columns}
     each = few.get(max(coefficients - shapes + (not intercept), 2), rules.values if each is None else each)
     return int(each * coefficients) + rules.slopes * terms * (terms + 1) // 2
-
-
-def of_a_vague_prior(said: str) -> str:
-    """Returns why a logistic job whose prior lets slopes grow tells rows; `said` is that prior, as the job file has it."""
-    return (
-        f"{said} lets a slope grow where a column decides the response (anaemia, by haemoglobin): only the few rows beside the "
-        "threshold then have weight, and a server can compute them, at any number of rows; take a narrower prior, or leave that "
-        "column out"
-    )
-
-
-def of_a_narrow_prior(said: str, holds: str) -> str:
-    """Returns why a nonlinear job whose prior decides its result tells rows. `said` is the prior as the job file has it, `holds`
-    the part of the model that such a prior holds."""
-    return (
-        f"{said}: the prior holds {holds} where the job has it, so that messages are sums over rows with weights the job has "
-        "chosen, by offsets, centers and scales, and a server can compute the row that it lets weigh most, at any number of "
-        "rows; take a wider prior"
-    )

@@ -30,11 +30,10 @@ from ..data.formula import looked_at
 from ..data.rare import differing
 from ..data.table import Table
 from ..errors import OwnFault
-from ..kernels.families import FAMILIES
 from ..models.encoding import Encoding, Spec
-from . import alike
 from .counting import covered_events, weights
 from .few import coefficients, least_rows
+from .look import Look, codes_of, events
 from .requirement import Requirement
 
 Array = NDArray[np.float64]
@@ -124,8 +123,8 @@ def counts(asked: Requirement, table: Table, spec: Spec, n_clients: int) -> tupl
         least = max(wanted, int(asked.rules.linear * p)) + 1
         found.append(_per_coefficient(asked, p, f"rows for {p} coefficients", least, rows))
         if spec.times:
-            events = covered_events(table, spec, rows, alike.events(table, spec)[0])  # of their own client
-            covered = np.ones(0 if events is None else events.covered)
+            dying = covered_events(table, spec, rows, events(table, spec)[0])  # of their own client
+            covered = np.ones(0 if dying is None else dying.covered)
             found.append(_per_coefficient(asked, p, "events", max(asked.rules.rows, wanted + 1), covered))
     if asked.least_of_group and spec.group:
         found.append(_count(f"groups in column {spec.group!r}", "groups", asked.least_of_group, POOL, np.ones(len(groups))))
@@ -147,31 +146,27 @@ def _per_coefficient(asked: Requirement, p: int, of: str, least: float, rows: Ar
 
 def _values(asked: Requirement, table: Table, spec: Spec, rows: Array, p: int) -> Iterator[Count]:
     """Yields the counts of rows that share a value, or have weight."""
-    wanted, response, family = alike.of_a_value(asked, spec.family), str(spec.response), FAMILIES[spec.family]
-    columns, fewer = alike.columns_told(table, spec), asked.rules.summed_per_value if asked.summaries else math.inf
+    look, column_of_response = Look.at(asked, table, spec, rows), f"rows in column {spec.response!r}"
+    wanted, fewer = look.wanted, asked.rules.summed_per_value if asked.summaries else math.inf
 
     def sharing(of: str, least: int, own: Array) -> Count:
         return _count(of, "rows_per_value", least, RARE, own, none=True, summary=fewer)
 
-    for column in columns:
+    for column in look.columns:
         cells, of = table.columns[column.name], f"rows in column {column.name!r}"
         if column.levels is None:
             of += " that differ from all others"
             yield Count(of, "rows_per_value", wanted, RARE, True, *differing(floats(cells), rows), fewer)
             continue
-        codes = alike.codes_of(cells, column.levels)
+        codes = codes_of(cells, column.levels)
         for k, level in enumerate(column.levels):
             yield sharing(f"{of} with {level!r}", wanted, np.where(codes == k, rows, 0.0))
-    if family.leveled:
-        codes, least = alike.levels_of(table, spec), alike.of_a_level(asked, wanted)
-        for k, level in enumerate(spec.levels):
-            yield sharing(f"rows in column {response!r} with {level!r}", least, np.where(codes == k, rows, 0.0))
-    elif not family.measured:
-        both = alike.events_and_others(*alike.events(table, spec), spec, rows)
-        for what, own in zip(("with an event", "without one"), both):
-            yield sharing(f"rows in column {response!r} {what}", min(LEAST_OF_LEVEL, wanted), own)
+    if not look.family.measured:
+        least, parts = look.of_response()
+        for what, own in parts:
+            yield sharing(f"{column_of_response} {what}", least, own)
     least_weighed, _ = asked.weighing(p)
-    for own in alike.by_fit(asked, table, columns, spec, rows):
+    for own in look.by_fit():
         yield _per_coefficient(asked, p, "rows that weigh in the fit", max(wanted, least_weighed), own)
 
 

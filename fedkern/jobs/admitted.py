@@ -21,11 +21,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..algorithms.core.messages import reading
+from ..data.design import describe
 from ..data.faults import Faults, Refusals, own_text
+from ..data.formula import check
 from ..data.header import check_header
 from ..data.table import Table
 from ..disclosure.few import find_few
-from ..disclosure.refusals import find_refusals, name_rules
+from ..disclosure.refusals import name_rules
 from ..disclosure.requirement import Requirement
 from ..disclosure.rules import LEVELS
 from ..errors import JobError, owned
@@ -82,8 +84,9 @@ def lowered(config: JobConfig) -> str | None:
 
 def first(config: JobConfig) -> list[tuple[str, str]]:
     """Returns the first warnings about a job, each with a word for it: that it lowers a number, or tells rows by itself."""
-    said = [("LOWERED", lowered(config)), ("ROWS", config.tells_rows if config.level != "none" else None)]
-    return [(word, text) for word, text in said if text]
+    less = lowered(config)
+    said = [("LOWERED", less)] if less else []
+    return said + ([("ROWS", found) for found in config.tells_rows] if config.level != "none" else [])
 
 
 def kept(
@@ -180,9 +183,21 @@ def refuse(place: Place, config: JobConfig, binding: Binding | None, errors: Seq
 
 
 def faults_of(config: JobConfig, asked: Requirement, parties: Parties, table: Table, spec: Spec, client: str) -> Refusals:
-    """Returns the faults of a client's cells and columns, in an open job that asks so much of its rows."""
-    look = partial(parties.check, config) if parties.specs is None else None
-    return find_refusals(asked, look, table, spec, client)
+    """Returns the faults of a client's cells and columns, in an open job that asks so much of its rows.
+
+    What counts rows looks at those without a fault (`usable`). Too few is all that is said of no rows; where clients have columns
+    apart few rows count.
+    """
+    found = Refusals(table.n_rows)
+    if not table.n_rows or parties.specs is not None or not asked.looks_at_values:
+        return found
+    with found.collecting():
+        # Rows of each level are counted by the job's rules, where these ask for any.
+        describe(table, spec, client, least_of_level=None if asked.level == "none" else 0)
+    for look in (check, partial(parties.check, config)):
+        with found.collecting():
+            look(found.usable(table), spec, client)
+    return found
 
 
 def _read(parties: Parties, k: int) -> tuple[Table, Spec]:

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from ..algorithms.exchanges import rare_levels
 from ..data.joined import gone_of
 from ..data.table import Table
-from ..disclosure.alike import of_a_value
 from ..disclosure.few import join_rare as joined
+from ..disclosure.look import of_a_value
 from ..disclosure.requirement import Requirement
-from ..errors import JobError, owned
+from ..errors import owned
 from ..models.encoding import OTHER, Column, Encoding, Spec
 from . import holders
 from .holding.binding import Binding
@@ -99,20 +99,9 @@ def told(table: Table, columns: Iterable[Column]) -> NDArray[np.float64]:
 
 
 def agreed(encoding: Encoding, joined: Mapping[str, tuple[str, ...]]) -> Encoding:
-    """Returns the encoding with the levels that are left, "other" last.
-
-    Raises
-    ------
-    JobError
-        All levels of a column have joined.
-    """
+    """Returns the encoding with the levels that are left, "other" last of all: alone, where all have joined."""
     columns = []
     for column in encoding.columns:
         kept = [level for level in column.levels or () if level not in joined.get(column.name, ()) and level != OTHER]
-        if column.name in joined and not kept:
-            raise JobError(
-                f"column {column.name!r}: some client has too few rows of all of its levels but one, so that all would "
-                'join (disclosure.rare = "join"): put it into data.ignore, or leave it out of model.formula'
-            )
         columns.append(replace(column, levels=(*kept, OTHER)) if column.name in joined else column)
     return replace(encoding, columns=tuple(columns), joined=joined)

@@ -18,6 +18,7 @@ from ..data.design import LEAST_OF_LEVEL
 from ..data.dialect import Dialect
 from ..disclosure.requirement import Fit, Requirement
 from ..disclosure.rules import LEVELS, OPEN_JOBS, Level, Rules, with_keys
+from ..finding import Finding
 from ..kernels.families import NOMINAL
 from ..labels import label
 from ..privacy.accountant import LARGEST_EPSILON, Unit
@@ -373,7 +374,7 @@ class JobConfig(Section):
             self.rules,
             self.level,
             counts=self.counts_rows and noise is None,
-            rows=self.tells_rows is not None,
+            rows=bool(self.tells_rows),
             family=getattr(model, "family", "gaussian"),
             nominal=getattr(model, "family", "") in NOMINAL,
             times=getattr(self.data, "event", None) is not None,
@@ -452,9 +453,9 @@ class JobConfig(Section):
         return False
 
     @property
-    def tells_rows(self) -> str | None:
-        """The first warning about a job whose choices have every client's messages tell its rows, however many they are."""
-        return None
+    def tells_rows(self) -> tuple[Finding, ...]:
+        """The first warnings about a job whose choices have every client's messages tell its rows, however many they are."""
+        return ()
 
     @property
     def singles_out(self) -> bool:

@@ -51,7 +51,8 @@ def _by_summary(summary: Record) -> list[str]:
     """Returns the line that names clients which take part by a summary; none without any."""
     clients = summary.get("summaries", {}).get("clients", {})
     named = [f"{name} ({about['rows']} rows)" if "rows" in about else str(name) for name, about in clients.items()]
-    return [f"by a summary, and in no check of the model: {', '.join(named)}"] if named else []
+    seen = " but differences between clients" if "heterogeneity" in summary else ""
+    return [f"by a summary, and in no check of the model{seen}: {', '.join(named)}"] if named else []
 
 
 def verdict(summary: Record) -> str:
@@ -105,8 +106,7 @@ def _counts(summary: Record, model: Record) -> Iterator[str]:
     inference = (summary.get("inference") or {}) if summary["method"] == "vertical" else {}
     rows = checked.get("rows", inference.get("rows"))
     events = summary.get("events")
-    # Clients that take part by a summary are in no check of the model: their rows are told apart, where each tells its own, and
-    # their events are not.
+    # Rows of clients that take part by a summary are told apart, where each tells its own, and their events are not.
     summed = [about.get("rows") for about in summary.get("summaries", {}).get("clients", {}).values()]
     if summed:
         events, summed = None, [rows, *summed]

@@ -245,13 +245,18 @@ def test_a_label_that_only_test_rows_have(frames: dict[str, pd.DataFrame], tmp_p
             "column 'bmi': '.*' is outside of the bounds of bs.*the bounds are 20 and 30",
         ),
         ("died ~ drug:(1 | ward)", "a bar is for effects of groups"),
-        ("died ~ 0 + bmi * kind", "column 'kind' has one label at all clients"),
         ("died ~ age + ward:sex", "26 coefficients by its columns"),
     ],
 )
 def test_formulas_that_do_not_fit_the_rows(formula: str, told: str, frames: dict[str, pd.DataFrame]) -> None:
     with pytest.raises(JobError, match=told):
         run(frames, formula, **STRICT)
+
+
+def test_a_term_of_one_label_adds_nothing_and_is_noted(frames: dict[str, pd.DataFrame]) -> None:
+    flat, without = (run(frames, formula) for formula in ("died ~ bmi * kind + kind:age + age", "died ~ bmi + age"))
+    assert flat.parameters == without.parameters
+    assert [*flat.notes] == [*without.notes, next(note for note in flat.notes if "'kind' has one value at every client" in note)]
 
 
 def test_a_rare_cell_of_an_interaction_is_a_rare_label(frames: dict[str, pd.DataFrame]) -> None:

@@ -11,7 +11,9 @@ import pytest
 import fedkern
 from fedkern.data.rare import Rare
 from fedkern.data.table import Table
-from fedkern.disclosure.alike import BY_FIT, _singled_out
+from fedkern.disclosure.look import BY_FIT, Look
+from fedkern.disclosure.requirement import Requirement
+from fedkern.disclosure.rules import Rules
 from fedkern.errors import JobError
 from fedkern.models.encoding import Spec
 
@@ -44,5 +46,6 @@ def test_the_named_value_does() -> None:
 
 def test_a_number_that_is_rounded_up_to_the_wanted_one_is_lowered_below_it() -> None:
     table = Table("b.csv", ("sex", "y"), {"sex": np.zeros(3), "y": np.zeros(3)}, 3)
-    found = _singled_out((Rare(("sex",), 2),), table, Spec("y"), 2, (), BY_FIT)
+    look = Look.at(Requirement(Rules(rows_per_value=2)), table, Spec("y"), np.ones(3))
+    found = look.singled_out((Rare(("sex",), 2),), BY_FIT)
     assert (found.id, found.facts, found.values["rows"], found.enough) == ("rare-values", (BY_FIT,), 2, 1)

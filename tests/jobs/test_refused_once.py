@@ -122,8 +122,8 @@ def done(job: dict[str, dict[str, Any]], text: str) -> dict[str, dict[str, Any]]
         elif "set algorithm.approximate = true" in line:
             more["algorithm"] = {"approximate": True}
         else:
-            (verb, key, number), *_ = LOWER.findall(line)
-            asked[key] = (min if verb == "lower" else max)(float(number), asked.get(key, float(number)))
+            for verb, key, number in LOWER.findall(line):
+                asked[key] = (min if verb == "lower" else max)(float(number), asked.get(key, float(number)))
     whole = {key: int(value) if key in ("rows", "rows_per_value", "groups") else value for key, value in asked.items()}
     return {**job, **more, "disclosure": whole}
 
@@ -138,6 +138,29 @@ def test_what_all_lines_propose_done_at_once_ends_in_an_answer(
     with pytest.raises(JobError) as fault:
         fedkern.run(job, data=data)
     assert fedkern.run(done(job, str(fault.value)), data=data).converged in (True, "approximate")
+
+
+@pytest.mark.parametrize("seed", [4, 6, 7])
+def test_of_few_rows_a_coefficient_questions_ask_for_no_more_than_is_proposed(seed: int) -> None:
+    """At a mode that others decide one of sixteen rows of times is nearly alone, and at the fit of its client's rows none is."""
+    data = {}
+    for k, (name, n) in enumerate((("a", 150), ("b", 150), ("c", 16))):
+        rng = np.random.default_rng([seed, k])
+        x = {
+            "bili": rng.standard_t(3, size=n),
+            "age": rng.normal(size=n),
+            "alb": rng.normal(size=n),
+            "tment": rng.integers(0, 2, n),
+        }
+        time = rng.exponential(1 / np.exp(1.1 * x["bili"] - 0.5 * x["tment"] + 0.4 * x["age"]))
+        data[name] = pd.DataFrame({**x, "t": np.minimum(time, 0.15).round(4) + 0.001, "d": (time < 0.15) * 1})
+    model = {"family": "cox", "formula": "Surv(t, d) ~ tment + age + bili + alb"}
+    job = {"job": {"method": "likelihood"}, "model": model, "data": {}, "disclosure": {"level": "standard"}}
+    with pytest.raises(
+        JobError, match=r"lower disclosure.rows_per_coefficient to \S+ and raise disclosure.leverage to 1"
+    ) as fault:
+        fedkern.run(job, data=data)
+    assert fedkern.run(done(job, str(fault.value)), data=data).converged is True
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...finding import Finding, Value
-from ...models.encoding import Column
+from ...models.encoding import OTHER, Column
 from ...printing import listed
 from . import apart
 from .apart import Apart
@@ -249,12 +249,14 @@ def of_levels(column: Column, of_clients: Sequence[Sequence[str]], clients: Sequ
     orders = [list(order) for order in of_clients if list(order) != sorted(order)]
     if any([level for level in levels if level in order] != order for order in orders):
         yield Finding.of("levels-in-other-orders", column=name)
-    # Clients that share no level with any other, though others have some. A column that names the clients has one at each.
+    # Clients that share no level with any other, though others have some. A column that names the clients has one at each. What
+    # has joined ("other") may be what others have.
     sets = [set(held) for held in of_clients]
     if all(len(held) <= 1 for held in sets):
         return
     others = [set().union(*sets[:k], *sets[k + 1 :]) for k in range(len(sets))]
-    if alone := [client for client, held, rest in zip(clients, sets, others) if held and rest and not held & rest]:
+    unlike = (bool(held and rest) and not (held & rest or OTHER in held | rest) for held, rest in zip(sets, others))
+    if alone := [client for client, differs in zip(clients, unlike) if differs]:
         yield Finding.of("levels-of-nobody-else", column=name, clients=alone)
 
 

@@ -19,6 +19,7 @@ from ...data.joined import as_agreed
 from ...data.reading import Reader
 from ...data.table import Table
 from ...errors import JobError, owned
+from ...finding import Finding
 from ...labels import in_order
 from ...models.encoding import Column, Encoding, Spec
 from ...models.formula.expansion import Formula, Made
@@ -57,9 +58,9 @@ def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
     formula = rows.agreed(spec, formula, {column.name: column for column in first.columns})
     _check_names(spec, formula)
     formula.refuse_without_constant()
-    labels = {name: formula.known[name].levels for name in formula.variables}
-    if one := next((name for name, levels in labels.items() if levels is not None and len(levels) < 2), None):
-        raise JobError(f"model.formula: column {one!r} has one label at all clients, which tells nothing; leave it out")
+    levels = {name: formula.known[name].levels for name in formula.variables}
+    flat = [name for name, own in levels.items() if own is not None and len(own) < 2 and formula.intercept]
+    run.hooks.find([Finding.of("column-constant", column=name, where="every client") for name in flat if run.place.is_server])
     # In a private job a faulty row weighs nothing, and must not show.
     if not spec.private:
         for k, table in tables.items():

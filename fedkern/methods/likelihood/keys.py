@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from ...data.formula import of_end
 from ...disclosure.requirement import ALL, Requirement
-from ...disclosure.rules import of_a_narrow_prior, of_a_vague_prior
+from ...finding import Finding
 from ...jobs import incomplete, keys
 from ...jobs.formula import laid
 from ...jobs.keys import (
@@ -303,17 +303,15 @@ class Config(JobConfig):
         return self.job.rounds // 2 if given is None else given
 
     @property
-    def tells_rows(self) -> str | None:
+    def tells_rows(self) -> tuple[Finding, ...]:
         model = self.model
-        if self.own:
-            return None
+        if self.own or self.row.linear:
+            return ()
         given = {name: value for name in ("prior_sd", "intercept_sd") if (value := getattr(model, name)) is not None}
         held = [f"model.{name} = {value:g}" for name, value in given.items() if value <= HELD]
-        if self.row.linear:
-            return None
         if not held and (self.row.chances or self.leveled) and given.get("prior_sd", 0.0) > VAGUE:
-            return of_a_vague_prior(f"model.prior_sd = {model.prior_sd:g}")
-        return of_a_narrow_prior(" and ".join(held), "the posterior") if held else None
+            return (Finding.of("vague-prior-tells-rows", prior=f"model.prior_sd = {model.prior_sd:g}"),)
+        return (Finding.of("narrow-prior-tells-rows", priors=" and ".join(held), part="the posterior"),) if held else ()
 
     @property
     def rounds_messages(self) -> bool:

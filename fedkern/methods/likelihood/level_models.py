@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...algorithms.exchanges import level_sums
 from ...algorithms.importance import machine as importance
-from ...disclosure import alike
+from ...disclosure import look
 from ...jobs.stage import Stage
 from ...models import levels
 from ...models.encoding import INTERCEPT
@@ -102,7 +102,7 @@ class LevelModel(Model):
     def describe_kind(self) -> Iterator[str]:
         yield self._listed
         asked = self.config.requirement
-        least = alike.of_a_level(asked, alike.of_a_value(asked, self.config.row.name))
+        least = look.of_a_level(asked, look.of_a_value(asked, self.config.row.name))
         few = f"; one that occurs there must be in {least} rows or more" if least > 1 else ""
         yield f"         each client tells how many of its rows have each{few}"
         yield from super().describe_kind()

@@ -19,7 +19,7 @@ from ...data.design import LEAST_OF_LEVEL, Design, column_of, with_event
 from ...data.faults import HINT, LEFT_OUT, Refusals, who
 from ...data.formula import looked_at
 from ...data.table import Table
-from ...disclosure import alike, counting, few
+from ...disclosure import counting, few, look
 from ...errors import JobError, OwnFault
 from ...finding import RuleRefusal, Value
 from ...jobs import incomplete
@@ -101,7 +101,7 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
     asked = config.requirement
     family, wanted = config.model.family, asked.told_up_to(few.coefficients(asked, table, spec)) + 1
     if (columns := times_of(config)) is not None:
-        event = alike.events(table, spec)[0]
+        event = look.events(table, spec)[0]
         times = read_times(columns, table, event, client, positive=config.lifetimes)
         if not config.lifetimes:
             check_between(config.output.survival_at or (), times, event, counting.weights(table, spec), client, table.source)
@@ -246,7 +246,7 @@ def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.in
         errors.errors.append(RuleRefusal("small-groups", client, rule, **values))
     errors.refuse()
     alone = counting.weights(table, spec) * (numbers[codes] == 1)
-    for found in alike.find_alike(asked, table, spec, alone) if ones else ():
+    for found in look.Look.at(asked, table, spec, alone).few() if ones else ():
         raise found.refusal(asked, client, f"{table.source}, among groups of one row")
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from ...disclosure.requirement import ALL, NONE, Kind, Requirement
-from ...disclosure.rules import of_a_narrow_prior, of_a_vague_prior
 from ...errors import JobError
+from ...finding import Finding
 from ...jobs import incomplete, keys
 from ...jobs.constants import undeclared
 from ...jobs.formula import laid
@@ -284,11 +284,11 @@ class Config(JobConfig):
         return self.algorithm.batch < 1 and self.algorithm.random_source == "secure"
 
     @property
-    def tells_rows(self) -> str | None:
-        return "; ".join(filter(None, (self._of_prior, self._of_batches))) or None
+    def tells_rows(self) -> tuple[Finding, ...]:
+        return tuple(found for found in (self._of_prior, self._of_batches) if found is not None)
 
     @property
-    def _of_prior(self) -> str | None:
+    def _of_prior(self) -> Finding | None:
         """Why the prior of a nonlinear model may let messages tell rows: q weighs these rows."""
         if self.privacy is not None or FAMILIES[self.model.family].linear:
             return None
@@ -297,33 +297,22 @@ class Config(JobConfig):
         held = [own] * (model.prior_sd <= HELD)
         held += [f"model.intercept_sd = {sd:g}"] * (sd is not None and sd <= HELD)
         if held:
-            return of_a_narrow_prior(" and ".join(held), "q")
+            return Finding.of("narrow-prior-tells-rows", priors=" and ".join(held), part="q")
         if link == "logit" and model.prior_sd > VAGUE:
-            return of_a_vague_prior(own)
+            return Finding.of("vague-prior-tells-rows", prior=own)
         if link == "log" and (variant == "global-vi" or optimiser != "exact"):
-            what = f'variant = "{variant}"' if variant == "global-vi" else f'optimiser = "{optimiser}"'
-            return (
-                f"algorithm.{what} takes single steps from the prior, at which the row of a count model that is farthest from "
-                "the middle outweighs all others: with many columns a server can compute that row, at any number of rows; leave "
-                "it out where that must not be"
-            )
+            key = f'variant = "{variant}"' if variant == "global-vi" else f'optimiser = "{optimiser}"'
+            return Finding.of("single-steps-tell-rows", key=key)
         return None
 
     @property
-    def _of_batches(self) -> str | None:
+    def _of_batches(self) -> Finding | None:
         """Why batches may let messages tell rows."""
         if self.algorithm.batch == 1:
             return None
         if self.secret_batches:
-            return (
-                "algorithm.batch makes a message of few rows: of many batches some have one row of a level, or with a value, and "
-                "where an update is of a step or two a server can compute that row, label and all, at any number of rows; leave "
-                "it out where that must not be"
-            )
-        return (
-            'algorithm.random_source = "keyed" with algorithm.batch: job.seed tells which rows are in a batch, so that the sums '
-            "over many batches tell a server each row, every cell and label, at any number of rows; remove the key"
-        )
+            return Finding.of("batches-tell-rows")
+        return Finding.of("keyed-batches-tell-rows")
 
     @property
     def readers(self) -> str:

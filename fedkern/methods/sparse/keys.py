@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from ...disclosure.requirement import Requirement
+from ...finding import Finding
 from ...jobs.keys import (
     Chains,
     CommonOutputSection,
@@ -185,39 +186,19 @@ class Config(JobConfig):
         return replace(super().requirement, tells="products")
 
     @property
-    def tells_rows(self) -> str | None:
-        reasons, by = list[str](), " and ".join(self.draws_rows)
+    def tells_rows(self) -> tuple[Finding, ...]:
+        found, models = list[Finding](), " and ".join(self.draws_rows)
         if self.algorithm.tempering != 1:
-            reasons.append(
-                "algorithm.tempering has clients send the log-likelihood at each draw: of 20 rows a server that could make the "
-                'draws\' random numbers (random_source = "keyed") computed them in seconds, up to the sign of each, and of '
-                "secure ones no attack was tried for long; leave it out where that must not be"
-            )
-        if by and not self.secret:
-            reasons.append(
-                f'algorithm.random_source = "keyed" with {by} has clients draw by random numbers that follow from job.seed: the '
-                "draws of a few rounds tell a server rows, or every cell of a row that lacks one, at any number of rows; "
-                "remove the key"
-            )
-        if by and self.algorithm.moves:
-            reasons.append(
-                f"algorithm.moves with {by} sends cross-products of rows that are completed or weighed anew in each round: their "
-                "differences can tell a server rows; leave it out where that must not be"
-            )
+            found.append(Finding.of("tempering-tells-rows"))
+        if models and not self.secret:
+            found.append(Finding.of("keyed-draws-tell-rows", models=models))
+        if models and self.algorithm.moves:
+            found.append(Finding.of("moves-tell-rows", models=models))
         if self.model.missing == "impute" and self.output.site_fits:
-            reasons.append(
-                'output.site_fits with model.missing = "impute": least squares are of complete rows, and completed moments of '
-                "all, so that their difference tells a server the rows that lack a cell where these are few; leave site_fits out "
-                "where that must not be"
-            )
+            found.append(Finding.of("site-fits-tell-rows"))
         if self.model.splines:
-            names = ", ".join(map(repr, self.model.splines))
-            reasons.append(
-                f"model.splines ({names}) has clients send cross-products of functions of one column: a server can compute how "
-                "often each value occurs where these are not many (whole years or weeks), and of a patient who is alone with a "
-                "value other cells, at any number of rows; join values in all files, or leave splines out where that must not be"
-            )
-        return "; ".join(reasons) or None
+            found.append(Finding.of("splines-tell-values", columns=[*map(repr, self.model.splines)]))
+        return tuple(found)
 
 
 DEGREES = 4.0  # of freedom of Student errors

@@ -366,8 +366,8 @@ def test_a_prior_by_its_standard_deviation() -> None:
     with pytest.raises(JobError, match=r"model.prior_sd = 0"):
         parse({**data, "model": {"prior_sd": 0}})
     told = parse({**data, "model": {"prior_sd": 0.005}}).tells_rows
-    assert told is not None
-    assert told.startswith("model.prior_sd = 0.005: the prior holds q")
+    assert [found.id for found in told] == ["narrow-prior-tells-rows"]
+    assert told[0].startswith("model.prior_sd = 0.005: the prior holds q")
 
 
 def test_private_jobs_keep_their_prior() -> None:
