@@ -19,7 +19,7 @@ from dp_accounting.pld import privacy_loss_distribution as losses
 
 from fedkern.privacy import accountant
 from fedkern.privacy.accountant import Mechanism
-from support import command, forked, one_step, suite_minima, suite_order, suite_seconds, suite_shards, suite_share
+from support import command, forked, one_step, suite_cases, suite_minima, suite_order, suite_seconds, suite_shards, suite_share
 from support.command import mpirun, python
 from support.mpirun import launcher_removed
 
@@ -111,6 +111,18 @@ def test_files_that_cost_least_are_only_counted():
 def test_other_commits_have_other_turns():
     orders = {tuple(sorted(PAIRS, key=lambda name: suite_share.turn(commit, name))) for commit in map(str, range(50))}
     assert len(orders) == 6
+
+
+def test_a_commit_has_some_cases_of_each_test_and_others_have_the_others() -> None:
+    many = [f"tests/data/test_b.py::test_c[{k}]" for k in range(5)]
+    pages, planted = (
+        [f"{name}[{k}]" for k in range(3)] for name in ("tests/cli/test_d.py::test_e", "jobs/f.py::test_negative_control")
+    )
+    always = {*pages, *planted, "tests/data/test_b.py::test_alone"}
+    commits = [suite_cases.chosen([*always, *many], 2, commit) for commit in map(str, range(50))]
+    assert all(one >= always and len(one) == len(always) + 2 for one in commits)
+    assert set.union(*commits) == {*always, *many}
+    assert suite_cases.chosen(many, 9, "") == {*many}
 
 
 NIGHT = """
