@@ -197,6 +197,7 @@ def test_a_forked_command_ends_as_a_fresh_process_does(tmp_path: Path) -> None:
         assert forked.seconds > before
 
 
+@pytest.mark.nightly
 def test_forked_ranks_end_as_fresh_ones_do(tmp_path: Path) -> None:
     job, out = tmp_path / "job.toml", tmp_path / "out"
     job.write_text('[data]\nbuiltin = "breast-cancer"\nsplit = {clients = 2}\n')
