@@ -32,7 +32,7 @@ test: install
 	@$(MAKE) --no-print-directory -k -j2 -Otarget $(filter-out lint-mypy,$(LINTS))
 	@$(MAKE) --no-print-directory -k -j2 lint-mypy suite
 
-# Two cases of each test of jobs and models, others for every commit: `make test CASES=` has them all.
+# Two cases of each test of a method, others for every commit: `make test CASES=` has them all.
 CASES ?= --cases 2
 suite: install
 	cd tests && $(PYTEST) --dist loadfile $(CASES)

@@ -1,8 +1,9 @@
 """`pytest --cases N`: of a test of many cases those N whose turn it is, chosen by the hash of the commit; `make test` has two.
 
 Every test runs at every push, and every commit has other cases of it. All run at night, and where somebody runs a file without
-the option. That is for tests of jobs and models, whose cases are other numbers for the same lines, most of them whole jobs. Where
-a case is another kernel, page, attack or message all run, as does what minima.json counts by a kind of its own.
+the option. That is for tests of methods alone: their cases are whole jobs, other numbers for the same lines, and took two thirds
+of the suite's processor time. Elsewhere a case is another kernel, attack, policy, page or message. What minima.json counts by a
+kind of its own is whole, too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pytest
 from .suite_minima import KINDS
 from .suite_share import commit, turn
 
-FOLDERS = ("algorithms", "data", "jobs", "methods", "models", "results", "statistics")
+FOLDER = "methods"
 WHOLE = [re.compile(pattern) for kind, pattern in KINDS.items() if kind != "tests"]
 
 
@@ -30,8 +31,7 @@ def chosen(names: list[str], most: int, commit: str) -> set[str]:
         cases[name.partition("[")[0]].append(name)
     kept = set[str]()
     for of_one in cases.values():
-        folder = of_one[0].removeprefix("tests/").partition("/")[0]
-        whole = folder not in FOLDERS or any(pattern.search(of_one[0]) for pattern in WHOLE)
+        whole = not of_one[0].removeprefix("tests/").startswith(FOLDER) or any(pattern.search(of_one[0]) for pattern in WHOLE)
         kept.update(of_one if whole else sorted(of_one, key=lambda name: turn(commit, name))[:most])
     return kept
 

@@ -15,7 +15,7 @@ import fedkern
 from fedkern.errors import JobError
 from fedkern.results import rates
 from support import sigma_artifacts as artifacts
-from support.found import clients, ids
+from support.found import ids, said
 
 FITS: dict[str, dict[str, Any]] = {
     "sfvi": {"job": {"rounds": 150}},
@@ -205,7 +205,7 @@ def test_exposures_in_another_unit_at_one_client_are_a_doubt(tmp_path: Path) -> 
         csv.writer(file).writerows([lines[0], *([*row[:at], repr(float(row[at]) * 1000), *row[at + 1 :]] for row in lines[1:])])
     wrong = fedkern.run(tables)
     assert wrong.converged is False
-    assert clients(wrong, "exposures-in-another-unit") == [name]
+    assert [list(one["where"]) for one in said(wrong, "exposures-in-another-unit")] == [[name]]
 
 
 def test_rates_are_compared_by_how_the_others_differ() -> None:
