@@ -18,7 +18,7 @@ from fedkern.results import heterogeneity
 from methods.likelihood.test_lifetimes import SMALL, text, written
 from support.found import ids
 
-PLAIN = "[algorithm]\npoints = 1024\neffective = 300\n[output]\ndraws = 100\nchains = 2\n"
+PLAIN = "[algorithm]\npoints = 512\neffective = 150\n[output]\ndraws = 100\nchains = 2\n"
 
 
 def studies(seed: int = 1, harder: float = 1.0, rows: int = 150) -> dict[str, pd.DataFrame]:
