@@ -16,7 +16,7 @@ import pytest
 from scipy.special import expit
 
 import fedkern
-from support.found import ids
+from support.found import ids, said
 
 Frames = dict[str, pd.DataFrame]
 
@@ -80,7 +80,7 @@ def test_a_code_for_a_missing_value_counts_as_one(in_files: bool, tmp_path: Path
     job["data"] |= {"clients": [str(path) for path in paths.values()]} if in_files else {}
     first = fedkern.run(job, data=None if in_files else data, out=out)
     assert first.converged is False
-    assert "column-in-another-unit" in ids(first)
+    assert [(one["column"], list(one["clients"])) for one in said(first, "column-in-another-unit")] == [("column 'x'", ["s1"])]
     (note,) = json.loads((out / "client-s1" / "rows.json").read_text())["notes"]
     assert ('count it as one ([data.dialect] missing = ["-9"]), and say' in note) is in_files
     assert ("make these cells empty (in arrays NaN), and say" in note) is not in_files

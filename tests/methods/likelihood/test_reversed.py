@@ -127,14 +127,14 @@ def test_a_job_names_the_client_and_says_what_to_do(sampler: str) -> None:
     result = fedkern.run(job, data=frames(sites(1, 3, 300, 3, 0.3, other=1)))
     assert result.converged is False
     assert turned(result) == [["bo"]]
-    assert said(result, "slopes-reversed")
+    assert clients(result, "slopes-reversed") == ["bo"]
     assert not any("client = true" in note for note in result.summary["notes"])
 
 
 def test_a_job_with_a_client_where_the_event_is_the_rule_says_what_that_may_be() -> None:
     made = [sites(4, 3, 300, 2, level=3.0 if k == 0 else -3.0)[k] for k in range(3)]  # with the same slopes
     result = fedkern.run(JOB, data=frames(made))
-    assert said(result, "outcome-reversed")
+    assert clients(result, "outcome-reversed") == ["ada"]
     assert not turned(result)
 
 

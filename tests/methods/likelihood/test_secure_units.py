@@ -17,7 +17,7 @@ from fedkern.transports.inprocess import InProcess
 from methods.likelihood.test_lifetimes import text, written
 from methods.likelihood.test_time_units import PLAIN, scaled, studies
 from support import wires
-from support.found import ids
+from support.found import ids, said
 
 JOB = """
 [job]
@@ -120,7 +120,8 @@ def test_hospitals_that_differ_are_not(moved: float, m: int, tmp_path: Path) -> 
 def test_without_masks_the_server_names_the_client(tmp_path: Path) -> None:
     """The control: the same slip, found by the same rules."""
     result, _ = run(tmp_path, times(pressures(1), "bo", 1 / 7.5), JOB.replace('sums = "secure"\n', ""))
-    assert ids(result) & {"column-in-another-unit", "column-in-a-far-unit", "response-or-errors"}
+    doubts = [one for id in ("column-in-another-unit", "column-in-a-far-unit", "response-or-errors") for one in said(result, id)]
+    assert [(one["column"], list(one["clients"])) for one in doubts] == [("column 'bp'", ["bo"])]
 
 
 @pytest.mark.parametrize(("client", "factor"), [("ada", 30.4), ("cy", 1 / 30.4)])
