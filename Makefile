@@ -35,13 +35,15 @@ test: install
 	@$(MAKE) --no-print-directory -k -j2 -Otarget $(filter-out lint-mypy,$(LINTS))
 	@$(MAKE) --no-print-directory -k -j2 lint-mypy suite
 
+# Two cases of each test of a method, others for every commit: `make test CASES=` has them all.
+CASES ?= --cases 2
 suite: install
-	cd tests && $(PYTEST) --dist loadfile
+	cd tests && $(PYTEST) --dist loadfile $(CASES)
 
 # One part of several, for as many machines: make shard SHARD=1/4
 SHARD ?= 1/4
 shard: install
-	cd tests && $(PYTEST) --dist loadfile --shard $(SHARD)
+	cd tests && $(PYTEST) --dist loadfile $(CASES) --shard $(SHARD)
 
 # Three minutes of the nightly tests, others for every commit.
 share: install

@@ -48,6 +48,7 @@ pytest_plugins = (
     "support.suite_share",
     "support.suite_shards",
     "support.suite_minima",
+    "support.suite_cases",
     "support.suite_seconds",
     "support.suite_examples",
 )

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from fedkern.algorithms.core.messages import ClientLost, RemoteFault
 from fedkern.algorithms.core.once import ready_client
 from fedkern.algorithms.exchanges.answers import Certificate
 from fedkern.privacy.accountant import Mechanism
@@ -39,8 +38,8 @@ def read(server: Any) -> dict[int, Any]:
     return {k: reply.content for k, reply in server.replies.items()}
 
 
-def sent(text: bytes | dict[str, Any]) -> Certificate:
-    return Certificate(0, text if isinstance(text, bytes) else json.dumps(text).encode())
+def sent(content: dict[str, Any]) -> Certificate:
+    return Certificate(0, json.dumps(content).encode())
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -55,7 +54,6 @@ def test_every_certificate_that_a_job_can_make_is_taken(name: str, rows: int) ->
 
 def test_everybody_is_asked_and_answers() -> None:
     server, asked = Certificate.question.start(2, Certificate.ask(0))
-    assert [client for client, _ in asked] == [0, 1]
     for client, question in reversed(asked):
         assert not Certificate.question.finished(server)
         _, (answer,) = Certificate.question.client_receive(ready_client(Certificate.of({**SPENT, "steps": client})), question)  # type: ignore[arg-type]
@@ -69,15 +67,6 @@ def test_an_infinite_epsilon_travels_as_text() -> None:
     assert json.loads(Certificate.of({"epsilon": math.inf}).text) == {"epsilon": "inf"}
 
 
-def test_nobody_waits_for_a_lost_client() -> None:
-    server, _ = Certificate.question.start(2, Certificate.ask(0))
-    server, _ = Certificate.question.server_receive(server, 1, ClientLost(1))
-    server, _ = Certificate.question.server_receive(server, 0, sent(SPENT))
-    assert Certificate.question.finished(server)
-    assert read(server) == {0: SPENT}
-
-
-MALFORMED = [b"", b"[1]", b'"x"', b"{", b'{"a": [1]}', b'{"a": {"b": 1}}', b'{"a": null}', b"[" * 4000, b"\xff", b"{}"]
 WRONG = {
     "epsilon": [math.nan, -1, math.inf, "infinite", True, None, [1], 10**400],
     "delta": [2, -1e-9, "0.1", math.nan],
@@ -98,20 +87,13 @@ WRONG = {
 }
 
 
-def refused(text: bytes | dict[str, Any], field: str) -> None:
+def refused(content: dict[str, Any], field: str) -> None:
     """The result stands without it, and says why."""
     server, _ = Certificate.question.start(1, Certificate.ask(0))
-    server, _ = Certificate.question.server_receive(server, 0, sent(text))
+    server, _ = Certificate.question.server_receive(server, 0, sent(content))
     assert server.replies == {}
     assert re.match(rf"its Certificate.*{field}", server.dropped[0])
     assert Certificate.question.finished(server)
-    with pytest.raises(RemoteFault, match="came twice"):
-        Certificate.question.server_receive(server, 0, sent(SPENT))
-
-
-@pytest.mark.parametrize("text", MALFORMED, ids=lambda text: text[:12].hex())
-def test_what_is_no_certificate_is_refused(text: bytes) -> None:
-    refused(text, "")
 
 
 @pytest.mark.parametrize("field", WRONG)

@@ -134,13 +134,14 @@ def hostile(honest: Any) -> Iterator[tuple[str, Any]]:
         elif isinstance(value, float):
             changed = [*NEVER] + ([] if (kind, name) in SIGNED else [-1.0])
         elif isinstance(value, bytes):
-            changed = [b"", b"[", b"\xff", b"[" * 400, b"{}", b"[1, 2]", b'"x"']
+            (symbol,) = schema(kind)[name].shape
+            changed = [b"", b"[", b"\xff", b"[" * min(dims(honest)[symbol], 4000), b"{}", b"[1, 2]", b'"x"']
         else:
             for x in NEVER:
                 single = value.copy()
                 single.flat[-1] = x
                 changed += [np.full_like(value, x), single]
-            changed += [np.full_like(value, 0.5)] if name in kind.every else []
+            changed += [np.full_like(value, 0.5)] if name in kind.every or (kind, name) == (ColumnMeans, "steps") else []
             changed += [] if (kind, name) in SIGNED else [-value - (value == 0)]
         yield from ((f"{name} {x}", replace(honest, **{name: x})) for x in changed)
 
@@ -162,6 +163,7 @@ def test_an_answer_with_a_field_that_cannot_be_is_dropped_or_ends_the_job_by_nam
 
     first = received(question.start(2, Ask(0))[0], 0, codec.encode(0, honest))
     assert not first.dropped
+    assert not question.finished(first)
     for what, answer in hostile(honest):
         said = None
         try:
@@ -173,6 +175,8 @@ def test_an_answer_with_a_field_that_cannot_be_is_dropped_or_ends_the_job_by_nam
             assert question.drops, f"{what} is taken"
             assert question.finished(server), what
             assert server.dropped.get(1, "").startswith("its "), f"{what} is taken"
+            with pytest.raises(RemoteFault, match="came twice"):
+                question.server_receive(server, 1, honest)
         else:
             assert said.client == 1, what
             assert said.text.startswith(f"{kind.__name__}." if "is not finite" in said.text else "its "), what

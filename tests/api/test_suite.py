@@ -19,7 +19,7 @@ from dp_accounting.pld import privacy_loss_distribution as losses
 
 from fedkern.privacy import accountant
 from fedkern.privacy.accountant import Mechanism
-from support import command, forked, one_step, suite_minima, suite_order, suite_seconds, suite_shards, suite_share
+from support import command, forked, one_step, suite_cases, suite_minima, suite_order, suite_seconds, suite_shards, suite_share
 from support.command import mpirun, python
 from support.mpirun import launcher_removed
 
@@ -113,6 +113,18 @@ def test_other_commits_have_other_turns():
     assert len(orders) == 6
 
 
+def test_a_commit_has_some_cases_of_each_test_and_others_have_the_others() -> None:
+    many = [f"tests/methods/test_b.py::test_c[{k}]" for k in range(5)]
+    pages, planted = (
+        [f"{name}[{k}]" for k in range(3)] for name in ("jobs/test_d.py::test_e", "methods/f.py::test_negative_control")
+    )
+    always = {*pages, *planted, "tests/data/test_b.py::test_alone"}
+    commits = [suite_cases.chosen([*always, *many], 2, commit) for commit in map(str, range(50))]
+    assert all(one >= always and len(one) == len(always) + 2 for one in commits)
+    assert set.union(*commits) == {*always, *many}
+    assert suite_cases.chosen(many, 9, "") == {*many}
+
+
 NIGHT = """
 import time, pytest
 pytestmark = pytest.mark.nightly
@@ -185,6 +197,7 @@ def test_a_forked_command_ends_as_a_fresh_process_does(tmp_path: Path) -> None:
         assert forked.seconds > before
 
 
+@pytest.mark.nightly
 def test_forked_ranks_end_as_fresh_ones_do(tmp_path: Path) -> None:
     job, out = tmp_path / "job.toml", tmp_path / "out"
     job.write_text('[data]\nbuiltin = "breast-cancer"\nsplit = {clients = 2}\n')

@@ -17,6 +17,7 @@ pytest.importorskip("mpi4py")
 from fedkern.cli import launch
 from fedkern.cli.__main__ import main
 from fedkern.results.gaussian import comparable
+from support import forked
 from support.mpirun import environment
 
 FEDKERN = [sys.executable, "-P", "-m", "fedkern"]
@@ -43,15 +44,16 @@ def ended(*arguments: str, **env: str) -> tuple[int, str, str]:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    code, _, err = ended("simulate", "logistic", "--out", str(tmp_path / "sites"), "--clients", "2", "--rows", "40")
-    assert code == 0, err
+    made = forked.fedkern("simulate", "logistic", "--out", "sites", "--clients", "2", "--rows", "40", folder=tmp_path)
+    assert made.code == 0, made.err
     return tmp_path / "sites" / "job.toml"
 
 
 def test_a_job_is_that_of_one_process(job: Path, tmp_path: Path) -> None:
-    for name, how in (("ranks", ["launch", "-n", "3"]), ("one", ["run"])):
-        code, _, err = ended(*how, str(job), "--out", str(tmp_path / name), "--set", "job.rounds=4")
-        assert code == 0, err
+    more = (str(job), "--set", "job.rounds=4", "--out")
+    code, _, err = ended("launch", "-n", "3", *more, str(tmp_path / "ranks"))
+    assert code == 0, err
+    assert forked.fedkern("run", *more, "one", folder=tmp_path).code == 0
     digests = [json.loads((tmp_path / name / "summary.json").read_text())["digest"] for name in ("ranks", "one")]
     assert digests[0] == digests[1]
 
@@ -68,11 +70,11 @@ def test_a_request_to_end_reaches_the_job(job: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [(), ("-n", "two", "job.toml"), ("job.toml",), ("-n", "3")])
-def test_wrong_arguments_show_the_right_ones(arguments: tuple[str, ...]) -> None:
-    code, _, err = ended("launch", *arguments)
-    assert code == 2
-    assert "-n RANKS" in err
-    assert "JOB.toml" in err
+def test_wrong_arguments_show_the_right_ones(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    done = forked.fedkern("launch", *arguments, folder=tmp_path)
+    assert done.code == 2
+    assert "-n RANKS" in done.err
+    assert "JOB.toml" in done.err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])

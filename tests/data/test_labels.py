@@ -23,6 +23,7 @@ from fedkern.data.reading import read_numbers
 from fedkern.errors import JobError
 from fedkern.labels import label
 from fedkern.models.encoding import Column, Spec
+from support.found import said
 
 FLAGS = [True, False, None, True]
 
@@ -277,7 +278,7 @@ def test_the_first_level_of_an_order_is_what_others_are_compared_with(tmp_path: 
     other = {"a": frames["a"], "b": frames["b"].assign(dose=frames["b"]["dose"].cat.reorder_categories(["mid", "low", "high"]))}
     lost = fedkern.run(gaussian("y ~ dose"), data=other)
     assert "theta[dose[T.low]]" in lost.parameters
-    assert any("column 'dose': tables give its levels orders that do not agree" in note for note in lost.summary["notes"])
+    assert said(lost, "levels-in-other-orders") == [{"column": "dose"}]
 
 
 def test_numbers_of_rows_of_pandas_are_no_column(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pickle
 import re
 import tomllib
 import traceback
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -65,14 +65,18 @@ def made(id: str, text: str = "a") -> Finding:
     return Finding.of(id, **values, **named)
 
 
-def calls() -> Iterator[ast.expr]:
-    """The ids that the package gives to `Finding.of`, but for those that a value chooses."""
-    for path in sorted(PACKAGE.rglob("*.py")):
+def ids_and_texts() -> tuple[set[str], set[str]]:
+    """The ids that the package gives to `Finding.of`, but for those that a value chooses; and all of its texts."""
+    ids, all_texts = set[str](), set[str]()
+    for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Finding.of":
-                first = node.args[0]
-                ids = (first.body, first.orelse) if isinstance(first, ast.IfExp) else (first,)
-                yield from (id for id in ids if isinstance(id, ast.Constant))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                all_texts.add(node.value)
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "of":
+                first = node.args[0] if node.args and ast.unparse(node.func) == "Finding.of" else None
+                chosen = (first.body, first.orelse) if isinstance(first, ast.IfExp) else (first,)
+                ids |= {str(id.value) for id in chosen if isinstance(id, ast.Constant)}
+    return ids, all_texts
 
 
 def dotted(kind: Any, before: str = "") -> str:
@@ -84,6 +88,12 @@ def dotted(kind: Any, before: str = "") -> str:
     return "\n".join(lines)
 
 
+@cache
+def keys_of_jobs() -> set[str]:
+    return {key for method in METHODS for key in KEYS.findall(dotted(load_method(method).keys.Config))}
+
+
+@cache
 def anchors(page: Path) -> set[str]:
     heads = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
@@ -99,25 +109,18 @@ def test_an_entry_has_an_example_a_page_and_remedies_that_are_keys(id: str) -> N
     page, _, anchor = entry.page.partition("#")
     assert (DOCS / page).is_file()
     assert not anchor or anchor in anchors(DOCS / page), entry.page
-    known = set[str]()
-    for method in METHODS:
-        known |= {*KEYS.findall(dotted(load_method(method).keys.Config))}
     for text in texts(entry):
-        assert {*KEYS.findall(text)} <= known
+        assert {*KEYS.findall(text)} <= keys_of_jobs()
     assert {name for name in PLACE.findall(entry.public + entry.holder) if name[0] == "remedies"} or not entry.remedies
 
 
 def test_ids_of_the_package_are_those_of_the_catalogue() -> None:
-    assert {ast.literal_eval(one) for one in calls()} <= {*catalogue()}
-    constants = {
-        node.value
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
+    ids, all_texts = ids_and_texts()
+    assert ids
+    assert ids <= {*catalogue()}
     of_entries = {id for entry in catalogue().values() for id in entry.remedies}
-    assert of_entries == {*remedies()} <= constants
-    assert {*catalogue()} <= constants
+    assert of_entries == {*remedies()} <= all_texts
+    assert {*catalogue()} <= all_texts
 
 
 def test_a_wheel_has_the_catalogue_as_it_was_written() -> None:

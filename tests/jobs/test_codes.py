@@ -14,9 +14,9 @@ import fedkern
 from fedkern.algorithms.exchanges.apart import with_one_value
 from fedkern.data.isolated import coded, decide, repeated
 from support import few
+from support.found import ids, said
 
 SLOPE = 0.01  # of chol
-ALL = "column 'chol' has one value at c, far from what the others have: does it stand for one that is missing"
 PART = "column 'chol' has a cell, or several with one value, far from all others at 'b': see rows.json there"
 
 
@@ -51,9 +51,8 @@ def test_zeros_that_stand_for_missing_values_let_no_result_stand_and_the_remedy_
     wrong = ran(method, clients, out=out)
     assert wrong.parameters["theta[chol]"]["mean"] < 0, "the sign is wrong"
     assert wrong.summary["converged"] is False
-    assert ALL in wrong.summary["verdict"]
-    assert PART in wrong.summary["verdict"]
-    assert "Make such cells empty in its file, and say what becomes of the rows (model.missing)" in wrong.summary["verdict"]
+    assert [list(one["clients"]) for one in said(wrong, "column-of-one-value")] == [["c"]]
+    assert [(one["column"], list(one["clients"])) for one in said(wrong, "column-with-far-cells")] == [("chol", ["b"])]
     own = {n: json.loads((out / f"client-{n}" / "rows.json").read_text())["notes"] for n in clients}
     assert any("column 'chol': 0 stands in 50 rows, far from all other cells" in line for line in own["b"])
     assert any("column 'chol' has one value here" in line and "model.missing" in line for line in own["c"])
@@ -79,17 +78,15 @@ def test_an_indicator_keeps_the_client_that_has_measured_nothing() -> None:
 def test_files_without_codes_and_a_value_that_is_right_by_your_word_say_nothing() -> None:
     assert ran("pvi", sites()).summary["converged"] == "settled"
     columns = {"columns": {"chol": {"kind": "numeric", "center": 240.0, "scale": 50.0}}}
-    said = ran("pvi", as_zeros(sites()), data=columns).summary
-    assert "has one value at" not in said["verdict"]
-    assert "far from all others" not in said["verdict"]
+    assert not ids(ran("pvi", as_zeros(sites()), data=columns)) & {"column-of-one-value", "column-with-far-cells"}
 
 
 def test_where_sums_are_masked_the_client_says_it_of_itself(tmp_path: Path) -> None:
     clients = sites()
     clients["c"]["chol"] = 0.0
-    said = ran("pvi", clients, job={"sums": "secure"}, out=tmp_path / "out").summary
-    assert said["converged"] is False
-    assert "column 'chol' is in another unit at one client, or has a wrong cell there" in said["verdict"]
+    summary = ran("pvi", clients, job={"sums": "secure"}, out=tmp_path / "out").summary
+    assert summary["converged"] is False
+    assert [one["column"] for one in said(summary, "column-in-another-unit-somewhere")] == ["column 'chol'"]
     own = json.loads((tmp_path / "out" / "client-c" / "rows.json").read_text())["notes"]
     assert any("column 'chol' has one value at c" in line for line in own)
 

@@ -615,33 +615,6 @@ class TestValuesThatFewRowsShare:
         assert self.run(fedkern, federation, 2 * cells).code == 0
         assert self.run(fedkern, federation, cells, "--set", "disclosure.rows_per_value=9").code == 0
 
-    def test_all_columns_are_named_at_once(self, fedkern: Any, tmp_path: Path) -> None:
-        federation = Federation(tmp_path)
-        for name in "abc":
-            path = tmp_path / f"{name}.csv"
-            federation.rows(name, 60)
-            head, *rows = path.read_text().splitlines()
-            rows = [f"{row},{int(i < 4)},{int(i > 52)},{i % 2}" for i, row in enumerate(rows)]
-            path.write_text("\n".join([f"{head},icu,hiv,sex", *rows]) + "\n")
-        assert fedkern("run", federation.job, "--out", "out", "--quiet").code == 2
-        own = (Path("out") / "client-a" / "holder.txt").read_text()
-        assert "values of 'icu' have to themselves: 4; 10 are asked for" in own
-        assert "(the same of 'hiv' (7 rows)): mend" in own
-        assert fedkern("run", federation.job, "--quiet", "--set", 'data.ignore=["id", "icu", "hiv"]').code == 0
-
-    def test_pairs_of_columns_single_rows_out_too(self, fedkern: Any, tmp_path: Path) -> None:
-        """Whoever has complications has the disease: the difference of the two columns is 1 in the rows without."""
-        federation = Federation(tmp_path)
-        cells = [f"1,{int(i < 22)}" for i in range(25)] + ["0,0"] * 30
-        for name in "abc":
-            path = tmp_path / f"{name}.csv"
-            federation.rows(name, len(cells))
-            head, *rows = path.read_text().splitlines()
-            path.write_text("\n".join([f"{head},ill,worse", *(f"{row},{cell}" for row, cell in zip(rows, cells))]) + "\n")
-        assert fedkern("run", federation.job, "--quiet", "--out", "out").code == 2
-        assert "values of 'ill' and 'worse' have to themselves: 3;" in (Path("out") / "client-a" / "holder.txt").read_text()
-        assert fedkern("run", federation.job, "--quiet", "--set", 'data.ignore=["id", "worse"]').code == 0
-
     def test_a_response_of_one_row_is_that_row(self, fedkern: Any, tmp_path: Path) -> None:
         federation = Federation(tmp_path)
         for events in (0, 1, 2, 3):

@@ -18,7 +18,10 @@ from fedkern.data.far import any_thousandths, coded
 from fedkern.errors import JobError
 from fedkern.models.encoding import Column
 from support import few
+from support.found import clients as names_of
+from support.found import ids, said
 
+OTHER, CODES = "column-of-other-values", {"column-of-other-values", "column-coded-otherwise"}
 PVI: dict[str, Any] = {"data": {"response": "y", **few.ANY}}
 
 
@@ -37,24 +40,24 @@ def notes_of(job: dict[str, Any], clients: dict[str, Any], out: Path | None = No
 def test_a_column_that_a_site_codes_otherwise_lets_no_result_stand_and_the_remedy_ends_it(job: dict[str, Any]) -> None:
     clients = {"a": frame(1), "b": frame(2), "c": frame(3).assign(smoker=lambda f: f["smoker"] + 1)}
     wrong = fedkern.run(job, data=clients)
-    said = "column 'smoker' has two values, and not the same two at all clients: 0 and 1 at a, b; 1 and 2 at c"
     assert wrong.converged is False
-    assert said in wrong.summary["verdict"]
+    ((codes, column),) = [(one["codes"], one["column"]) for one in said(wrong, "column-coded-otherwise")]
+    assert (column, list(codes)) == ("column 'smoker'", ["0 and 1 at a, b", "1 and 2 at c"])
     columns = {"columns": {"smoker": {"center": 0.0, "scale": 1.0}}}
     meant = fedkern.run({**job, "data": {**job["data"], **columns}}, data=clients)
-    assert "has two values" not in str(meant.summary)
+    assert not ids(meant) & CODES
     assert meant.converged is not False
     clients["c"]["smoker"] -= 1
     right = fedkern.run(job, data=clients)
     assert right.converged is not False
-    assert "has two values" not in str(right.summary)
+    assert not ids(right) & CODES
 
 
 def test_a_grade_that_some_sites_see_two_of_is_noted() -> None:
     clients = {"a": frame(1), "b": frame(2).assign(smoker=lambda f: f["smoker"] + 1), "c": frame(3, smoker=np.arange(60) % 3)}
-    assert "0 and 1 at a; 1 and 2 at b" in notes_of(PVI, clients)
+    assert [list(one["codes"]) for one in said(fedkern.run(PVI, data=clients), OTHER)] == [["0 and 1 at a", "1 and 2 at b"]]
     small = {"a": frame(1), "b": frame(2), "c": frame(3, 18, smoker=1 + np.arange(18) % 2, sex=np.tile(["F", "F", "M"], 6))}
-    assert "0 and 1 at a, b; 1 and 2 at c" in notes_of(PVI, small)
+    assert [list(one["codes"]) for one in said(fedkern.run(PVI, data=small), OTHER)] == [["0 and 1 at a, b", "1 and 2 at c"]]
 
 
 @pytest.mark.parametrize("m", [2, 3, 6])
@@ -83,13 +86,13 @@ def test_columns_of_few_whole_numbers_are_rarely_taken_for_another_code(kind: st
 def test_neither_shares_nor_whole_numbers_nor_one_value_look_like_another_code() -> None:
     clients = {"a": frame(1), "b": frame(2, smoker=np.ones(60)), "c": frame(3, smoker=np.arange(60) % 3)}
     clients["d"] = frame(4, smoker=np.random.default_rng(5).random(60))
-    assert "has two values" not in notes_of(PVI, clients)
+    assert not ids(fedkern.run(PVI, data=clients)) & CODES
 
 
 def test_levels_that_differ_in_capitals_alone_are_noted() -> None:
     clients = {"a": frame(1), "b": frame(2, sex=np.array(["F", "M", "f "])[np.arange(60) % 3])}
-    assert "column 'sex': the levels 'F', 'f' differ in capitals or blanks alone" in notes_of(PVI, clients)
-    assert "differ in capitals" not in notes_of(PVI, {"a": frame(1), "b": frame(2)})
+    assert [list(one["levels"]) for one in said(fedkern.run(PVI, data=clients), "levels-spelled")] == [["F", "f"]]
+    assert "levels-spelled" not in ids(fedkern.run(PVI, data={"a": frame(1), "b": frame(2)}))
     assert spellings(["Köln", "KÖLN", "Kö ln", "Bonn"]) == [["Köln", "KÖLN", "Kö ln"]]
 
 
@@ -99,16 +102,16 @@ def test_levels_that_are_one_number_let_no_result_stand() -> None:
     job = {"data": {**PVI["data"], "columns": {"sex": {"kind": "categorical"}}}}
     result = fedkern.run(job, data={"a": one, "b": other})
     assert result.summary["converged"] is False
-    assert "column 'sex': the levels '01', '1' are one number" in result.summary["verdict"]
+    assert [list(one["levels"]) for one in said(result, "levels-of-one-number")] == [["01", "1"]]
     assert spellings(["01", "1", "1e0", "inf", "Infinity", "1_0"]) == [["01", "1", "1e0"]]
 
 
 def test_a_client_none_of_whose_levels_another_has_is_noted() -> None:
     levels = {"a": ["f", "m"], "b": ["female", "male"]}
     clients = {name: frame(k, sex=np.array(own)[np.arange(60) % 2]) for k, (name, own) in enumerate(levels.items())}
-    assert "column 'sex': no level at a, b occurs at another client" in notes_of(PVI, clients)
+    assert names_of(fedkern.run(PVI, data=clients), "levels-of-nobody-else") == ["a", "b"]
     clients["b"].loc[:9, "sex"] = "f"
-    assert "occurs at another" not in notes_of(PVI, clients)
+    assert "levels-of-nobody-else" not in ids(fedkern.run(PVI, data=clients))
 
 
 def test_points_of_thousands_are_told_to_their_holder() -> None:
@@ -172,11 +175,11 @@ def test_one_file_at_two_clients_is_found_in_whatever_order_its_rows_are(order: 
     clients = {name: frame(k, lab=np.random.default_rng(k).normal(50, 10, 60)) for k, name in enumerate("ab")}
     turned = {"as it is": np.arange(60), "sorted": np.argsort(clients["a"]["lab"]), "shuffled": random.permutation(60)}[order]
     clients["copy"] = clients["a"].iloc[turned].reset_index(drop=True)
-    result = fedkern.run(PVI, data=clients).summary
-    assert result["converged"] is False
-    assert "clients 'a', 'copy' have as many rows, and the same sums of every numeric covariate" in result["verdict"]
+    result = fedkern.run(PVI, data=clients)
+    assert result.converged is False
+    assert names_of(result, "one-file-twice") == ["a", "copy"]
     clients["copy"].loc[7, "lab"] += 1e-6  # another file
-    assert "as many rows" not in fedkern.run(PVI, data=clients).summary["verdict"]
+    assert "one-file-twice" not in ids(fedkern.run(PVI, data=clients))
 
 
 @pytest.mark.parametrize("method", ["likelihood", "pvi"])
@@ -189,9 +192,9 @@ def test_one_design_with_responses_of_their_own_is_no_file_twice(method: str) ->
         reaction = 250 + random.normal(0, 30, 6)[subject] + 10 * days + random.normal(0, 25, 60)
         clients[name] = pd.DataFrame({"days": days, "age": 31.0 + 7 * subject, "y": reaction.round(4)})
     job = {"job": {"method": method}, "data": {"response": "y"}, "model": {"family": "gaussian"}}
-    assert "as many rows" not in fedkern.run(job, data=clients).summary["verdict"]
+    assert "one-file-twice" not in ids(fedkern.run(job, data=clients))
     clients["c"] = clients["a"].iloc[::-1].reset_index(drop=True)
-    assert "clients 'a', 'c' have as many rows" in fedkern.run(job, data=clients).summary["verdict"]
+    assert names_of(fedkern.run(job, data=clients), "one-file-twice") == ["a", "c"]
 
 
 def told_sums(tables: list[np.ndarray], names: Sequence[str] = ()) -> Facts:

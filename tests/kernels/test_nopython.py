@@ -23,11 +23,8 @@ NAMES = sorted(name for name, kernel in KERNELS.items() if name.split(".")[0] in
 BY_DAY = {
     "rng.words",
     "rng.normal",
-    "rng.gamma",
     "privacy.clip_sum",
-    "privacy.discrete_gaussian",
     "glm.loglik_grad",
-    "glm.predict_full",
 }
 SCOPE = {"rng": rng, "glm": glm, "privacy": privacy, "sem": sem, "shrinkage": shrinkage, "np": np}
 ROWS = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]])

@@ -20,6 +20,7 @@ from fedkern.models.encoding import Encoding
 from fedkern.results.released import Group
 from fedkern.results.result import Result
 from support import few
+from support.found import ids
 
 HEART = Path(os.environ.get("FEDKERN_DATA", ".")) / "heart-failure-prediction" / "heart.csv"
 needs_heart = pytest.mark.skipif(not HEART.exists(), reason="needs heart-failure-prediction in the folder FEDKERN_DATA")
@@ -99,7 +100,7 @@ def test_a_logistic_table_is_that_of_glm(method: str) -> None:
         result = run(columns, "HeartDisease", "bernoulli", method=method, model=priors)
         agree(result, wanted, part=0.12)
         assert [row["parameter"] for row in result.rows()] == [*wanted]
-        assert not [note for note in result.notes if "sensitive to the prior" in note or "the prior moves" in note]
+        assert not ids(result) & {"sensitive-to-the-prior", "prior-of-the-model"}
 
 
 @needs_heart

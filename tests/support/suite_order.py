@@ -40,6 +40,16 @@ LONGEST = (
     "jobs/test_budget.py",
     "transports/test_mpi.py",
     "privacy/test_audit.py",
+    "methods/likelihood/test_by_evidence.py",
+    "methods/likelihood/test_reversed.py",
+    "methods/likelihood/test_response_units.py",
+    "methods/test_random_jobs.py",
+    "methods/sigma/test_censored.py",
+    "api/test_suite.py",
+    "reproduce/test_dp_pvi_adult.py",
+    "methods/likelihood/test_summaries.py",
+    "methods/likelihood/test_uneven.py",
+    "methods/likelihood/test_responses.py",
     "jobs/test_rows_stay.py",
     "jobs/test_inputs.py",
     "jobs/test_until.py",
@@ -64,7 +74,7 @@ LONGEST = (
     "jobs/test_memory.py",
     "jobs/test_machine.py",
 )
-FAMILIES = {"polya": "rng", "vae": "mlp"}  # the files whose first word is not a family
+FAMILIES = {"polya": "rng", "vae": "mlp", "clip": "glm", "families": "glm"}  # the files whose first word is not a family
 
 
 def group(nodeid: str) -> str:

@@ -16,6 +16,7 @@ from fedkern.cli.__main__ import main
 from fedkern.errors import FedkernError, JobError
 from fedkern.results.mixing import mean_error
 from support.command import mpirun
+from support.found import ids
 from support.interrupted import Crash, run
 
 JOB = """
@@ -127,7 +128,7 @@ def test_ranks_have_the_bits_of_one_process(files: Path, short: fedkern.Result, 
 def test_too_few_rounds_are_said_to_everybody(short: fedkern.Result) -> None:
     assert short.folder is not None
     assert not short.converged
-    assert "give chains more rounds (job.rounds)" in short.summary["verdict"]
+    assert "chains-want-rounds" in ids(short)
     assert not pd.read_csv(short.folder / "client-bo" / "groups.csv").converged.any()
 
 

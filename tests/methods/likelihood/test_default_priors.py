@@ -17,6 +17,7 @@ from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance.settings import REFUSED
 from fedkern.errors import JobError
+from support.found import ids
 
 Frames = dict[str, pd.DataFrame]
 
@@ -320,7 +321,7 @@ def test_where_responses_are_separated_the_prior_stays(level: bool) -> None:
     for name, own in given.parameters.items():
         assert abs(usual.parameters[name]["mean"] - own["mean"]) < 0.1 * own["sd"]
         assert usual.parameters[name]["sd"] == pytest.approx(own["sd"], rel=0.1)
-    assert any("sensitive to the prior" in note and "larger model.prior_sd" in note for note in usual.notes)
+    assert "sensitive-to-the-prior" in ids(usual)
 
 
 def test_a_prior_that_the_job_gives_stays() -> None:
@@ -328,7 +329,7 @@ def test_a_prior_that_the_job_gives_stays() -> None:
     given = run(gas(), model)
     assert "priors" not in given.summary
     assert given.parameters["theta[year:country[T.Turkey]]"]["mean"] > -0.035  # -.0485 of rows alone
-    assert any("sensitive to the prior" in note for note in given.notes)
+    assert "sensitive-to-the-prior" in ids(given)
 
 
 def test_evidence_is_compared_at_the_same_priors(states: tuple[pd.DataFrame, tuple[float, float]]) -> None:

@@ -24,6 +24,7 @@ from fedkern.methods.likelihood.keys import Config
 from fedkern.models import levels as of_levels
 from fedkern.models.mixed import Layout
 from support.command import mpirun
+from support.found import said
 
 ROOT = Path(__file__).parents[3]
 LEVELS = ("none", "mild", "severe")
@@ -180,7 +181,7 @@ def test_a_level_in_one_row_is_refused_before_anything_leaves(family: str, tmp_p
 @BOTH
 def test_a_level_that_nobody_has_is_named(family: str, tmp_path: Path) -> None:
     result = fedkern.run(written(tmp_path, federation(), family, levels='levels = ["none", "mild", "severe", "fatal"]'))
-    assert any("level 'fatal' is in no client's rows" in note for note in result.summary["notes"])
+    assert [one["level"] for one in said(result, "level-unseen")] == ["fatal"]
     assert result.summary["converged"] is True
     assert result.summary["predictive"]["response"]["levels"]["fatal"] == 0
 

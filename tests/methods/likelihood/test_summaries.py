@@ -23,6 +23,7 @@ from fedkern.jobs import admitted, holders
 from fedkern.jobs.hooks import RunHooks
 from fedkern.methods.likelihood import summaries
 from fedkern.results.verdict import HEADS
+from support.found import ids
 from support.signing import Signing
 
 Array = NDArray[np.float64]
@@ -72,7 +73,7 @@ def exact(data: Data, family: str) -> tuple[Array, Array]:
         H = (X.T * (mean if family == "poisson" else mean * (1 - mean))) @ X + np.diag(weight)
         at = at + np.linalg.solve(H, X.T @ (y - mean) - weight * (at - centre))
     q = multivariate_t(at, 1.1 * np.linalg.inv(H), df=7, seed=1)
-    draws = q.rvs(200_000)
+    draws = q.rvs(20_000)
     eta = draws @ X.T
     rows = y * eta - np.exp(eta) - gammaln(y + 1) if family == "poisson" else y * log_expit(eta) + (1 - y) * log_expit(-eta)
     log_w = rows.sum(axis=1) - 0.5 * ((draws - centre) ** 2 @ weight) - q.logpdf(draws)
@@ -104,7 +105,7 @@ def test_the_posterior_is_that_of_all_rows(by_a_summary: Callable[..., None], fa
     assert told["clients"] == {"a": {"rows": 49}}
     assert told["moved"] <= 0.1
     assert 0 < told["share"] < 1
-    assert "of the information, moved the mean by 0.0" in result.summary["verdict"]
+    assert "summaries-moved" in ids(result)
     assert find_ending(result, 0) == (0, None)
     # Nothing of its rows is in the checks of the model.
     assert result.summary["predictive"]["rows"] == 322
@@ -138,7 +139,7 @@ def test_a_result_in_which_summaries_weigh_much_is_approximate(by_a_summary: Cal
     by_a_summary(0, 1)
     result = fedkern.run(JOB, data=data)
     assert result.converged == "approximate"
-    assert result.summary["verdict"].startswith("approximate: summaries, which have ")
+    assert "summaries-moved" in ids(result)
     assert find_ending(result, 0) == (6, "the result is approximate, as its verdict says")
     mean, sd = off(result, data, "bernoulli")
     assert mean < 0.1

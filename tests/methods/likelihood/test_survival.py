@@ -20,6 +20,7 @@ from fedkern.methods import load
 from fedkern.models import survival
 from fedkern.models.mixed import Layout
 from support.command import mpirun
+from support.found import ids, said
 from support.interrupted import Crash, run
 
 JOB = """
@@ -249,7 +250,7 @@ def test_sites_and_hazards_that_are_not_proportional(tmp_path: Path) -> None:
     job = JOB + SMALL.replace("chains = 2", "chains = 2\nsites = true")
     result = fedkern.run(written(tmp_path, frames, job))
     assert result.summary["proportional_hazards"]["dose"]["p"] < 1e-4
-    assert any("hazards are not proportional in dose" in note for note in result.summary["notes"])
+    assert [one["columns"][0][0] for one in said(result, "hazards-not-proportional")] == ["dose"]
     assert set(result.summary["sites"]) == set(CLIENTS)
     assert result.summary["site_counts"] == {name: {"events": len(frame)} for name, frame in frames.items()}
 
@@ -288,10 +289,10 @@ def test_hazards_that_are_not_proportional_in_opposite_ways_do_not_cancel(tmp_pa
     result = fedkern.run(written(tmp_path, {name: frames[name] for name in ("ada", "bo")}))
     found = result.summary["proportional_hazards"]["dose"]
     assert found["p"] > 0.01 > 1e-6 > found["p_of_clients"]
-    assert any("not proportional within clients in dose" in note for note in result.summary["notes"])
+    assert [one["columns"][0][0] for one in said(result, "hazards-not-proportional-within")] == ["dose"]
     plain = fedkern.run(written(tmp_path / "plain", federation(300)))
     assert all(one["p_of_clients"] > 0.001 for one in plain.summary["proportional_hazards"].values())
-    assert not any("not proportional" in note for note in plain.summary["notes"])
+    assert not ids(plain) & {"hazards-not-proportional", "hazards-not-proportional-within"}
 
 
 CONFLICTS = {

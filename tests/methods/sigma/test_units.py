@@ -15,6 +15,7 @@ import fedkern
 from fedkern.errors import JobError
 from fedkern.results import rates
 from support import sigma_artifacts as artifacts
+from support.found import ids, said
 
 FITS: dict[str, dict[str, Any]] = {
     "sfvi": {"job": {"rounds": 150}},
@@ -194,8 +195,7 @@ def test_a_level_that_the_prior_does_not_foresee_gets_an_intercept(tmp_path: Pat
 
 def test_exposures_in_another_unit_at_one_client_are_a_doubt(tmp_path: Path) -> None:
     tables = job(tmp_path, "poisson", "sfvi")
-    right = fedkern.run(tables).summary
-    assert "another unit" not in right["verdict"]
+    assert "exposures-in-another-unit" not in ids(fedkern.run(tables))
     name = artifacts.NAMES[1]
     path = tmp_path / "rows" / f"{name}.csv"
     with path.open(newline="") as file:
@@ -203,10 +203,9 @@ def test_exposures_in_another_unit_at_one_client_are_a_doubt(tmp_path: Path) -> 
     at = lines[0].index("expected")
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([lines[0], *([*row[:at], repr(float(row[at]) * 1000), *row[at + 1 :]] for row in lines[1:])])
-    wrong = fedkern.run(tables).summary
-    assert wrong["converged"] is False
-    assert f"exposures, or counts, are in another unit at {name}: column 'cases' by its exposure is 1/" in wrong["verdict"]
-    assert any("correct the file" in note for note in wrong["notes"])
+    wrong = fedkern.run(tables)
+    assert wrong.converged is False
+    assert [list(one["where"]) for one in said(wrong, "exposures-in-another-unit")] == [[name]]
 
 
 def test_rates_are_compared_by_how_the_others_differ() -> None:

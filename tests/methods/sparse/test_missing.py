@@ -12,6 +12,7 @@ import pytest
 import fedkern
 from fedkern.errors import JobError
 from support.command import mpirun_jobs
+from support.found import said
 from support.wires import checked_and_run
 
 SLOPES = np.array([0.5, 0.7])
@@ -294,7 +295,7 @@ def test_the_meta_analysis_leaves_out_the_slopes_of_a_site_that_lacks_a_column(t
     assert found["pooled"]["b"]["mean"] == pytest.approx(0.7, abs=0.06)
     assert found["pooled"]["b"]["sites"] == 2
     assert found["left_out"] == {"site-1": ["b"]}
-    assert any("site-1 lacks a column that goes with b" in note for note in result.summary["notes"])
+    assert said(result, "slopes-left-out") == [{"client": "site-1", "columns": ["b"]}]
 
 
 def test_the_check_of_ones_own_file_takes_the_cells_that_the_job_imputes(fedkern: Any, tmp_path: Path) -> None:

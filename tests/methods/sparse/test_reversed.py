@@ -10,9 +10,8 @@ import pytest
 from scipy.special import expit
 
 import fedkern
+from support.found import clients, ids
 
-WORDS = "the response 'died' seems to be coded the other way round at"
-REMEDY = "No setting of the job mends that: rewrite the column in that file"
 NAMES = ("ada", "bo", "cy", "di")
 
 
@@ -36,37 +35,31 @@ def fitted(data: dict[str, pd.DataFrame], **algorithm: Any) -> Any:
     return fedkern.run(job, data=data)
 
 
-def said(result: Any) -> list[str]:
-    return [note for note in result.summary["notes"] if REMEDY in note]
-
-
 @pytest.mark.parametrize(("m", "n"), [(3, 300), (4, 200)])
 def test_a_job_names_the_client_and_says_what_to_do(m: int, n: int) -> None:
     result = fitted(frames(1, m, n, other=1))
     assert result.converged is False
-    assert f"{WORDS} 'bo'" in result.summary["verdict"]
-    (note,) = said(result)
-    assert note.startswith("'bo': its slopes are minus those of the other sites: does 1 of column 'died' mean there what 0 means")
+    assert clients(result, "response-reversed") == ["bo"]
+    assert clients(result, "slopes-reversed") == ["bo"]
 
 
 @pytest.mark.parametrize("of_slopes", [0.0, 0.3])
 def test_clients_that_differ_are_not_named(of_slopes: float) -> None:
     for seed in (1, 2):
         result = fitted(frames(seed, 3, 200, of_slopes=of_slopes, tau=1.0))
-        assert WORDS not in result.summary["verdict"]
-        assert not said(result)
+        assert not ids(result) & {"response-reversed", "slopes-reversed", "outcome-reversed"}
 
 
 def test_of_two_clients_either_may_be_it() -> None:
-    assert f"{WORDS} 'ada' or 'bo'" in fitted(frames(1, 2, 300, other=1)).summary["verdict"]
+    assert clients(fitted(frames(1, 2, 300, other=1)), "response-reversed") == ["ada", "bo"]
 
 
 def test_a_column_of_one_value_at_a_client_is_left_out_there() -> None:
     data = frames(1, 4, 300, other=1)
     data["cy"]["w"] = 0.0
-    assert f"{WORDS} 'bo'" in fitted(data).summary["verdict"]
+    assert clients(fitted(data), "response-reversed") == ["bo"]
 
 
 def test_where_the_server_has_sums_alone_nobody_is_named() -> None:
     result = fitted(frames(1, 3, 300, other=1), aggregate="sums")
-    assert WORDS not in result.summary["verdict"]
+    assert "response-reversed" not in ids(result)

@@ -19,6 +19,7 @@ from fedkern.errors import JobError
 from fedkern.methods import parse
 from fedkern.methods.sparse import run
 from fedkern.results.samples import Samples
+from support.found import said
 from support.wires import checked_and_run
 
 SHORT: dict[str, Any] = {"job": {"rounds": 400, "seed": 3}, "algorithm": {"burn_in": 100, "chains": 2}}
@@ -254,8 +255,9 @@ def test_of_two_sites_nothing_says_which_is_in_another_unit(tmp_path: Path) -> N
     sites = [site[:40].copy() for site in federation(silent=())[:2]]
     sites[1][:, 1] *= 18.0
     small = {"job": {"method": "sparse", "rounds": 20}, "algorithm": {"burn_in": 5, "chains": 1}}
-    verdict = fedkern.run(job(tmp_path, "a,b,y", sites, **small)).summary["verdict"]
-    assert "column 'b' is in another unit at s2 or at s1, or has a wrong cell there" in verdict
+    (values,) = said(fedkern.run(job(tmp_path, "a,b,y", sites, **small)), "column-in-another-unit")
+    assert (values["column"], list(values["clients"])) == ("column 'b'", ["s2"])
+    assert "s1" in values["others"]
 
 
 def test_chains_that_have_not_mixed_are_told_what_helps_first(tmp_path: Path) -> None:

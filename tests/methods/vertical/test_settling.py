@@ -10,6 +10,7 @@ import pytest
 import fedkern
 from fedkern.data.columns import Columns
 from papers import vertical, vertical_poisson
+from support.found import ids
 
 
 def counts(n_rows):
@@ -89,9 +90,7 @@ def test_parties_with_correlated_columns_are_told_that_standard_deviations_are_t
     columns = Columns(tuple(X[:, [j]] for j in range(3)), (("a",), ("b",), ("c",)), y)
     tables = vertical.job(tmp_path, columns, 1, 400, model={"family": "gaussian", "rho": 0.5})
     result = fedkern.run(tables, out=tmp_path / "run")
-    assert any("columns of different clients are correlated" in note for note in result.summary["notes"])
-    if result.converged == "settled":
-        assert "too small where columns of different clients are correlated" in result.summary["verdict"]
+    assert "narrow-where-correlated" in ids(result)
     for k in (1, 2, 3):
         own = json.loads((tmp_path / "run" / f"client-client-{k}" / "posterior.json").read_text())
         assert "product over clients" in own["note"]
