@@ -117,10 +117,9 @@ def estimates(one: DataSet, family: str, d: pd.DataFrame) -> tuple[dict[str, lis
 class Rows(NamedTuple):
     """The complete rows of a data set as a model has them."""
 
-    X: Vector  # without the intercept
-    names: list[str]
-    center: Vector
-    scale: Vector
+    X: Vector  # of effects, which the priors are of, without the intercept
+    names: list[str]  # of coefficients
+    K: Vector  # from effects to the constant and these
     y: Any  # the response: numbers, (successes, trials), or (entry, time, event)
     levels: list[str]
     group: NDArray[np.int64] | None
@@ -157,15 +156,42 @@ def design(one: DataSet, d: pd.DataFrame) -> Rows:
     else:
         text = re.sub(r"\b(as\.)?factor\(", "C(", right).replace("^", "**")
         text = re.sub(r"I\((.*?)\)", r"{\1}", text)
-        X = formulaic.model_matrix(text, d.drop(columns="client"), context={"log": np.log}).drop(columns="Intercept")
-        coded = [all("[T." in part for part in name.split(":")) for name in X.columns]
+        matrix = formulaic.model_matrix(text, d.drop(columns="client"), context={"log": np.log})
+        X = matrix.drop(columns="Intercept")
     Z = X.to_numpy(float)
     y, levels, weight = _response(one, left, d)
     weight = np.ones(len(d)) if weight is None else weight
-    center = np.where(coded, 0.0, np.average(Z, axis=0, weights=weight))
-    scale = np.where(coded, 1.0, np.sqrt(np.average((Z - center) ** 2, axis=0, weights=weight)))
     client = np.unique(d["client"], return_inverse=True)[1]
-    return Rows((Z - center) / scale, list(X.columns), center, scale, y, levels, group, client, offset)
+    if right == ".":
+        center = np.where(coded, 0.0, np.average(Z, axis=0, weights=weight))
+        scale = np.where(coded, 1.0, np.sqrt(np.average((Z - center) ** 2, axis=0, weights=weight)))
+        effects, K = (Z - center) / scale, np.vstack([-center / scale, np.diag(1 / scale)])
+    else:
+        effects = _effects(matrix.model_spec.formula, d.drop(columns="client"), weight)
+        K = np.linalg.lstsq(np.column_stack([np.ones(len(Z)), Z]), effects)[0]
+    return Rows(effects, list(X.columns), K, y, levels, group, client, offset)
+
+
+def _effects(terms: Any, d: pd.DataFrame, weight: Vector) -> Vector:
+    """Returns the columns that a job's default priors are of: one a level, numbers about their means, and products of these."""
+
+    def columns(factor: str) -> Vector:
+        of, _, power = factor.strip("{}").replace(" ", "").partition("**")
+        own = formulaic.model_matrix(f"0 + {of if power else factor}", d, context={"log": np.log}).to_numpy(float)
+        if own.shape[1] > 1:
+            return own
+        own = own - np.average(own, axis=0, weights=weight)
+        return (own / np.sqrt(np.average(own**2, axis=0, weights=weight))) ** int(power or 1)
+
+    every = []
+    for term in terms:
+        if str(term) == "1":
+            continue
+        made = np.ones((len(d), 1))
+        for factor in term.factors:
+            made = (made[:, :, np.newaxis] * columns(str(factor))[:, np.newaxis]).reshape(len(d), -1)
+        every.append(made)
+    return np.hstack(every)
 
 
 def plain_column(name: str) -> str:
@@ -353,21 +379,20 @@ def _regression(
         return found - 0.5 * (tau / unit) ** 2 + xi[free] + _over_groups(rows.group, lambda at: terms(at, numbers), eta, tau)
 
     def told(draws: Vector) -> dict[str, Vector]:
-        slopes = draws[:, :p] / rows.scale
-        found = {f"theta[{name}]": slopes[:, j] for j, name in enumerate(rows.names) if "=" not in name}
+        constant, *slopes = rows.K @ draws[:, :p].T
+        found = {f"theta[{name}]": slopes[j] for j, name in enumerate(rows.names) if "=" not in name}
         for name in dict.fromkeys(name.partition("=")[0] for name in rows.names if "=" in name):
             own = [j for j, label in enumerate(rows.names) if label.startswith(f"{name}=")]
             first = rows.names[own[0]].partition("=")[2]
             for j in own[1:]:
-                found[f"{name}[{rows.names[j].partition('=')[2]} vs {first}]"] = slopes[:, j] - slopes[:, own[0]]
+                found[f"{name}[{rows.names[j].partition('=')[2]} vs {first}]"] = slopes[j] - slopes[own[0]]
         # Without a formula each label has a coefficient, and the intercept is none of R's.
         if has and not any("=" in name for name in rows.names):
-            found["intercept"] = draws[:, p] - slopes @ rows.center
+            found["intercept"] = draws[:, p] + constant
         if rows.group is not None:
             found["group_sd[intercept]"] = np.exp(draws[:, free])
-        moved = slopes @ rows.center
         numbers = published(draws[:, p + has : free])
-        return found | {name: own + moved if name.startswith("threshold") else own for name, own in numbers.items()}
+        return found | {name: own - constant if name.startswith("threshold") else own for name, own in numbers.items()}
 
     starts = np.concatenate([np.zeros(p), [level] if has else [], more, [] if rows.group is None else [np.log(0.5 * unit)]])
     return Model(starts, density, told)
@@ -476,9 +501,9 @@ def _multinomial(rows: Rows, priors: Priors) -> Model:
     def published(draws: Vector) -> dict[str, Vector]:
         B, found = draws.reshape(len(draws), -1, p), {}
         for j, level in enumerate(rows.levels[1:]):
-            slopes = B[:, j, 1:] / rows.scale
-            found[f"theta[{level}:intercept]"] = B[:, j, 0] - slopes @ rows.center
-            found |= {f"theta[{level}:{name}]": slopes[:, i] for i, name in enumerate(rows.names)}
+            constant, *slopes = rows.K @ B[:, j, 1:].T
+            found[f"theta[{level}:intercept]"] = B[:, j, 0] + constant
+            found |= {f"theta[{level}:{name}]": own for name, own in zip(rows.names, slopes, strict=True)}
         return found
 
     return Model(np.column_stack([centres, np.zeros((len(centres), p - 1))]).ravel(), density, published)

@@ -171,8 +171,8 @@ class Look:
         else:
             others = self.family.link == "logit" and (not spec.times or spec.exposed)  # of "cox" a row without has no term
             both = [weights * y, *([weights * np.maximum(1 - y, 0)] if others else [])]
-        parts = [np.where(weights > 0, own, 0.0) for own in both]
-        return self.fewest, [*zip(("with an event", "without one"), parts)]
+        rows = [np.where(weights > 0, own, 0.0) for own in both]
+        return self.fewest, [*zip(("with an event", "without one"), rows)]
 
     def by_fit(self) -> list[Array]:
         """Returns (n,) the weights of the rows in X'WX where the model fits them, for each of its curvatures.
@@ -341,11 +341,10 @@ class Look:
             return None
         weighed, every = np.zeros(len(weights)), np.ones(len(y)) if trials is None else trials
         offset, link = weighed if self._offset is None else self._offset, "log" if self.family.link == "log" else "logit"
-        rows = (own[counted] for own in (y, every, offset, weights))
-        found = fitted.weights(design.X, *rows, self._precision(design), link)
+        y, every, offset, weight = (own[counted] for own in (y, every, offset, weights))
+        found = fitted.weights(design.X, y, every, offset, weight, self._precision(design), link)
         if self.spec.family == "gamma":  # by its part of the mean; of a log link means are those of a Poisson fit
-            found = weights[counted] ** 2 * y[counted] / np.maximum(found, 1e-300)
-        weighed = weighed.copy()
+            found = weight**2 * y / np.maximum(found, 1e-300)
         weighed[counted] = found
         return weighed
 
