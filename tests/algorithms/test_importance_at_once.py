@@ -120,17 +120,17 @@ def test_each_question_of_a_round_has_points_of_every_component() -> None:
     models, prior = [Normal(np.zeros(3), np.eye(3))] * 2, Normal.prior(1.0, 3)
     _, state = trips(models, prior, points=256, effective=10_000, rounds=64)
     for source in state.sources:
-        assert sorted(source.dealt) == list(range(len(source.nets)))
-        wide = (source.dealt >= source.counts[0]).reshape(-1, 256)
+        assert sorted(source.order_of_questions) == list(range(len(source.nets)))
+        wide = (source.order_of_questions >= source.counts[0]).reshape(-1, 256)
         np.testing.assert_allclose(wide.mean(axis=1), 0.2, atol=0.02)
-        assert (np.diff(source.nets[source.dealt]) >= 0).all()
+        assert (np.diff(source.nets[source.order_of_questions]) >= 0).all()
 
 
 @pytest.mark.parametrize(("points", "rounds"), [(256, 5), (256, 7), (2048, 3)])
 def test_no_more_draws_are_asked_than_the_job_allows(points: int, rounds: int) -> None:
     models, prior = [Normal(np.zeros(3), np.eye(3))] * 2, Normal.prior(1.0, 3)
     asked, state = trips(models, prior, points=points, effective=1e6, rounds=rounds)
-    assert state.drawn == state.settings.most == sum(kinds.count("AskValues") for kinds in asked)
+    assert state.drawn == state.settings.most_questions == sum(kinds.count("AskValues") for kinds in asked)
     assert sum(len(one.xi) for one in state.draws) == points * rounds
 
 
@@ -139,7 +139,7 @@ def test_draws_begin_anew_with_few_where_nodes_were_too_few_for_many() -> None:
     far = Function(1, lambda x: -0.5 * x[:, 0] ** 2, lambda x, nodes: np.where(np.abs(x[:, 0]) > 7.0, 10.0 * 0.5**nodes, 0.0))
     asked, state = trips([far], Normal.prior(1e6, 1), nodes=2, most_nodes=64, effective=20_000, rounds=32)
     assert state.nodes > 2
-    assert sum(len(one.xi) for one in state.draws) < 1024 * state.drawn <= 1024 * state.settings.most
+    assert sum(len(one.xi) for one in state.draws) < 1024 * state.drawn <= 1024 * state.settings.most_questions
     assert state.drawn + 5 >= sum(kinds.count("AskValues") for kinds in asked)
 
 

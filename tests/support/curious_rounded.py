@@ -61,7 +61,7 @@ class Numbers:
         units = [of_derivatives(own, prior.curvature(xi)[2], s.clients) for own, xi in zip(hessian, job.at, strict=True)]
         of_gradient, of_hessian = (np.array(one) for one in zip(*units, strict=True))
         alike = s.clients * rows.values(job.draws, s.nodes) + prior.values(job.draws)
-        at_draws = np.split(np.arange(len(job.draws)), max(1, len(job.draws) // s.asked))
+        at_draws = np.split(np.arange(len(job.draws)), max(1, len(job.draws) // s.per_question))
         far = [s.needed_at_draws(k) * of_draws(job.draws[some], alike[some]) for k, some in enumerate(at_draws) if len(some)]
         of_values = power(np.concatenate([*far, np.zeros(0)]))
         return cls(job.at, float(power(s.needed())), of_gradient, of_hessian, job.draws, of_values)

@@ -163,7 +163,7 @@ class Server:
     @property
     def open(self) -> tuple[type[Curvature] | type[Values], ...]:
         """The kinds of answers to the questions that each client was asked at once."""
-        of_draws = (Values,) * (len(self.asked) // self.settings.asked)
+        of_draws = (Values,) * (len(self.asked) // self.settings.per_question)
         return (Curvature, *of_draws) if self.ahead or not of_draws else of_draws
 
     @property
@@ -291,20 +291,20 @@ def with_draws(state: Server, source: Proposal | Scaled) -> Server:
     """Returns the state with the draws of a round that are to be asked; of the first round one net alone, where that is one."""
     xi = _points(state, source, state.drawn)
     alone = not state.draws and state.settings.net < FIRST
-    centre, steps = shortened(xi[: state.settings.asked] if alone else xi)
+    centre, steps = shortened(xi[: state.settings.per_question] if alone else xi)
     return evolve(state.drawing(source), centre=centre, asked=steps)
 
 
 def _points(state: Server, source: Proposal | Scaled, key: int) -> Array:
     """Returns the draws (n, P) of a source in the order in which they are asked."""
     z = source.points(state.coordinates.mirrored, state.settings.seed, key)
-    return state.coordinates.drawn(z[source.dealt], state.units)
+    return state.coordinates.drawn(z[source.order_of_questions], state.units)
 
 
 def _ask_rest(state: Server) -> tuple[Server, ServerEffects]:
     """Asks for the values of the first round's other draws."""
     there = len(state.draws[-1].xi)
-    xi = _points(state, state.sources[-1], state.drawn - there // state.settings.asked)
+    xi = _points(state, state.sources[-1], state.drawn - there // state.settings.per_question)
     centre, steps = shortened(xi[there:])
     state = evolve(state, centre=centre, asked=steps)
     return asking(state, questions_about(state, state.round))
@@ -312,19 +312,19 @@ def _ask_rest(state: Server) -> tuple[Server, ServerEffects]:
 
 def questions_about(state: Server, round: int) -> list[AskValues]:
     """Returns the questions for the draws of the state, from this round on."""
-    several = np.split(state.asked, len(state.asked) // state.settings.asked)
+    several = np.split(state.asked, len(state.asked) // state.settings.per_question)
     return [AskValues.of(round + i, state.nodes, state.centre, steps) for i, steps in enumerate(several)]
 
 
 def take_draws(state: Server) -> tuple[Server, ServerEffects]:
     """Takes the values of draws, and ends, draws more, or begins anew with more nodes."""
     s = state.settings
-    several = answers_of(state, Values, len(state.asked) // s.asked)
+    several = answers_of(state, Values, len(state.asked) // s.per_question)
     at_draws = max(sum(answer.rule for answer in answers) for answers in several)
     if at_draws > AT_DRAWS and state.nodes < s.most_nodes:
         # What was found before is as uncertain: draws begin anew from the last source. Values that are given up have been told,
         # and count.
-        given_up = state.drawn + len(several) - s.first // s.asked
+        given_up = state.drawn + len(several) - s.first // s.per_question
         anew = evolve(state, nodes=s.doubled(state.nodes), draws=(), proposals=(), scaled=(), drawn=given_up)
         return ask_values(anew, state.sources[-1].sized(s.first))
     xi = drawn(state.centre, state.asked)
@@ -350,7 +350,7 @@ def take_draws(state: Server) -> tuple[Server, ServerEffects]:
         return end(state, ENOUGH, posterior)
     # As many again as there are: a source follows the draws that it is made from, and the last one's draws are most of all.
     every = np.concatenate([draw.z for draw in state.draws])
-    n = min(len(every), s.asked * (s.most - state.drawn))
+    n = min(len(every), s.per_question * (s.most_questions - state.drawn))
     if n <= 0:
         return end(state, ROUNDS, posterior)
     source = state.sources[-1].adapted(every, posterior.smoothed, state.coordinates.wide)
@@ -439,7 +439,7 @@ def errors(state: Server, posterior: Weighted) -> tuple[float, float]:
 
     They are those of z, and of exponentials that have heavy tails.
     """
-    nets = [NETS * r + q.nets[q.dealt] for r, q in enumerate(state.sources[: len(state.draws)])]
+    nets = [NETS * r + q.nets[q.order_of_questions] for r, q in enumerate(state.sources[: len(state.draws)])]
     z = np.concatenate([draw.z for draw in state.draws])
     read = state.coordinates.read(z, state.coordinates.flat(z, posterior.weights))
     mean, sd = largest(read, posterior.weights, np.concatenate(nets))

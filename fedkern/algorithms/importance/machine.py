@@ -154,7 +154,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         raise RemoteFault(f"{type(event).__name__} is no answer to round {round}", sender)
     if np.min(event.rule) < 0:
         raise RemoteFault(f"{type(event).__name__}.rule is negative", sender)
-    if isinstance(event, Values) and len(event.drops) != WIDTH * state.settings.asked:
+    if isinstance(event, Values) and len(event.drops) != WIDTH * state.settings.per_question:
         raise RemoteFault(f"Values.drops of {len(event.drops)} bytes are not one for each draw", sender)
     state = evolve(state, answers=state.answers.plus(sender, (*before, event)))
     if len(before) + 1 < len(state.open):
@@ -357,7 +357,7 @@ def _without_draws(state: Server) -> Server:
         ahead=0,
         asked=np.empty((0, state.coordinates.size)),
         proposals=(),
-        drawn=state.drawn + len(state.asked) // state.settings.asked,
+        drawn=state.drawn + len(state.asked) // state.settings.per_question,
     )
 
 

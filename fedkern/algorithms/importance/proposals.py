@@ -220,7 +220,7 @@ class Source(Protocol):
         """(n,) The net of each point, one of each component."""
 
     @property
-    def dealt(self) -> NDArray[np.int64]:
+    def order_of_questions(self) -> NDArray[np.int64]:
         """(n,) The numbers of the points in the order in which they are asked."""
 
     def points(self, fold: Fold, seed: int, round: int) -> Array:
@@ -297,7 +297,7 @@ class Proposal:
         return np.concatenate([np.repeat(np.arange(NETS), nets_of(int(count))) for count in self.counts])
 
     @property
-    def dealt(self) -> NDArray[np.int64]:
+    def order_of_questions(self) -> NDArray[np.int64]:
         """(n,) The numbers of the points in the order in which they are asked: net by net, and in each net points of all
         components side by side, for a client compares the draws of a question with each other."""
         along = [(np.arange(n) + 0.5) / n for count in self.counts for n in nets_of(int(count))]
@@ -501,9 +501,9 @@ class Scaled:
         return self.inner.nets
 
     @property
-    def dealt(self) -> NDArray[np.int64]:
+    def order_of_questions(self) -> NDArray[np.int64]:
         """(n,) The numbers of the points in the order in which they are asked."""
-        return self.inner.dealt
+        return self.inner.order_of_questions
 
     def points(self, fold: Fold, seed: int, round: int) -> Array:
         """Returns the points (n, P)."""

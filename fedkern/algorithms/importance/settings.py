@@ -445,24 +445,24 @@ class Settings:
         return self.effective if self.without else COUNTED / DRAWS * self.effective
 
     @property
-    def asked(self) -> int:
+    def per_question(self) -> int:
         """The points of a question about draws: a round has as many questions as it has points for."""
         return min(self.points, self.net)
 
     @property
-    def most(self) -> int:
+    def most_questions(self) -> int:
         """How many questions about draws there are, at most."""
-        return self.rounds * (self.points // self.asked)
+        return self.rounds * (self.points // self.per_question)
 
     @property
     def first(self) -> int:
         """The points of the first round."""
-        return self.asked * max(1, min(FIRST // self.asked, self.most))
+        return self.per_question * max(1, min(FIRST // self.per_question, self.most_questions))
 
     def sizes(self, n_global: int) -> dict[str, int]:
         """Returns the lengths of the messages' arrays."""
         triangle = n_global * (n_global + 1) // 2
-        values = {"steps": WIDTH * self.asked * n_global, "drops": WIDTH * self.asked}
+        values = {"steps": WIDTH * self.per_question * n_global, "drops": WIDTH * self.per_question}
         return {"c": self.starts, "t": self.told, "xi": n_global, "tri": triangle, **values}
 
     @property
@@ -488,9 +488,9 @@ class Settings:
 
         A first net that is asked alone tells half of what all draws may.
         """
-        draws = self.most * self.asked
+        draws = self.most_questions * self.per_question
         if self.net < FIRST:
-            draws = 2 * (draws if before else self.asked)
+            draws = 2 * (draws if before else self.per_question)
             return self.needed(math.sqrt(draws / FINE))
         return self.needed(math.sqrt(max(1.0, draws / FINE)))
 

@@ -76,10 +76,10 @@ def _lines(model: OwnModel) -> Iterator[str]:
         each = s.rounds * s.leapfrog
         yield f"rounds   {each:,} exchanges, about {s.chains * P * 8 * each / 1e6:.1f} MB to each client and from it"
         return
-    answer, values = settings.starts * (1 + P + P * (P + 1) // 2) * 8, settings.asked * importance.WIDTH
+    answer, values = settings.starts * (1 + P + P * (P + 1) // 2) * 8, settings.per_question * importance.WIDTH
     yield (
         f"rounds   about 10 to the mode (at most {settings.newton}), of {answer / 1e3:.1f} kB from each client, and 2 to 8 "
-        f"questions of {settings.asked:,} draws (at most {settings.most}), of {values / 1e3:.1f} kB"
+        f"questions of {settings.per_question:,} draws (at most {settings.most_questions}), of {values / 1e3:.1f} kB"
     )
 
 

@@ -98,8 +98,8 @@ def _exchange_single_values(
     model, clients = read.model, dict[int, once.Client[AskSingleValues, SingleValues]]()
     for k, machine in at_mode.items():
         assert machine.values is not None  # there were draws
-        clients[k] = once.Client(single_values.answer_of(machine.values, model.settings.most))
-    asked = None if mode is None else AskSingleValues(sum(len(one.xi) for one in mode.draws) // mode.settings.asked)
+        clients[k] = once.Client(single_values.answer_of(machine.values, model.settings.most_questions))
+    asked = None if mode is None else AskSingleValues(sum(len(one.xi) for one in mode.draws) // mode.settings.per_question)
     told, _ = run.ask(stage_of_single_values(model), single_values.QUESTION, asked, clients)
     if mode is None or told is None:
         return None

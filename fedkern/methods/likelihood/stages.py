@@ -106,7 +106,7 @@ def _stages(model: SampledModel) -> list[Stage]:
 def stage_of_draws(model: SampledModel) -> Stage:
     """Returns the stage of the way to the mode and the rounds of draws."""
     settings = model.settings
-    to_mode, of_draws = settings.newton + DOUBLED, settings.most + DOUBLED * (settings.first // settings.asked)
+    to_mode, of_draws = settings.newton + DOUBLED, settings.most_questions + DOUBLED * (settings.first // settings.per_question)
     times = {importance.AskCurvature: to_mode, importance.Curvature: to_mode, importance.Posterior: 1}
     times |= {importance.AskValues: of_draws, importance.Values: of_draws, importance.AskNormal: settings.questions - 1}
     dims = {**settings.sizes(model.size), "d": model.n_coefficients}  # by which `check` counts rows
@@ -136,7 +136,7 @@ def stage_of_mode(model: Model) -> Stage:
 def stage_of_single_values(model: SampledModel) -> Stage:
     """Returns the stage in which clients tell their own values at the draws, in a job with secure sums that names it."""
     settings = model.settings
-    return Stage(single_values.PROTOCOL, single_values.dims(settings.most, settings.asked))
+    return Stage(single_values.PROTOCOL, single_values.dims(settings.most_questions, settings.per_question))
 
 
 def stage_of_chains(model: SampledModel) -> Stage:
@@ -242,14 +242,15 @@ def _rounds(model: Model) -> Iterator[str]:
         )
         yield f"         about {_size(each)} to each client and {_size(each)} from it"
         return
-    newton, of_draws = P * 8, settings.asked * P * importance.WIDTH
-    answer, values = (1 + P + P * (P + 1) // 2) * 8, settings.asked * importance.WIDTH
-    usual = min(SEVERAL * settings.first // settings.asked, settings.most)
+    newton, of_draws = P * 8, settings.per_question * P * importance.WIDTH
+    answer, values = (1 + P + P * (P + 1) // 2) * 8, settings.per_question * importance.WIDTH
+    usual = min(SEVERAL * settings.first // settings.per_question, settings.most_questions)
     usual_in, usual_out = 10 * newton + usual * of_draws, 10 * answer + usual * values
-    most_in, most_out = settings.newton * newton + settings.most * of_draws, settings.newton * answer + settings.most * values
+    most, steps = settings.most_questions, settings.newton
+    most_in, most_out = steps * newton + most * of_draws, steps * answer + most * values
     yield (
-        f"rounds   about 10 to the mode (at most {settings.newton}) and {usual * settings.asked:,} draws (at most "
-        f"{settings.most * settings.asked:,}), {settings.asked:,} a question:"
+        f"rounds   about 10 to the mode (at most {steps}) and {usual * settings.per_question:,} draws (at most "
+        f"{most * settings.per_question:,}), {settings.per_question:,} a question:"
     )
     to, back = f"{_size(usual_in)} (at most {_size(most_in)})", f"{_size(usual_out)} ({_size(most_out)})"
     yield f"         about {to} to each client and {back} from it"
