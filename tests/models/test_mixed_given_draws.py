@@ -225,9 +225,10 @@ def test_responses_are_drawn_for_many_draws_at_once_as_for_each(family, group, m
     mine = rows(family, group, sizes=(5, 1, 7))
     inner = np.stack([point(mine.layout, seed) for seed in range(9)])
     together = predictive.sums(mine, inner, KEY).replicated
-    monkeypatch.setattr(predictive, "MOST", len(mine))
+    monkeypatch.setattr(predictive, "TOGETHER", 1)
+    monkeypatch.setattr(predictive, "CACHED", len(mine))
     assert np.allclose(together, predictive.sums(mine, inner, KEY).replicated, rtol=1e-12)
-    monkeypatch.setattr(predictive, "MOST", 4 * len(mine))
+    monkeypatch.setattr(predictive, "CACHED", 4 * len(mine))
     assert np.allclose(together, predictive.sums(mine, inner, KEY).replicated, rtol=1e-12)
 
 

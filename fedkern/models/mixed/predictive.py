@@ -37,6 +37,7 @@ NODES = 11
 MOST_CALLS = 20_000_000  # of a distribution function
 LEAST_JUMP = 1e-12
 MISFITS = 50  # draws of them
+TOGETHER, CACHED = 8, 1 << 16  # draws whose responses are drawn at once, at least; rows times draws
 LEAST_VARIANCE = 1e-9  # of a response: beyond, rounding of means near 0 or 1
 
 
@@ -118,7 +119,7 @@ def sums(rows: Rows, inner: Vector, key: int) -> Sums:
     T, scale, d = layout.factor(inner, "group"), layout.scale(inner), len(layout.group)
     replicated, n = np.empty((len(inner), 3)), len(rows)
     # One pass over the rows for several draws, but of levels, whose scale is a vector.
-    for part in pieces(len(inner), 1 if record.leveled else MOST // max(n, 1)):
+    for part in pieces(len(inner), 1 if record.leveled else max(TOGETHER, CACHED // max(n, 1))):
         source, eta, own = _Keyed(key, *range(part.start, part.stop)), predictor(rows, inner[part]), scale[..., part]
         k = len(eta)
         if d:
@@ -126,7 +127,11 @@ def sums(rows: Rows, inner: Vector, key: int) -> Sums:
         own = own[..., 0] if k == 1 else np.repeat(own, n, axis=-1)
         trials = None if rows.trials is None else np.tile(rows.trials, k)
         again = record.draw(source, record.mean(eta.ravel()), own, trials).reshape(k, n)
-        replicated[part] = np.stack([again.sum(axis=1), (again**2).sum(axis=1), n - np.count_nonzero(again, axis=1)], axis=1)
+        total = again.sum(axis=1)
+        if record.binary:
+            replicated[part] = np.stack([total, total, n - total], axis=1)
+        else:
+            replicated[part] = np.stack([total, (again**2).sum(axis=1), n - np.count_nonzero(again, axis=1)], axis=1)
     observed = np.array([len(y), y.sum(), (y**2).sum(), (y == 0).sum()], dtype=np.float64)
     return Sums(observed, replicated, _tenths(rows, inner), _misfits(rows, inner, key))
 
