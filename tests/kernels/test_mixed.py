@@ -50,6 +50,28 @@ def test_without_effects_it_is_the_sum_over_rows(family, backend, d):
     np.testing.assert_allclose(mixed.values(**case, nodes=3, backend=backend), want, rtol=1e-12)
 
 
+@pytest.mark.parametrize("p", [1, 10, 16, 17])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_many_rows_without_effects(family, p):
+    """Several blocks of rows and of points, whole vectors of columns and others, read in place or copied."""
+    case, rng = example(family, 0, n=2100, groups=1, points=19), np.random.default_rng(p)
+    case["points"] = np.hstack([0.3 * rng.standard_normal((19, p)), case["points"][:, 2:]])
+    wide = np.full((2100, p + 3), np.nan)
+    wide[:, :p] = rng.standard_normal((2100, p)) / np.sqrt(p)
+    for X in (wide[:, :p].copy(), wide[:, :p]):
+        case["X"] = X
+        value = mixed.values(**case, nodes=1)
+        np.testing.assert_allclose(value, mixed.values(**case, nodes=1, backend="reference"), rtol=1e-12)
+        assert np.array_equal(value, mixed.values(**case, nodes=1, n_threads=2))
+        at = case | {"points": case["points"][:3]}
+        assert np.array_equal(value[:3], mixed.values(**at, nodes=1))
+        found = mixed.curvature(**at, nodes=1)
+        for mine, want in zip(found, mixed.curvature(**at, nodes=1, backend="reference"), strict=True):
+            np.testing.assert_allclose(mine, want, atol=1e-12 * np.abs(want).max(axis=-1, keepdims=True, initial=1.0).max())
+        for mine, again in zip(found, mixed.curvature(**at, nodes=1, n_threads=2), strict=True):
+            assert np.array_equal(mine, again)
+
+
 @pytest.mark.parametrize(("family", "backend", "d"), [cell for d in (0, 1, 2, 3) for cell in cells(d)])
 def test_derivatives_are_those_of_the_value(family, backend, d):
     nodes = {0: 1, 1: 40, 2: 20, 3: 8}[d]

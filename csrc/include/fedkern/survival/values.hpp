@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "fedkern/blocks.hpp"
+#include "fedkern/math.hpp"
 #include "fedkern/predictors.hpp"
-#include "fedkern/quick.hpp"
 #include "views.hpp"
 
 namespace fedkern {
@@ -126,10 +126,7 @@ class Values {
         for (int l = 0; l < lanes; ++l) higher |= eta[l] > top_[l];
         if (higher) raise(eta);
         const double w = weight_of(rows_, i);
-        if (rows_.until.data) // to the last bit: the row is taken away again
-            for (int l = 0; l < lanes; ++l) sum[l] += w * math::exp(eta[l] - top_[l]);
-        else
-            for (int l = 0; l < lanes; ++l) sum[l] += w * quick_decay(top_[l] - eta[l]);
+        for (int l = 0; l < lanes; ++l) sum[l] += w * math::exp_of_sum<false>(eta[l] - top_[l], -0.0);
         return eta;
     }
 
