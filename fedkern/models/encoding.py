@@ -285,7 +285,7 @@ class Spec:
             return new
 
         single = {role: getattr(self, role) for role in ("offset", "weight", "row_id", "trials", "group", "upper")}
-        apart = {role: of(role, name) for role, name in single.items() if name is not None}
+        apart: dict[str, Any] = {role: of(role, name) for role, name in single.items() if name is not None}
         return replace(self, times=tuple(of("entry", name) for name in self.times), **apart), copies
 
     def covariates(self, names: tuple[str, ...]) -> tuple[str, ...]:
