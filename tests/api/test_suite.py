@@ -56,7 +56,7 @@ def test_losses_of_one_step_that_are_kept_give_the_epsilon_of_fresh_ones() -> No
     """In a process without `one_step`, where each account computes its own."""
     asked = [("poisson", {"sampling_rate": 0.1}), ("full", {}), ("aligned", {"dataset_size": 9})]
     mechanisms = [Mechanism(sampling=sampling, clip=1.0, dimension=4, noise_multiplier=2.0, **more) for sampling, more in asked]
-    parts = [((m, steps),) for m in mechanisms for steps in (1, 2, 30)] + [((mechanisms[0], 9), (mechanisms[1], 2))]
+    parts = [((m, 2),) for m in mechanisms] + [((mechanisms[0], 9), (mechanisms[1], 2))]
     code = "from fedkern.privacy.accountant import Mechanism, _composed\n"
     fresh = python("-c", f"{code}print([_composed.__wrapped__(parts, 1e-5) for parts in {parts}])")
     assert fresh.out.strip() == str([accountant._composed.__wrapped__(one, 1e-5) for one in parts]), fresh.err

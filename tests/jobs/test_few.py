@@ -257,6 +257,7 @@ def test_rows_without_a_response_or_a_weight_do_not_count(tmp_path: Path) -> Non
         package.run(pvi, data=weighed)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_job_that_lowers_the_number_says_so(fedkern: Any, tmp_path: Path) -> None:
     federation = Federation(tmp_path, asks="rows = 9\n")
     says = 'this job asks for less than level "standard" (disclosure.rows): '

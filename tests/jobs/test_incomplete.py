@@ -56,6 +56,7 @@ def job(clients: list[str], missing: str = "error", **sections: Any) -> dict[str
     return {"job": {"rounds": 3}, "data": data, "model": {"missing": missing}, **sections}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_dropped_rows_had_as_well_never_been_there(tmp_path: Path) -> None:
     """Also a level that only such a row has; the counts are in the summary, the notes and the report."""
     table = holey(rows(1))

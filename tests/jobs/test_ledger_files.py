@@ -118,6 +118,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]
     return code, capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("kind", ["private", "vertical"])
 def test_commands_read_all_of_it(
     tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -49,6 +49,7 @@ def test_standard_output_on_a_full_disk(arguments: list[str], buffered: bool, tm
     assert ended.stderr == text
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])
 def test_a_disk_that_takes_nothing(number: int, fedkern: Any, job: Any, finished: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path = job(OPEN)

@@ -193,6 +193,7 @@ def test_an_interrupted_run_goes_on_in_a_folder_of_the_clients_own(clients: TwoC
     own(clients.root.parent / "own")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_report_leaves_out_what_it_may_not_read(fedkern: Any, clients: TwoClients, monkeypatch: pytest.MonkeyPatch) -> None:
     out = clients.root / "out"
     package.run(clients.job("pvi, open"), out=out)

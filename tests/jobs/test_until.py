@@ -114,6 +114,7 @@ def settled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[P
     return ran
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_ends_early_and_its_bits_are_those_of_a_job_of_that_length(settled, tmp_path, kind):
     path, out, result = settled(kind)

@@ -82,6 +82,7 @@ def test_the_remedy_of_weights_that_fail_has_their_posterior(files: Path, walked
         assert abs(squares.mean() - found["sd"] ** 2) < 4 * np.hypot(mean_error(squares)[0], spread), name
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_chains_publish(files: Path, walked: fedkern.Result) -> None:
     folder = walked.folder
     assert folder is not None

@@ -107,6 +107,7 @@ def test_what_a_run_writes_is_read_again(files: Path, whole: fedkern.Result, tmp
     assert set(made.summary["sensitivity"]) == {"intercept", "theta[time]", "group_sd[intercept]"}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_tidy_table_has_the_names_of_r(files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = fedkern.run(files / "job.toml", out=tmp_path / "out")
     for options, low in (([], made.parameters["theta[time]"]["q025"]), (["--exp"], made.rows(exp=True)[0]["q025"])):
@@ -262,6 +263,7 @@ def test_a_policy_raises_the_number_of_groups(
             assert [*made.summary["clients"]] == ["ada", "cy"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_effects_of_groups_are_in_their_holders_folder_alone(files: Path, tmp_path: Path) -> None:
     made = fedkern.run(files / "job.toml", out=tmp_path / "out", output={"loo": True}, model={"random": {"client": True}})
     for name in CLIENTS:

@@ -118,6 +118,7 @@ def test_a_formula_moves_all_terms_of_a_column() -> None:
         assert row["sd"] == pytest.approx(other["sd"], rel=0.3)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_they_are_announced_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "rows").mkdir()
     for name, frame in frames().items():

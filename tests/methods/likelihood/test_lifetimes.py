@@ -98,6 +98,7 @@ def whole(files: Path) -> fedkern.Result:
     return fedkern.run(files, out=files.parent / "out")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_is_published_and_what_a_client_keeps(
     files: Path, whole: fedkern.Result, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -119,6 +119,7 @@ def test_a_column_of_other_numbers_at_one_client_has_a_slope() -> None:
     assert {name: row["change"] for name, row in found.items()} == {"age": "slope per unit", "male": "slope per unit"}
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("asked", [True, False])
 def test_the_effects_are_shown_where_they_are_asked_for(asked: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "rows").mkdir()
@@ -156,6 +157,7 @@ def test_a_client_of_few_rows_is_left_out_by_name() -> None:
     assert "client 'bo' is not in the marginal effects, for it has fewer than 5 rows" in result.summary["notes"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_number_has_a_slope_and_is_not_said_to_change_the_mean_by_a_unit(tmp_path: Path) -> None:
     """A share has a slope above 1, by which no probability can change."""
     random, data = np.random.default_rng(4), {}

@@ -307,6 +307,7 @@ def test_over_mpi_it_is_the_same_to_the_last_bit(ranks: int, tmp_path: Path, pac
     assert fedkern.load(tmp_path / "out").summary["digest"] == alone.summary["digest"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_holder_sees_what_is_said_and_looks_through_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = job(tmp_path, "plain")
     assert main(["check", "--verbose", str(path)]) == 0

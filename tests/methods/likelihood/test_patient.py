@@ -114,6 +114,7 @@ def test_a_patient_whom_nobody_knows_is_asked_for(tmp_path: Path) -> None:
         fedkern.run(job("weibull", "log(age) + sex", standardise="none"), data=study())
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_report_names_the_patient(tmp_path: Path) -> None:
     fedkern.run(job("weibull"), data=study(), out=tmp_path / "out")
     assert main(["report", str(tmp_path / "out")]) == 0

@@ -106,6 +106,7 @@ def test_rows_of_which_nu_is_given_are_those_with_that_nu() -> None:
 # From the job file to the report --------------------
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("family", "number"),
     [

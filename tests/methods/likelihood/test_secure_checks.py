@@ -120,6 +120,7 @@ def test_a_column_is_of_zeros_and_ones_where_it_is_so_at_each_client(folder: Pat
     assert whole["b"]["change"] == "1 against 0"
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("chains", [False, True], ids=["weights", "chains"])
 @pytest.mark.parametrize("slip", ["turned", "twice"])
 def test_a_result_says_that_nobody_has_looked_for_contradictions(

@@ -81,6 +81,7 @@ def test_each_site_is_the_mode_of_its_own_posterior(random: dict[str, Any] | Non
             assert found[label]["sd"] == pytest.approx(sd[k], rel=7e-3), (name, label)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_gaussian_site_is_least_squares_on_both_scales(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With a prior that says little, in the response's unit."""
     (tmp_path / "rows").mkdir()

@@ -143,6 +143,7 @@ def test_draws_that_all_agree_are_not_certain() -> None:
     np.testing.assert_allclose(above, [0.5 / 201, 0.5, 200.5 / 201])
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("output", [{"threshold": "overall"}, {}], ids=str)
 def test_the_overall_threshold_is_the_pooled_rate(tmp_path: Path, output: dict[str, str]) -> None:
     """Which rates of persons have by default: their level is far from 1, and pages do not call what they are of expected."""

@@ -211,6 +211,7 @@ def test_inside_a_client_an_area_depends_on_its_neighbours() -> None:
             assert variance[k, i] == pytest.approx(C[i, i] - gain @ C[rest, i], rel=1e-8)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_job_keeps_areas_and_sends_sums_of_five(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """East and west have 4 and 3 areas with rows: they send zeros. North has 6."""
     kept: dict[str, Any] = {}

@@ -110,6 +110,7 @@ def frames(monkeypatch: pytest.MonkeyPatch, made: dict[str, Any]) -> list[bytes]
     return sent
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_noise_is_drawn_and_paid_for_once(tmp_path: Path, home: Path) -> None:
     tables_of = job(tmp_path)
     first = fedkern.run(tables_of, out=tmp_path / "run")

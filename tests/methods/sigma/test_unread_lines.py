@@ -103,6 +103,7 @@ def published(out: Path) -> list[str]:
     return [*summary, areas, *(re.sub(r"\d+ (?=of \d+ areas)", "", note) for note in summary["notes"])]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_line_that_cannot_be_read_changes_nothing_that_others_see(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

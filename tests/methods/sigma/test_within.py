@@ -217,6 +217,7 @@ def test_points_keyed_by_area(tmp_path: Path) -> None:
     assert len(areas(tmp_path / "out", "east")) == artifacts.SIZES[0]
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.usefixtures("few_draws")
 def test_bym2_mixes_by_the_hyperparameter_of_its_prior(tmp_path: Path) -> None:
     built = built_priors.written(tmp_path, "bym2")

@@ -99,6 +99,7 @@ def test_a_regression_says_what_people_ask(tmp_path: Path) -> None:
     assert draws["posterior"]["theta_std_at"].shape == (4, 100, 3, 4)
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("kind", ["regression", "mrf"])
 def test_there_is_no_set_where_chains_do_not_agree_about_a_member(tmp_path: Path, kind: str) -> None:
     """In the result, on the terminal and on the page: a dozen draws of two chains are too few to agree."""
