@@ -40,7 +40,7 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> Streams:
 
 
 def job(of: str, **job_section: Any) -> dict[str, Any]:
-    algorithm = {"points": 512, "effective": 150.0}
+    algorithm = {"points": 1024, "effective": 300.0}
     return {
         "job": {"method": "likelihood", "seed": 3, **job_section},
         "data": {"response": "y"},

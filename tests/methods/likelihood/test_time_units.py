@@ -18,7 +18,7 @@ from fedkern.results import heterogeneity
 from methods.likelihood.test_lifetimes import SMALL, text, written
 from support import found
 
-PLAIN = "[algorithm]\npoints = 512\neffective = 150\n[output]\ndraws = 100\nchains = 2\n"
+PLAIN = "[algorithm]\npoints = 1024\neffective = 300\n[output]\ndraws = 100\nchains = 2\n"
 
 
 def studies(seed: int = 1, harder: float = 1.0, rows: int = 150) -> dict[str, pd.DataFrame]:
@@ -79,6 +79,7 @@ def test_an_effect_of_clients_does_not_hide_another_unit(tmp_path: Path) -> None
     assert [list(one["where"]) for one in found.said(result, "times-in-another-unit")] == [["bo"]]
     (note,) = said(result)
     assert "client = true" not in note  # which the job has
+    assert "hides another unit from ratios, and not from curves" in note
     given = fedkern.run(written(tmp_path, frames, text("weibull", PLAIN, data="", model=f"intercept_centre = -3.5\n{model}")))
     assert "times-not-compared" in found.ids(given)
 
