@@ -75,7 +75,7 @@ def leverages(X: Vector, precision: Vector) -> Vector:
     sizes, turned = np.linalg.eigh(products / np.outer(scale, scale))
     kept = sizes > ENOUGH_DIGITS * sizes[-1]
     Q = (turned[:, kept] / np.sqrt(sizes[kept]) / scale[:, np.newaxis]).T @ X.T
-    return np.einsum("ji,ji->i", Q, Q)
+    return np.asarray(np.einsum("ji,ji->i", Q, Q))
 
 
 def few(rows: Weighed, point: Vector, prior: Vector, least: Least) -> bool:
