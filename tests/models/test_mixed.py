@@ -66,7 +66,8 @@ def test_a_prior_is_a_density_of_its_coordinates(layout):
     xi = np.full(layout.size, 0.1)
     for k in range(layout.size):
         folded = k == layout.size - 1 and layout.fold
-        grid = np.linspace(0.0 if folded else -30.0, 20.0, 20_001)
+        # A folded coordinate has the tail of a Cauchy distribution.
+        grid = np.sinh(np.linspace(0.0, 20.0, 20_001)) if folded else np.linspace(-30.0, 20.0, 20_001)
         points = np.repeat(xi[np.newaxis], len(grid), axis=0)
         points[:, k] = grid
         total += np.log(np.trapezoid(np.exp(density.values(points) - density.values(xi[np.newaxis])), grid))

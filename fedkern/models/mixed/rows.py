@@ -211,22 +211,25 @@ class Rows:
 
     def inner_values(self, points: Vector, nodes: int) -> Vector:
         """Returns `values` of points without T_c."""
-        if (few := self.fewer) is not None:
-            return few.rows.inner_values(points, nodes) + few.constant - few.more * (self._log_sd(points) + LOG_ROOT)
-        rows = (self.X, self.Z, self.y, self.trials, self.offset, self.starts)
+        if self.fewer is not None:
+            rows, few = self.fewer
+            value = rows.inner_values(points, nodes)
+            return np.asarray(value + few.constant - few.more * (self._log_sd(points) + LOG_ROOT))
+        arrays = (self.X, self.Z, self.y, self.trials, self.offset, self.starts)
         family, points = self.layout.family, self._with_given(points)
-        return kernels.values(points, *rows, family=family, nodes=self._group_nodes(nodes), n_threads=self.n_threads)
+        return kernels.values(points, *arrays, family=family, nodes=self._group_nodes(nodes), n_threads=self.n_threads)
 
     def inner_curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
-        if (few := self.fewer) is not None:
-            value, gradient, hessian = few.rows.inner_curvature(points, nodes)
+        if self.fewer is not None:
+            rows, few = self.fewer
+            value, gradient, hessian = rows.inner_curvature(points, nodes)
             if few.more and not self.layout.given:
                 gradient[:, -1] -= few.more
             return value + few.constant - few.more * (self._log_sd(points) + LOG_ROOT), gradient, hessian
-        rows = (self.X, self.Z, self.y, self.trials, self.offset, self.starts)
+        arrays = (self.X, self.Z, self.y, self.trials, self.offset, self.starts)
         value, gradient, lower = kernels.curvature(
             self._with_given(points),
-            *rows,
+            *arrays,
             family=self.layout.family,
             nodes=self._group_nodes(nodes),
             n_threads=self.n_threads,
@@ -236,9 +239,16 @@ class Rows:
         return value, gradient[:, :size], unpacked(lower[:, : size * (size + 1) // 2], size)
 
     @cached_property
-    def fewer(self) -> Fewer | None:
-        """Fewer rows with the same log-likelihood."""
-        return None if self.whole else fewer(self)
+    def fewer(self) -> tuple[Rows, Fewer] | None:
+        """Fewer rows with the same log-likelihood, but for a constant."""
+        if self.whole or self.layout.group:
+            return None
+        few = fewer(self.layout.family, self.X, self.y, self.offset, self.trials)
+        if few is None:
+            return None
+        layout, starts = replace(self.layout, family=few.family), np.array([0, len(few.y)])
+        columns = {"X": few.X, "y": few.y, "offset": few.offset, "trials": few.trials}
+        return replace(self, layout=layout, starts=starts, whole=True, **columns), few  # type: ignore[arg-type]
 
     def _log_sd(self, points: Vector) -> Vector | float:
         """(S,) The logarithm of the sd of a gaussian response, the last number of points; 0 of another."""
