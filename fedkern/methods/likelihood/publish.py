@@ -175,7 +175,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         notes=[
             *_unseen(model),
             *differing,
-            *describe_sensitivity(sensitive, alone),
+            *describe_sensitivity(sensitive, alone, model, sampled),
             *_tails(model, posterior),
             *ended.checked.notes,
         ],
