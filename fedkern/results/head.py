@@ -100,10 +100,13 @@ def _counts(summary: Record, model: Record) -> Iterator[str]:
         rows, events = None if rows is None or None in summed else rows + sum(summed), None
     elif events is None and model.get("family") == "bernoulli" and "zeros" in checked.get("response", {}):
         events = checked["rows"] - checked["response"]["zeros"]
+    least = ""
+    if summary.get("uncounted"):  # clients of few rows, which tell the checks nothing
+        rows, events, least = summary.get("rows", rows), None, "" if "rows" in summary else "at least "
     areas = (summary.get("sigma") or {}).get("areas")
     for n, word in ((rows, "rows"), (events, "events"), (areas, "areas")):
         if n is not None:
-            yield f"{int(n):,} {word}"
+            yield f"{least}{int(n):,} {word}"
     there = sum(client["status"] != "lost" for client in summary["clients"].values())
     of = "" if there == len(summary["clients"]) else f" of {len(summary['clients'])}"
     yield f"{there}{of} clients by {summary['method']}, {summary['claim']}"
