@@ -8,6 +8,7 @@ A place in `{}` of an entry's text is a value, and what is written behind its na
 | `{columns:names}` | names: the first six, and how many others there are; `all` of them; `quoted`; `or`, `and`: quoted |
 | `{errors:pairs .2f}` | names, each with a number, and what stands before that; `quotedpairs` |
 | `{clients:counted rows}` | names, each with a count of something |
+| `{owner:key}` | a name, in quotes where TOML asks for them |
 | `{share:.2f}` | a number with its digits |
 | `{label:cell}` | a text of a file: in quotes, cut, and without what cannot be seen |
 | `{remedies}`, `{remedies:, }` | texts of `[remedies]` by their ids, and what stands between them |
@@ -17,6 +18,7 @@ A place in `{}` of an entry's text is a value, and what is written behind its na
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -284,7 +286,14 @@ def _cell(value: object, _: str) -> str:
     return repr(text if len(text) <= CELL else text[: CELL - 3] + "...")
 
 
+def _key(name: str, _: str) -> str:
+    """Returns a name as a key of a TOML table has it."""
+    return name if _BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _LISTS: Mapping[str, Callable[[Any, str], str]] = {
+    "key": _key,
     "names": lambda names, _: listed(names, NAMES),
     "all": lambda names, _: ", ".join(names),
     "listed": lambda names, _: "; ".join(names),

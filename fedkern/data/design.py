@@ -195,6 +195,14 @@ def with_event(spec: Spec, table: Table) -> Spec:
     return replace(spec, positive=event_of(labels)) if labels else spec
 
 
+def encode_alone(table: Table, spec: Spec, client: str) -> Design:
+    """Returns the rows of the only file with the response, whose labels alone decide which one counts as 1."""
+    of_file = with_event(spec, table)
+    if spec.undecided:
+        _check_labels(_labels_of(table, of_file), of_file, who(client, table.source))
+    return encode(table, of_file.encoding(()), client=client)
+
+
 def _labels_of(table: Table, spec: Spec) -> tuple[str, ...]:
     """Returns the labels of a response that all clients are to agree on; none where they are 0 and 1, or truth values."""
     cells = table.columns.get(spec.response or "")
@@ -208,7 +216,7 @@ def _labels_of(table: Table, spec: Spec) -> tuple[str, ...]:
         return tuple(sorted(there))
     numbers = {level for level in there if not np.isnan(number(level))}
     there -= {level for level in there if numbers and level.lower() in MISSING}
-    faulty = bool(numbers) and (len(there) != 2 or numbers != there)
+    faulty = bool(numbers) and (len(there) > 2 or numbers != there)
     if faulty or there <= {"0", "1", "True", "False"}:
         return ()
     return tuple(level for level in _levels(cells) if level in there)

@@ -107,7 +107,7 @@ def _broken(asked: Requirement, table: Table, spec: Spec, client: str) -> Iterat
     # A message is made of a batch, so the rows of a batch are counted.
     n = int(counted(table, spec) * asked.batch + 1e-9)
     rows = weights(table, spec)
-    if not asked.looks_at_values:
+    if not asked.looks_at_values or not table.n_rows:  # of no row there is no column of a formula either
         yield from _rows(asked, table, n, "rows")
         return
     every = combinations(table, spec, rows) if rules.combinations and asked.tells_combinations else None

@@ -113,10 +113,13 @@ def _counts(summary: Record, model: Record) -> Iterator[str]:
         rows = None if None in summed else sum(summed)
     elif events is None and model.get("family") == "bernoulli" and "zeros" in checked.get("response", {}):
         events = checked["rows"] - checked["response"]["zeros"]
+    least = ""
+    if summary.get("uncounted"):  # clients of few rows, which tell the checks nothing
+        rows, events, least = summary.get("rows", rows), None, "" if "rows" in summary else "at least "
     areas = (summary.get("sigma") or {}).get("areas")
     for n, word in ((rows, "rows"), (events, "events"), (areas, "areas")):
         if n is not None:
-            yield f"{int(n):,} {word}"
+            yield f"{least}{int(n):,} {word}"
     present = sum(client["status"] != "lost" for client in summary["clients"].values())
     of = "" if present == len(summary["clients"]) else f" of {len(summary['clients'])}"
     yield f"{present}{of} clients by {summary['method']}, {summary['claim']}"

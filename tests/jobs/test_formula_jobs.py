@@ -571,3 +571,13 @@ def test_numbers_as_labels_are_sorted_as_numbers(frames: dict[str, pd.DataFrame]
 def test_a_curve_without_its_main_effect_is_refused(frames: dict[str, pd.DataFrame]) -> None:
     with pytest.raises(JobError, match=r"'drug:poly\(age, 2\)': the constant of poly\(age, 2\) is not in the model.*: add drug,"):
         run(frames, "dose ~ drug:poly(age, 2)", model={"family": "gaussian"})
+
+
+@pytest.mark.parametrize("formula", ["y ~ x", "y ~ x + diet"])
+def test_a_client_of_no_complete_row_is_named_whatever_the_columns_are(formula: str) -> None:
+    random = np.random.default_rng(3)
+    rows = pd.DataFrame({"x": random.normal(size=60), "y": random.normal(size=60), "diet": ["a", "b"] * 30})
+    data = {"1": rows[:20].assign(x=np.nan, diet=None), "2": rows[20:40], "3": rows[40:]}
+    job: dict[str, Any] = {"job": {"method": "likelihood"}, "model": {"family": "gaussian", "formula": formula}}
+    with pytest.raises(JobError, match=r"client '1'.*: no rows; remove the client"):
+        fedkern.run(job, data=data)

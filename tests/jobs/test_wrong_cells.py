@@ -327,7 +327,11 @@ def test_a_code_that_is_taken_for_a_number_has_a_remedy_of_its_own(method: str) 
         return [one for one in found if one.id.startswith("column-") and "'ward'" in one.values["column"]]
 
     (note, *_) = said(job)
-    for words in ("where they are a code", 'kind = "categorical" in [data.columns.ward]', "group of [model.random]"):
+    for words in (
+        "where these are labels, and neither amounts nor dates",
+        'kind = "categorical" in [data.columns.ward]',
+        "group of [model.random]",
+    ):
         assert words in note
     assert not said(job, data={"columns": {"ward": how}})
     if method == "likelihood":

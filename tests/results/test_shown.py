@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import tomllib
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -64,6 +66,26 @@ def test_of_many_notes_the_first_on_data_are_shown_with_the_number_of_others(dif
     old = Result({**differing.summary, "notes": said, "findings": []}, differing.posterior, job=differing.job)
     assert old.notes == said, "texts of old runs stand as they are"
     assert "5 more notes: .notes" in many._repr_html_()
+
+
+def test_the_rows_of_the_first_lines_are_those_of_the_fit() -> None:
+    """Clients of fewer than five rows tell the checks of the model nothing, and are in the fit."""
+    random = np.random.default_rng(3)
+    sizes = {"a": 40, "b": 30, "c": 3}
+    data = {name: pd.DataFrame({"x": random.normal(size=n), "y": random.poisson(3, n)}) for name, n in sizes.items()}
+    job = {"job": {"method": "likelihood"}, "model": {"family": "poisson", "formula": "y ~ x"}}
+    assert "\n73 rows, 3 clients by likelihood" in str(package.run(job, data=data))
+    few = {name: frame.head(4) for name, frame in data.items()}
+    assert "\n11 rows, 3 clients by likelihood" in str(package.run(job, data=few))
+
+
+def test_a_table_of_a_calculated_column_is_one_that_toml_can_read() -> None:
+    values = {"column": "x", "clients": ["a"], "remedies": ["declare-column", "as-category"]}
+    for owner in ("age", "I(start - 13000)"):
+        said = Finding.of("column-with-far-cells", **values, owner=owner)
+        for header in re.findall(r"\[data\.columns\.[^]]*\]", said):
+            assert tomllib.loads(header) == {"data": {"columns": {owner: {}}}}
+        assert "ward" not in said
 
 
 def test_a_result_is_said_in_few_words_and_in_the_same_at_the_terminal() -> None:

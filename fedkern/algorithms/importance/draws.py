@@ -87,9 +87,9 @@ class Server:
     quadratics : of the clients that take part by a summary
     unsure : the standard error of a mean, in posterior sds, where quadratics took the clients' places at draws; else 0
     summing : 1 while such clients are asked, else 0
-    widened, decided : the number of the prior, and 1 once no other one is tried
-    default, expected : (P,) the mode with the job's prior, and (P, P) what minus the Hessian is compared with; empty while no
-        wider one is tried
+    widened, decided : the number of the prior, and why no other one is tried; 0 before
+    default, before : (P,) the mode with the job's prior, and (P, P) minus the Hessian at that with the prior before; empty while
+        no wider one is tried
     refused : 1 where a client has answered nothing about a point, for it was about few of its rows
     halted : why no more is asked; "" before
     waiting, answers : clients that have yet to answer; client -> its answers to the open questions
@@ -119,7 +119,7 @@ class Server:
     widened: int = 0
     decided: int = 0
     default: Array = field(default_factory=lambda: np.empty(0))
-    expected: Array = field(default_factory=lambda: np.empty(0))
+    before: Array = field(default_factory=lambda: np.empty(0))
     refused: int = 0
     began: float = 0.0
     unsure: float = 0.0
@@ -183,6 +183,8 @@ class Server:
         return np.full(len(self.names), self.round)
 
 
+# Of a prior: it decides nothing; sds grow as it does, without end; a wider one is not to be had.
+RIGHT, ENDLESS, BESIDE = 1, 2, 3
 ENOUGH, ROUNDS, MODE = "enough", "rounds", "mode"  # why no more is asked
 
 
@@ -207,6 +209,7 @@ class Found:
     converged, reason : the verdict, and in a sentence why not
     summed : by how many posterior sds averages have moved any number of the mode, and the summaries' share of the information;
         None where no client takes part by one
+    decided : of a default prior: why no other one was tried (`RIGHT`, `ENDLESS`, `BESIDE`)
     """
 
     posterior: Weighted | None
@@ -230,6 +233,7 @@ class Found:
     reason: str
     first: tuple[Array, Array] | None = None
     summed: tuple[float, float] | None = None
+    decided: int = 0
 
 
 def asking(state: Server, questions: Sequence[AskCurvature | AskValues]) -> tuple[Server, ServerEffects]:
@@ -538,5 +542,5 @@ def read_result(state: Server) -> Found:
         posterior, values, log_prior, evidence, mode[0], climb.hessian[which[0]], state.own_gradient[which[0]],
         unpacked(state.own_hessian[which[0]], len(mode[0])), len(which), state.settings.starts, state.newton, len(state.draws),
         state.nodes, (float(state.rule[0]), float(state.rule[1])), state.not_finite.astype(np.int64), state.began,
-        error, not why, why, first, summed,
+        error, not why, why, first, summed, state.decided,
     )  # fmt: skip

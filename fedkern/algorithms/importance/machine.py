@@ -36,7 +36,10 @@ from ..core.messages import Event, Message, Protocol, RemoteFault, ServerEffects
 from ..core.rounds import needs_all, summed, to_each
 from .client import Client, GradientOf, Model, WithoutLocal, client, client_receive
 from .draws import (
+    BESIDE,
+    ENDLESS,
     MODE,
+    RIGHT,
     Found,
     Server,
     answered,
@@ -195,7 +198,7 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
     if any((answer.value <= REFUSED).any() for answer in answers):
         state = evolve(state, refused=1)
         if state.tries:
-            return _ask_curvature(_without_draws(_returned(evolve(state, newton=state.newton + 1))))
+            return _ask_curvature(_without_draws(_returned(evolve(state, newton=state.newton + 1), BESIDE)))
     of_summaries = state.quadratics.curvatures(state.round, _sent(state, state.climb.trial))
     answers = merged(answers, of_summaries, s.summaries)
     first = not np.isfinite(state.climb.value).any()
@@ -227,7 +230,8 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
         rule=np.array([at_mode, 0.0]),
     )
     if state.tries and (climb.flat.any() or _stuck(state)):
-        return _ask_curvature(_without_draws(_returned(state)))
+        endless = state.widened > 1 and state.newton >= s.newton - BACK  # with each prior so far the mode has gone on
+        return _ask_curvature(_without_draws(_returned(state, ENDLESS if endless else BESIDE)))
     if climb.ended and climb.done.any() and at_mode > AT_MODE and state.nodes < s.most_nodes:
         state = evolve(state, climb=climb.again(), nodes=s.doubled(state.nodes), rule=np.zeros(2))
         return _ask_curvature(_without_draws(state))
@@ -256,30 +260,42 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
 def _right(state: Server, z: Array) -> bool:
     """Whether the prior decides nothing that rows decide, where its mode is (1, P)."""
     hessian = state.climb.hessian[0]
-    expected = state.expected if state.widened else hessian
-    return state.priors.right(state.widened, _sent(state, z)[0], hessian, expected)
+    before = state.before if state.widened else hessian
+    return state.priors.right(state.widened, _sent(state, z)[0], hessian, before) and not _kept(state, z)
+
+
+def _kept(state: Server, z: Array) -> bool:
+    """Whether the job's prior decides nothing, as the mode (1, P) with the first wider one says."""
+    if state.widened != 1:
+        return False
+    return state.priors.kept(z[0] - state.default, _sent(state, z)[0], state.climb.hessian[0], state.before)
 
 
 def _judged(state: Server) -> Server:
     """Takes the prior of this mode if it decides nothing that rows decide, and else goes to the next wider one, or back."""
     if state.widened and not _has_room(state):
-        return _returned(state)
+        return _returned(state, BESIDE)
     if _right(state, state.climb.at):
-        return evolve(state, decided=1)
-    if state.widened == state.priors.most or state.refused or state.newton >= state.settings.newton - BACK:
-        return _returned(state)
-    at, hessian, number = state.climb.at, state.climb.hessian[0], state.widened + 1
-    default, before = (state.default, state.expected) if state.widened else (at[0], hessian)
-    expected = state.priors.expected(number, _sent(state, at)[0], hessian, before)
-    return evolve(state, widened=number, default=default, expected=expected, climb=Climb.begin(at), rule=np.zeros(2))
+        return evolve(state, decided=RIGHT)
+    if _kept(state, state.climb.at):
+        return _returned(state, RIGHT)
+    if state.refused or (not state.widened and state.newton >= state.settings.newton - BACK):
+        return _returned(state, BESIDE)
+    if state.widened == state.priors.most or state.newton >= state.settings.newton - BACK:
+        return _returned(state, ENDLESS)
+    at, number = state.climb.at, state.widened + 1
+    default = state.default if state.widened else at[0]
+    # Where curvatures fall with every step the mode before is no place to end, however near it is in the new prior's sds.
+    climb = evolve(Climb.begin(at), changed=np.full(at.shape, np.inf if state.priors.bent else 0.0))
+    return evolve(state, widened=number, default=default, before=state.climb.hessian[0], climb=climb, rule=np.zeros(2))
 
 
-def _returned(state: Server) -> Server:
-    """Goes back to the mode with the job's prior, as no wider one decides less."""
+def _returned(state: Server, decided: int) -> Server:
+    """Goes back to the mode with the job's prior."""
     if not state.widened:
-        return evolve(state, decided=1)
+        return evolve(state, decided=decided)
     climb = Climb.begin(state.default[np.newaxis])
-    return evolve(state, widened=0, decided=1, climb=climb, rule=np.zeros(2))
+    return evolve(state, widened=0, decided=decided, climb=climb, rule=np.zeros(2))
 
 
 def _has_room(state: Server) -> bool:

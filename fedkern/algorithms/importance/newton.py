@@ -284,12 +284,16 @@ def spelled(direction: Array, coordinates: tuple[str, ...], several: int = 4) ->
 #
 # At the mode a prior moves the numbers that people read by H^-1 g to first order, g its gradient and H minus the Hessian of the
 # log-posterior. Where that is much, wider priors are tried, and the first is taken that moves none by much, and leaves none less
-# sure than expected: than the prior before it, or, where the rows' curvature changes with coefficients, than at the first mode.
-# Where rows say little (a column that separates responses, a level with one event) there is none, for standard deviations go on
-# growing with their prior. Source: docs/spec/likelihood.md, section 3.
+# sure than the one before it. Where rows set no end (a column that separates responses) there is none, for standard deviations
+# go on growing with their prior.
+#
+# People read means. Where few rows decide (a level with one event) the posterior is skewed away from its prior: along the way d
+# to the mode with the first wider prior the mean is c d from the mode, c = -tr(H^-1 dH) / (2 d'Hd), dH the change of the rows'
+# curvature on that way. Where c is above a half, the mean is nearer to what rows say than the mode: the job's prior takes back
+# what a mean of so few rows is too far out, and stays. Source: docs/spec/likelihood.md, section 3.
 
 
-PULL = 0.1  # posterior sds by which a prior may move a number; part by which its variance may be larger than expected
+PULL = 0.1  # posterior sds by which a prior may move a number; part by which its variance may be larger than with a narrower one
 
 
 class Prior(Shape):
@@ -322,24 +326,31 @@ class Priors:
         """The number of the widest that is taken."""
         return max(0, len(self.each) - 2)
 
-    def right(self, number: int, xi: Array, hessian: Array, expected: Array) -> bool:
+    def right(self, number: int, xi: Array, hessian: Array, before: Array) -> bool:
         """Tells whether a prior decides nothing that rows decide, at its mode.
 
         Parameters
         ----------
-        hessian, expected : (P, P) minus the Hessian of the log-posterior there, and what it is compared with
+        hessian, before : (P, P) minus the Hessian of the log-posterior there, and at the mode with the prior before it
         """
         slope = self.each[number].curvature(xi)[1] - self.each[-1].curvature(xi)[1]
         B, variance = Metric.of(hessian).factor, self._variance(hessian)
         moved = self.read @ B @ (B.T @ slope)
-        sure = variance <= (1 + PULL) * self._variance(expected)
+        sure = variance <= (1 + PULL) * self._variance(before)
         return bool((moved**2 <= PULL**2 * variance).all() and sure.all())
 
-    def expected(self, number: int, xi: Array, hessian: Array, before: Array) -> Array:
-        """Returns (P, P) what minus the Hessian with a prior is compared with; `hessian`, `before`: with the prior before it, and
-        what that was compared with."""
-        change = self.each[number].curvature(xi)[2] - self.each[number - 1].curvature(xi)[2]
-        return before + change if self.bent else hessian
+    def kept(self, way: Array, xi: Array, hessian: Array, before: Array) -> bool:
+        """Tells whether means with the job's prior are nearer to the mode with the first wider one than to their own.
+
+        Parameters
+        ----------
+        way, xi : (P,) from the job's mode to that of the wider prior, and this
+        hessian, before : (P, P) minus the Hessian of the log-posterior there, and at the job's mode
+        """
+        of_priors = self.each[1].curvature(xi)[2] - self.each[0].curvature(xi)[2]
+        B = Metric.of(before).factor
+        less = -float(np.trace(B.T @ (hessian - before - of_priors) @ B))
+        return self.bent and less >= float(way @ before @ way)
 
     def _variance(self, hessian: Array) -> Array:
         """(q,) of the numbers."""

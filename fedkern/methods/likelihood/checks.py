@@ -79,10 +79,10 @@ def _predictive(model: Model, told: once.Server[Replicated], *, mend_first: bool
     content: dict[str, Any] = {}
     notes: list[str] = once.not_in(CHECKS, told, model.telling)
     doubt, chances = "", model.row.chances
+    content |= sites.count_rows(model, model.telling, {k: {"rows": int(one.observed[0])} for k, one in told.replies.items()})
     if sum(one.observed[0] for one in in_order(told.replies)):
         whole = varying.pool(told.replies)
         content["predictive"] = _content(whole, model, chances=chances)
-        content |= sites.count_rows(model, model.telling, {k: {"rows": int(one.observed[0])} for k, one in told.replies.items()})
         doubt = varying.describe(told.replies, model, mend_first=mend_first)
         notes += describe_events(model.family, model.encoding, model.telling, told.replies)
         zeros = varying.ZEROS.get(model.family, "") if model.one_intercept and not doubt else ""

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ...algorithms.importance.draws import Found
+from ...algorithms.importance.draws import ENDLESS, RIGHT, Found
+from ...algorithms.importance.newton import PULL
 from ...finding import Finding
 from ...models import weighted
 from ...models.weighted import SENSITIVE, Weighted
@@ -26,7 +27,7 @@ Array = NDArray[np.float64]
 Row = dict[str, object]  # of a table
 
 CONFLICT = "prior and rows say different things"
-WIDEN = "larger model.prior_sd and intercept_sd leave it to the rows, and so does a column about its mean: I(x - 50)"
+OF_BOX = "; with secure sums no wider one is tried beyond 50 in units of the columns: take a column about its mean, I(x - 50)"
 STRONG = "the prior says much, or the rows little"
 HALF = 0.5  # of the information
 OF_EVENTS = 2.0  # log odds by which shares of events are apart where that is noted: slopes cannot say it
@@ -170,16 +171,47 @@ def decided_by_prior(model: Model, at_mode: Found, columns: Sequence[str]) -> li
 
 
 @guard.figure("notes on the sensitivity", [])
-def describe_sensitivity(sensitive: Mapping[str, Row], alone: Mapping[str, Row], *, own: bool = False) -> list[str]:
+def describe_sensitivity(
+    sensitive: Mapping[str, Row], alone: Mapping[str, Row], model: Model | None = None, at_mode: Found | None = None
+) -> list[str]:
     """Returns notes for the reader of the result: which parameters priors decide, and without which clients it is not known.
-    `own`: of an own model, whose priors are its own."""
+
+    `model`: None of an own model, whose priors are its own.
+    """
+    marked = {why: [name for name, row in sensitive.items() if row["mark"] == why] for why in (CONFLICT, STRONG)}
     said = list[str]()
-    for why in (CONFLICT, STRONG):
-        if names := [name for name, row in sensitive.items() if row["mark"] == why]:
-            widen = (
-                why == CONFLICT and not own and any(name.startswith(("theta[", "intercept")) or " vs " in name for name in names)
-            )
-            said.append(Finding.of("sensitive-to-the-prior", why=f"{why}; {WIDEN}" if widen else why, names=names))
+    if model is not None and at_mode is not None:
+        said, remedy, judged = _of_coefficients(model, at_mode, [*marked[CONFLICT], *marked[STRONG]])
+        # Other numbers' priors have no key, by which a reader could leave it to the rows.
+        conflict = [name for name in marked[CONFLICT] if _is_coefficient(name) and not judged]
+        strong = [name for name in marked[STRONG] if not (_is_coefficient(name) and judged)]
+        marked = {CONFLICT + remedy: conflict, STRONG: strong}
+    said += [Finding.of("sensitive-to-the-prior", why=why, names=names) for why, names in marked.items() if names]
     if unknown := [name for name, one in alone.items() if not one["known"]]:
         said.append(Finding.of("unknown-without-a-client", clients=unknown))
     return said
+
+
+def _of_coefficients(model: Model, at_mode: Found, marked: Sequence[str]) -> tuple[list[str], str, bool]:
+    """Returns a note on coefficients that rows set no end to, what to do of others, and whether these need no note."""
+    m = model.config.model
+    given = [f"model.{key}" for key in ("prior_sd", "intercept_sd", "intercept_centre") if getattr(m, key) is not None]
+    names = [name for name in marked if _is_coefficient(name)]
+    if given:
+        return [], f"; leave {' and '.join(given)} out: a default prior is made as wide as rows ask", not _moves(model, at_mode)
+    if at_mode.decided == ENDLESS and not model.measured:
+        return [Finding.of("columns-separate", names=names)] if names else [], "", True
+    return [], OF_BOX if model.secure else "", at_mode.decided == RIGHT and len(model.wider) > 1
+
+
+def _moves(model: Model, at_mode: Found) -> bool:
+    """Whether the prior of coefficients moves one at the mode, to first order."""
+    read, p = model.priors.read[:, : model.layout.p], model.layout.p
+    covariance = np.linalg.inv(at_mode.precision)[:p, :p]
+    moved = read @ covariance @ model.prior.curvature(at_mode.mode)[1][:p]
+    return bool((moved**2 > PULL**2 * (read @ covariance * read).sum(axis=1)).any())
+
+
+def _is_coefficient(name: str) -> bool:
+    """Whether a number has the prior of coefficients or intercept."""
+    return name.startswith(("theta[", "intercept")) or " vs " in name

@@ -20,6 +20,7 @@ from ...jobs.run import Run
 from ...jobs.stage import Stage
 from ...models import glm
 from ...results import dispersion, guard
+from . import varying
 from .keys import Config
 from .model import Model
 from .rows import Held
@@ -48,7 +49,9 @@ def _describe(model: Model, told: once.Server[PearsonSums]) -> str:
     ratio = dispersion.pool(model.family, 1.0, in_order(told.replies), model.layout.size)
     if ratio is None or not ratio.off or ratio.ratio < 1 or model.by_evidence:
         return ""
-    return f'{ratio.words}, at the mode: {ratio.narrow}; set model.family = "auto", which takes the family by evidence'
+    of_clients = model.takes_client and not model.secure and varying.levels_differ_at_mode(told.replies)
+    first = varying.CLIENTS_FIRST if of_clients else "set "
+    return f'{ratio.words}, at the mode: {ratio.narrow}; {first}model.family = "auto", which takes the family by evidence'
 
 
 def _told(model: Model, client: int, rows: Held, asked: AskPearson) -> PearsonSums:

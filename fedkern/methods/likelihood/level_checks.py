@@ -105,12 +105,12 @@ def _predictive(model: LevelModel, server: once.Server[LevelNumbers]) -> Checked
     """Returns how often levels were seen, and how often the model makes them, by the clients' sums."""
     notes = once.not_in(CHECKS, server, model.telling)
     replies = in_order(server.replies)
+    counts = sites.count_rows(model, model.telling, {k: {"rows": int(one.seen[:, 0].sum())} for k, one in server.replies.items()})
     if not sum(one.seen[:, 0].sum() for one in replies):
-        return Checked(notes=tuple(notes))
+        return Checked(counts, tuple(notes))
     seen, again = sum(one.seen for one in replies), np.sum([one.again for one in replies], axis=0)
     assert not isinstance(seen, int)
     content = _content(model, seen, again)
-    counts = sites.count_rows(model, model.telling, {k: {"rows": int(one.seen[:, 0].sum())} for k, one in server.replies.items()})
     return Checked({"predictive": content, **counts}, (*notes, *_said(model, content)))
 
 

@@ -50,7 +50,7 @@ def make_fit(model: OwnModel, ended: Ended, test: Design | None) -> Fit:
     return replace(
         made,
         verdict=against(ended.doubts, judge_draws(sampled, model.settings.counted, sampled.reason)),
-        notes=[_modes(sampled), *_prior_said(model), *describe_sensitivity(sensitive, others, own=True), *alone.notes],
+        notes=[_modes(sampled), *_prior_said(model), *describe_sensitivity(sensitive, others), *alone.notes],
         more=more,
     )
 

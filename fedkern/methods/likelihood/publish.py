@@ -75,6 +75,7 @@ class Ended:
     chains : the last state of the machine of the chains, where these are run
     singly : (N, J) the clients' own log-likelihoods at the draws, where the job has secure sums and names them
     sizes : of each client the number of rows, where the server was told them
+    n_rows : of all clients, where they are here or have told it; else 0
     """
 
     mode: importance.Server | None
@@ -83,6 +84,13 @@ class Ended:
     chains: hmc.Server | None = None
     singly: Array | None = None
     sizes: tuple[int, ...] = ()
+    n_rows: int = 0
+
+    @property
+    def rows_in_summary(self) -> Record:
+        """The number of rows of the fit, where checks of the model have left out clients of few rows."""
+        left_out = self.checked.content.get("uncounted", 0)
+        return {"rows": self.n_rows} if left_out and self.n_rows else {}
 
 
 def released(model: Model | OwnModel, ended: Ended) -> Fit:
@@ -149,6 +157,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         **({"without": alone} if alone else {}),
         **({} if differ is None else {"heterogeneity": differ.content}),
         **ended.checked.content,
+        **ended.rows_in_summary,
         **_left_out(model, ended.checked.content, weights, sampled.values),
         **summaries.content(sampled, model.names, model.summaries, ended.sizes),
     }
@@ -175,7 +184,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         notes=[
             *_unseen(model),
             *differing,
-            *describe_sensitivity(sensitive, alone),
+            *describe_sensitivity(sensitive, alone, model, sampled),
             *_tails(model, posterior),
             *ended.checked.notes,
         ],
@@ -275,6 +284,7 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
         "chains": hmc.summary(server),
         **_contrasts(contrasts.of_levels(model, posterior.values)[0], posterior.weights),
         **ended.checked.content,
+        **ended.rows_in_summary,
         **scored,
         **made.more,
         **_summarised(model, hmc.draws(server).reshape(-1, model.layout.size)),

@@ -52,15 +52,19 @@ def exchange_modes(run: Run[Config], model: Model, owns: Mapping[int, Alone]) ->
 
 
 def count_rows(model: SampledModel, names: Sequence[str], told: Mapping[int, Record]) -> Record:
-    """Returns `site_counts` of summary.json, where the job asks for what each client's rows say alone; nothing elsewhere.
+    """Returns `site_counts` of summary.json, where the job asks for what each client's rows say alone, and `uncounted`.
 
     Parameters
     ----------
     told : client number -> its rows and events, as its sums for the checks of the model have told the server. A client with
-        fewer rows or events than such sums are of has told zeros, and is left out
+        fewer rows or events than such sums are of has told zeros, and is left out, or `uncounted`
     """
     counts = {names[k]: one for k, one in sorted(told.items()) if any(one.values())}
-    return {"site_counts": counts} if model.output.sites and counts else {}
+    uncounted = sum(one.get("rows") == 0 for one in told.values())
+    return {
+        **({"uncounted": uncounted} if uncounted else {}),
+        **({"site_counts": counts} if model.output.sites and counts else {}),
+    }
 
 
 def find_own_mode(model: Model, own: Alone) -> SiteMode:

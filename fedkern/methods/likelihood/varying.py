@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.exchanges.sums import Replicated
+from ...algorithms.exchanges.sums import PearsonSums, Replicated
 from ...kernels.families import FAMILIES
 from ...models.mixed.predictive import Sums
 from ...results.dispersion import MENDED
@@ -32,6 +32,10 @@ STANDS_APART = 5.0  # times the others' excess, by their means, at one client: i
 OF_LEVELS = 0.5  # of the excess, that levels of clients explain: their effects come before another family
 FIRST = "look at its counts and exposures first (a code such as 99, another unit)"
 EACH_ROW = "each row an effect of its own ([model.random] group: a column with another label in every row)"
+CLIENTS_FIRST = (
+    "most of it is that clients' levels differ (see that counts and exposures are in one unit at all clients): set "
+    "[model.random] client = true, and where it is still so "
+)
 OFFSET = (
     "data.offset is added to the predictor as it is: see that it is the logarithm of the exposure (log 3, not 3), and that "
     "exposures are in one unit at all clients (years, not days at one)"
@@ -93,11 +97,7 @@ def describe(told: Mapping[int, Replicated], model: Model, *, mend_first: bool =
         structural = family.share is not None or (model.one_intercept and excess.structural(whole, ratio))
         other = ZEROS["negative-binomial" if family.share is not None else "poisson"] if structural else "negative-binomial"
         if of_levels and model.takes_client and not model.layout.client:
-            narrow += (
-                "most of it is that clients' levels differ (see that counts and exposures are in one unit at all clients): set "
-                "[model.random] client = true, and where it is still so "
-            )
-            return f'{narrow}model.family = "{other}"'
+            return f'{narrow}{CLIENTS_FIRST}model.family = "{other}"'
         return f'{narrow}set model.family = "{other}"{"" if model.layout.group or structural else f", or {EACH_ROW}"}'
     if model.layout.group:
         return f"{narrow}trials of a row are alike, and no family here has that: widen intervals by this factor"
@@ -111,6 +111,12 @@ def _own(told: Replicated) -> _Own:
     rows, events = told.observed[:2].tolist()
     sd = float(made.std() / max(float(made.mean()), 1e-12))
     return _Own(events, float(told.replicated[:, 0].mean()), float(seen.mean()), float(made.mean()), sd, rows)
+
+
+def levels_differ_at_mode(told: Mapping[int, PearsonSums]) -> bool:
+    """Tells the same as `_levels_differ` by sums at the mode: a Poisson model makes as many events as `slope` says."""
+    sums = {k: _Own(one.events, one.slope, one.misfit, float(one.rows), 0.0, float(one.rows)) for k, one in told.items()}
+    return _levels_differ({k: one for k, one in sums.items() if one.rows})
 
 
 def _others(own: Mapping[int, _Own], k: int) -> _Own:

@@ -72,7 +72,7 @@ class DataSection(Section):
     builtin: Literal["heart-failure"] | None = key(None, help="a published set in FEDKERN_DATA, split by column")
     id: str = key(help="the column that names the row at every party")
     response: str = key(help="the column to be explained")
-    positive: str | None = key(None, help="the label that counts as 1 in a binary response")
+    positive: str | None = key(None, help="the label that counts as 1 in a binary response; default by the two that there are")
     server: str | None = key(
         None, path=True, help="the server's file, with id, response and offset; else a client tells the response"
     )

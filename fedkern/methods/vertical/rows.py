@@ -16,7 +16,7 @@ from ...algorithms.exchanges.compare import spelled
 from ...data import far
 from ...data.cells import MISSING, TOO_FAR, floats, too_far, too_large
 from ...data.degenerate import Degenerate, degenerate, with_far
-from ...data.design import Column, Encoding, Faults, Spec, describe, encode
+from ...data.design import Column, Encoding, Faults, Spec, describe, encode, encode_alone
 from ...data.faults import HINT, name_column, who
 from ...data.header import UNFIT, unfit
 from ...data.table import Table
@@ -493,9 +493,8 @@ def server_rows(table: Table, config: Config) -> ServerRows:
     known = np.setdiff1d(np.arange(table.n_rows), np.array(unknown(table, config), np.int64))
     if not len(known):
         raise JobError("data.server: no row has a response; there is nothing to learn from")
-    encoding = server_spec(config).encoding(())
     with_response = narrow if len(known) == table.n_rows else narrow.select(known)
-    design = encode(with_response, encoding, client="")
+    design = encode_alone(with_response, server_spec(config), client="")
     y = np.full(table.n_rows, np.nan)
     y[known] = design.y
     link = FAMILIES[config.model.family].link
@@ -529,4 +528,4 @@ def response_of(table: Table, config: Config, client: str) -> Array:
     data = config.data
     narrow = _only(table, (data.id, data.response))
     spec = replace(server_spec(config), offset=None)
-    return encode(narrow, spec.encoding(()), client=client).y
+    return encode_alone(narrow, spec, client=client).y

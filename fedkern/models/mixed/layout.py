@@ -512,9 +512,9 @@ def entries(d: int) -> list[tuple[int, int]]:
 
 
 PRIOR_SD, INTERCEPT_SD = 2.5, 5.0  # of coefficients, of columns in their standard deviations, and of an intercept
-# Times a default prior that would decide what rows decide, of a response with a unit and of others, where a wider one would let
-# a slope grow until few rows weigh; the last stands for none.
-WIDER, LESS_WIDE = (1, 10, 100, 1000, 10_000, 1_000_000), (1, 2, 4, 1000)
+# Times a default prior that would decide what rows decide, of a response with a unit and of others, whose curvatures vanish
+# beyond what clients' digits tell; the last stands for none.
+WIDER, LESS_WIDE = (1, 10, 100, 1000, 10_000, 1_000_000), (1, 10, 100, 1000, 1_000_000)
 
 
 @dataclass(frozen=True)

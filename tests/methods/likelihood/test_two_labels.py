@@ -40,6 +40,7 @@ def dealt(labels: Sequence[tuple[Any, ...]], *, times: bool = False) -> dict[str
     ([("bad", "good")] * 3, "good"),
     ([(1, 2)] * 3, "2"),
     ([("no", "yes"), ("no", "no"), ("yes", "yes")], "yes"),
+    ([(1, 2), (1, 1), (2, 2)], "2"),
 ])  # fmt: skip
 @pytest.mark.parametrize("job", ["formula", "file"])
 def test_two_labels_are_as_0_and_1(labels: list[Any], event: str, job: str) -> None:
@@ -123,3 +124,22 @@ def test_a_private_job_takes_its_event_from_the_job_file_alone() -> None:
 ])  # fmt: skip
 def test_which_label_counts_as_1(labels: list[str], event: str) -> None:
     assert event_of(in_order(labels)) == event == event_of(in_order(labels[::-1]))
+
+
+@pytest.mark.parametrize("pair", [("No", "Yes"), (1, 2)])
+def test_a_response_that_one_file_has_is_decided_by_it(pair: tuple[Any, Any]) -> None:
+    """`vertical`: the server's file has all labels that there are."""
+    rng = np.random.default_rng(3)
+    X, ids = rng.normal(size=(200, 2)), np.arange(200)
+    y = (rng.random(200) < 1 / (1 + np.exp(-X[:, 0]))).astype(int)
+    frames = {name: pd.DataFrame({"id": ids, f"x{name}": X[:, k]}) for k, name in enumerate("ab")}
+    job: Any = {
+        "job": {"method": "vertical", "rounds": 20},
+        "data": {"id": "id", "response": "y"},
+        "model": {"family": "bernoulli"},
+    }
+    coded = np.array([*pair], object)[y]
+    result, wanted = (fedkern.run(job, data=frames, server=pd.DataFrame({"id": ids, "y": own})) for own in (coded, y))
+    assert result.digest == wanted.digest
+    with pytest.raises(JobError, match=r"3 different labels|not 0 or 1"):
+        fedkern.run(job, data=frames, server=pd.DataFrame({"id": ids, "y": np.where(ids == 7, "maybe", coded.astype(str))}))
