@@ -29,8 +29,7 @@ from ..core.kept import GIVEN, load, save
 from ..core.messages import ClientEffects, ClientLost, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
 from ..core.rounds import active, in_order, needed, to_each
 from ..core.trace import Trace
-from . import sweeps as tempering
-from . import sweeps as update
+from . import sweeps
 from .settings import (
     MOVES,
     Globals,
@@ -257,7 +256,7 @@ class Server:
     lost: frozenset[int] = frozenset()
     events: NDArray[np.int64] = field(default_factory=lambda: np.zeros(3, np.int64))
     converged: bool = False
-    ladder: tempering.Ladder | None = None
+    ladder: sweeps.Ladder | None = None
     at_hand: Terms | None = field(default=None, metadata=GIVEN)
     rows: tuple[int, ...] = field(default=(), metadata=GIVEN)
     told: NDArray[np.bool_] | None = field(default=None, metadata=GIVEN)
@@ -289,9 +288,9 @@ def start(
     settings: Settings, n_clients: int, judge: Judge | None = None, trace: object = None, without: frozenset[int] = frozenset()
 ) -> tuple[Server, ServerEffects]:
     """Returns the server's first state, and its first questions. `without`: clients that the model leaves out."""
-    values = update.first(settings)
+    values = sweeps.first(settings)
     trace = Trace() if trace is None else trace
-    steps = tempering.ladder(settings.chains, settings.tempering) if settings.tempering > 1 else None
+    steps = sweeps.ladder(settings.chains, settings.tempering) if settings.tempering > 1 else None
     state = Server(settings, values, np.zeros(n_clients, np.int64), trace, judge, lost=without, ladder=steps)
     return _ask(state, _question(state, None))
 
@@ -347,7 +346,7 @@ def _check_locals(state: Server, deviation: Array, lambda_sq: Array) -> None:
         for sender in sorted(state.answers):
             size = float(np.abs(deviation[sender]).max())
             if not size <= LARGEST_DEVIATION:
-                raise RemoteFault(f"Locals.deviation has a number of size {size:.3g}, allowed {LARGEST:.0g}", sender)
+                raise RemoteFault(f"Locals.deviation has a number of size {size:.3g}, allowed {LARGEST_DEVIATION:.0g}", sender)
             if not (lambda_sq[sender] > 0).all():
                 raise RemoteFault(f"Locals.lambda_sq must be > 0; round {state.round}", sender)
 
@@ -399,7 +398,7 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
         for sums_of_client in () if layout.whole else sums.values():
             sums_of_client[0][..., ~layout.has_coefficient] = float(state.together)
         n = len(sums) * state.together
-        values, events = update.swept_sums(settings, state.values, sums, n, state.step)
+        values, events = sweeps.swept_sums(settings, state.values, sums, n, state.step)
         return evolve(state, values=values, step=state.step + 1, events=add_events(state.events, events)), None
     deviation, lambda_sq = _collected(state)
     _check_locals(state, deviation, lambda_sq)
@@ -408,20 +407,20 @@ def drawn(state: Server) -> tuple[Server, tuple[Array, Array] | None]:
         loglik = np.sum([_of(answer, Loglik).loglik for answer in in_order(state.answers)], axis=0)
         adapt = state.round - state.since < settings.burn_in
         # Chains exchange temperatures before the sweeps: the ladder's next question already has the new ones.
-        steps = tempering.exchange_temperatures(steps, loglik, seed=settings.seed, round=state.round, adapt=adapt)
+        steps = sweeps.exchange_temperatures(steps, loglik, seed=settings.seed, round=state.round, adapt=adapt)
     if settings.moves:
         terms = _terms(state) if state.at_hand is None else state.at_hand
         tau = np.sqrt(values.tau_sq)
         # The clients' deviations follow the move (d becomes t w), here as at the clients.
-        values, t = update.moved(settings, values, terms, state.round, state.step)
+        values, t = sweeps.moved(settings, values, terms, state.round, state.step)
         deviation /= tau
         deviation *= t
         before_sweep = values.theta, t
     here = state.active
     if len(here) == state.n_clients:
-        values, deviation, lambda_sq, events = update.swept(settings, values, deviation, lambda_sq, state.step, state.bound)
+        values, deviation, lambda_sq, events = sweeps.swept(settings, values, deviation, lambda_sq, state.step, state.bound)
     else:
-        values, deviation[here], lambda_sq[here], events = update.swept(
+        values, deviation[here], lambda_sq[here], events = sweeps.swept(
             settings, values, deviation[here], lambda_sq[here], state.step, state.bound
         )
     step, events = state.step + settings.server_sweeps, add_events(state.events, events)

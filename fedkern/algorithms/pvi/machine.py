@@ -48,7 +48,6 @@ from ..core.rounds import active, to_each
 from ..core.windows import Trajectory
 from ..exchanges.arrival import AskSlope, Slope, answer, newton, possible
 from . import local, scale
-from . import scale as shards
 from .messages import LARGEST, SHARDED, SUMS, QUpdate, ScaledQUpdate, ScaledSiteDelta, Settings, SiteApplied, SiteDelta
 from .noise_aware import Sums
 
@@ -202,7 +201,7 @@ class Client:
     site_h: Vector
     site_P: Vector
     optimiser: Vector | None = None
-    shards: shards.Shards | None = None
+    shards: scale.Shards | None = None
     step: int = 0
     updates: int = 0
     question: QUpdate | None = field(default=None, metadata=GIVEN)
@@ -217,7 +216,7 @@ def client(name: str, context: local.Local, prior: Gaussian) -> Client:
     """Returns a client that has seen nothing yet: its site is 1."""
     P = prior.P if prior.diagonal else np.diag(prior.P).copy()
     p = packed_size(prior.d, context.settings.covariance)
-    first_shards = shards.start(context, prior.d) if context.settings.variant in SHARDED else None
+    first_shards = scale.start(context, prior.d) if context.settings.variant in SHARDED else None
     if context.settings.by_client and not (good := context.rows.finite).all():
         context = replace(context, rows=context.rows.take(np.flatnonzero(good)))
     sums = None if context.design is None else Sums.zero(prior.d)
@@ -275,7 +274,7 @@ def _update(state: Client, event: QUpdate, steps: int) -> tuple[Client, ClientEf
     if state.local.source is not None:
         state.local.source.rekey()
     if state.shards:
-        dh, dP, moved = shards.update(
+        dh, dP, moved = scale.update(
             state.local, state.shards, q, unpack(state.site_P, d), state.site_h, state.prior_P, state.step
         )
         divided = replace(state.shards, optimiser=moved.optimiser)
