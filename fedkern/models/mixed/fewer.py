@@ -59,7 +59,7 @@ def _rotated(rows: Rows) -> Fewer | None:
     R = np.empty((0, p + 1))
     for at in range(0, n, BLOCK):
         some = slice(at, at + BLOCK)
-        R = np.linalg.qr(np.vstack([R, np.column_stack([rows.X[some], y[some]])]), mode="r")
+        R = np.asarray(np.linalg.qr(np.vstack([R, np.column_stack([rows.X[some], y[some]])]), mode="r"))
     return Fewer(_with_rows(rows, R[:, :p], R[:, p]), 0.0, n - len(R))
 
 
@@ -74,15 +74,19 @@ def _added(rows: Rows) -> Fewer | None:
     _, first, which = np.unique(sums, return_index=True, return_inverse=True)
     if WORTH * len(first) > len(rows) or not (columns[first][which] == columns).all():
         return None
-    total, m = np.bincount(which, rows.y), np.bincount(which).astype(np.float64)
+    total, m = _sums(which, rows.y), _sums(which, np.ones(len(rows)))
     X, offset = rows.X[first], None if rows.offset is None else rows.offset[first]
     if rows.layout.family == "poisson":
         constant = (gammaln(total + 1) - total * np.log(m)).sum() - gammaln(rows.y + 1).sum()
         return Fewer(_with_rows(rows, X, total, np.log(m) if offset is None else offset + np.log(m)), float(constant))
     trials = np.ones(len(rows)) if rows.trials is None else rows.trials
-    every = np.bincount(which, trials)
+    every = _sums(which, trials)
     constant = _log_choose(trials, rows.y).sum() - _log_choose(every, total).sum()
     return Fewer(_with_rows(rows, X, total, offset, every), float(constant))
+
+
+def _sums(which: NDArray[np.int64], numbers: Vector) -> Vector:
+    return np.asarray(np.bincount(which, numbers), np.float64)
 
 
 def _log_choose(n: Vector, k: Vector) -> Vector:

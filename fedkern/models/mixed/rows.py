@@ -209,7 +209,7 @@ class Rows:
     def inner_values(self, points: Vector, nodes: int) -> Vector:
         """Returns `values` of points without T_c."""
         if (few := self.fewer) is not None:
-            return few.rows.inner_values(points, nodes) + few.constant - few.more * (self._log_sd(points) + LOG_ROOT)
+            return np.asarray(few.rows.inner_values(points, nodes) + few.constant - few.more * (self._log_sd(points) + LOG_ROOT))
         rows = (self.X, self.Z, self.y, self.trials, self.offset, self.starts)
         family, points = self.layout.family, self._with_given(points)
         return kernels.values(points, *rows, family=family, nodes=self._group_nodes(nodes), n_threads=self.n_threads)
