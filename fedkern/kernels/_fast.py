@@ -90,9 +90,9 @@ def compute_of(
     scalars by keyword) -> the outputs, filled by `function`. The value that `function` returns comes before them, if it is
     wanted.
 
-    Where a backend or one of several outputs is given, or an array is not plainly right, `slowly` is called instead with (inputs, values of the
-    scalars for backends, out, threads, backend, further symbols). `threads` refuses a wrong number of threads; `refused` looks at
-    the arrays of which `function` has refused one, and may have better words.
+    Where a backend or one of several outputs is given, or an array is not plainly right, `slowly` is called instead with (inputs,
+    values of the scalars for backends, out, threads, backend, further symbols). `threads` refuses a wrong number of threads;
+    `refused` looks at the arrays of which `function` has refused one, and may have better words.
     """
     # Scalars are refused first: a wrong number is then told before a wrong array, on both ways.
     numbers, keywords, known = _scalar_statements(scalars, together, refuse)
