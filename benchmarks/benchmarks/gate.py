@@ -161,6 +161,7 @@ def main() -> None:
             mine, share = common.share(*make(), seconds=1.5)
             print(f"{name:44}{1e6 * mine:12.1f}{1 / share:14.2f}  {peer}", flush=True)
         if words:
+            print(common.machine())
             return
         secure = common.medians(bench_privacy.gaussian(5_000), clock=time.thread_time)[0]
         print(f"{'discrete_gaussian, 5000, sigma 5 * 2^20':44}{1e6 * secure:12.1f}")
