@@ -53,6 +53,16 @@ def test_a_column_that_a_site_codes_otherwise_lets_no_result_stand_and_the_remed
     assert not ids(right) & CODES
 
 
+def test_a_grade_of_which_few_rows_have_two_is_none() -> None:
+    """As ph.ecog of R's lung at hospitals of a handful of patients."""
+    clients = {
+        "a": frame(1).iloc[:12],
+        "b": frame(2).assign(smoker=lambda f: f["smoker"] + 1).iloc[:15],
+        "c": frame(3, smoker=np.arange(60) % 3),
+    }
+    assert said(fedkern.run(PVI, data=clients), OTHER) == []
+
+
 def test_a_grade_that_some_sites_see_two_of_is_noted() -> None:
     clients = {"a": frame(1), "b": frame(2).assign(smoker=lambda f: f["smoker"] + 1), "c": frame(3, smoker=np.arange(60) % 3)}
     assert [list(one["codes"]) for one in said(fedkern.run(PVI, data=clients), OTHER)] == [["0 and 1 at a", "1 and 2 at b"]]

@@ -221,13 +221,15 @@ def _of_codes(name: str, facts: Facts, lower: Sequence[int | None], means: Array
     It is a doubt where these are 0 and 1 at some, 1 and 2 at others, and nobody has a third value: what is counted, or graded,
     has some. Few rows may lack one, and the job file may say what the values are.
     """
+    enough = {low for low, n in zip(lower, facts.sizes) if low is not None and n >= OF_TWO}
+    others = [low is None for low in lower] & (facts.sizes > 0) & ~((variances <= NOISE) & (means >= 0) & (means <= 2))
+    # Few rows of a column with a third value may well have two of them.
+    lower = [low if n >= OF_TWO or not others.any() else None for low, n in zip(lower, facts.sizes)]
     pairs = sorted({low for low in lower if low is not None})
     if len(pairs) < 2:
         return
     where = [[who for who, low in zip(facts.clients, lower) if low == pair] for pair in pairs]
     codes = [f"{pair} and {pair + 1} at {listed(clients, apart.SHOWN)}" for pair, clients in zip(pairs, where)]
-    enough = {low for low, n in zip(lower, facts.sizes) if low is not None and n >= OF_TWO}
-    others = [low is None for low in lower] & (facts.sizes > 0) & ~((variances <= NOISE) & (means >= 0) & (means <= 2))
     sure = pairs == [0, 1] and enough == {0, 1} and not others.any()
     id = "column-coded-otherwise" if sure else "column-of-other-values"
     yield Finding.of(id, column=f"column {name!r}", codes=codes, owner=name, remedies=["declare-column"])
