@@ -39,6 +39,8 @@ def test_the_level_of_counts_is_the_log_of_the_pooled_rate():
     found = agreed("poisson", rows([3, 5], np.log([10.0, 20.0])), rows([0], np.log(7.0)), rows([]))
     assert found.level == pytest.approx(np.log(8 / 37), rel=1e-15)
     assert found.scale == 1
+    without = agreed("poisson", rows([3, 5]), intercept=False)
+    assert (without.level, without.pooled) == (0.0, pytest.approx(np.log(4.0)))
 
 
 @pytest.mark.parametrize("offset", [0.0, 3.0])
