@@ -119,12 +119,12 @@ class Hooks:
         """Asks the holder's budget for steps, before any row is read for them."""
         return Charged(charge.steps)
 
-    def release(self, release: Release) -> Released:
+    def release(self, asked: Release) -> Released:
         """Writes to the disk the content that the server is about to release.
 
         After a crash it returns the stored one, which is sent again.
         """
-        return Released(release.round, release.content)
+        return Released(asked.round, asked.content)
 
     def recall(self, client: int, question: Frame) -> tuple[list[Frame], Saved] | None:
         """Returns the answers to this question from before a crash, and the client's state after it; None to ask the machine."""

@@ -315,15 +315,16 @@ def test_a_row_counts_for_no_less_than_the_limit_and_adds_no_derivative_then() -
     value, gradient, hessian, cut = whole.curved(points, 1)
     np.testing.assert_array_equal(cut, [0, 1, 3, 4])
     open_value, open_gradient, open_hessian = whole.rows.curvature(points[:1], 1)
-    np.testing.assert_array_equal(value[0], open_value[0])
-    np.testing.assert_array_equal(gradient[0], open_gradient[0])
-    np.testing.assert_array_equal(hessian[0], open_hessian[0])
+    # An open client may have added equal rows up.
+    np.testing.assert_allclose(value[0], open_value[0], rtol=1e-13)
+    np.testing.assert_allclose(gradient[0], open_gradient[0], rtol=1e-12)
+    np.testing.assert_allclose(hessian[0], open_hessian[0], rtol=1e-12)
     assert value[3] == -4 * LIMIT
     assert not gradient[3].any()
     three = whole.rows.of_units(slice(0, 3)).curvature(points[1:2], 1)
     assert value[1] == pytest.approx(three[0][0] - LIMIT)
     np.testing.assert_allclose(gradient[1], three[1][0])
-    np.testing.assert_array_equal(whole.counted(points, 1)[0], value)
+    np.testing.assert_allclose(whole.counted(points, 1)[0], value, rtol=1e-14)
 
 
 def test_groups_are_cut_off_as_a_whole_by_their_number_of_rows() -> None:

@@ -10,12 +10,12 @@ namespace fedkern {
 inline namespace FEDKERN_ISA {
 
 /// Coefficients of points, column by column of `panel` points that a tile has, the last of them filled up with zeros to 8.
-class Coefficients {
+class PointCoefficients {
   public:
     static constexpr Index panel = register_bytes == 64 ? 16 : 8; // two registers, but of the baseline four
     static constexpr int rows = register_bytes == 64 ? 12 : register_bytes == 32 ? 6 : 2;
 
-    Coefficients(Index p, Index points) : p_(p), points_((points + 7) / 8 * 8), held_(p_ * points_) {
+    PointCoefficients(Index p, Index points) : p_(p), points_((points + 7) / 8 * 8), held_(p_ * points_) {
         std::fill_n(+held_, p * points_, 0.0);
     }
 

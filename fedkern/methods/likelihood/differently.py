@@ -194,8 +194,7 @@ def describe_sensitivity(
 
 def _of_coefficients(model: Model, at_mode: Found, marked: Sequence[str]) -> tuple[list[str], str, bool]:
     """Returns a note on coefficients that rows set no end to, what to do of others, and whether these need no note."""
-    m = model.config.model
-    given = [f"model.{key}" for key in ("prior_sd", "intercept_sd", "intercept_centre") if getattr(m, key) is not None]
+    given = model.given_priors
     names = [name for name in marked if _is_coefficient(name)]
     if given:
         return [], f"; leave {' and '.join(given)} out: a default prior is made as wide as rows ask", not _moves(model, at_mode)

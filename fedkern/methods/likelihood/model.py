@@ -273,6 +273,12 @@ class Model(WeighedModel[OutputSection]):
         return times[0] * (m.prior_sd or PRIOR_SD), times[1] * (m.intercept_sd or INTERCEPT_SD)
 
     @property
+    def given_priors(self) -> list[str]:
+        """The keys of the priors that the job gives."""
+        m = self.config.model
+        return [f"model.{key}" for key in ("prior_sd", "intercept_sd", "intercept_centre") if getattr(m, key) is not None]
+
+    @property
     def priors_in_summary(self) -> dict[str, object]:
         """The entry of summary.json on default priors that rows have widened; none where they have not."""
         named = zip(("prior_sd", "intercept_sd"), self.prior_sds, self.config.model.default_priors)

@@ -6,7 +6,7 @@ same label have two groups.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -266,3 +266,9 @@ def check_slopes(held: Held, slopes: Mapping[str, int], client: str, source: str
             remedy = f"remove {name!r} from model.random.slopes, or leave the client out"
             text = f"{begin}: model.random.slopes: column {name!r} has one value in every group, so that no slope can be learnt"
             raise OwnFault(f"{text}; {remedy}", f"{text} ({groups} groups); {remedy}")
+
+
+def sizes_of(here: Mapping[int, object], sizes: Sequence[int]) -> Sequence[int]:
+    """Returns the number of each client's rows: those that are here, where all are; else what clients have told (`sizes`)."""
+    known = [len(rows) for rows in here.values() if isinstance(rows, Held)]
+    return known if len(known) == len(sizes) else sizes

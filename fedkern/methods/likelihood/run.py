@@ -24,7 +24,7 @@ from . import by_evidence, differently, dispersion, lines, publish
 from .keys import Config
 from .kinds import steps_of
 from .model import TOLD
-from .rows import Held
+from .rows import sizes_of
 from .stages import stage_of_chains, stage_of_draws, stage_of_mode, stage_of_single_values, stage_of_telling
 from .steps import Machine, Read
 
@@ -63,8 +63,7 @@ def fit(run: Run[Config]) -> Fit | None:
     checked = steps.exchange_checks(run, read.model, ended)
     if not run.place.is_server:
         return None
-    here = [len(rows) for rows in read.rows.values() if isinstance(rows, Held)]
-    n_rows = sum(here if len(here) == len(run.names) else run.sizes)
+    n_rows = sum(sizes_of(read.rows, run.sizes))
     at_end = publish.Ended(mode, tuple(run.hooks.doubts), checked, chains, singly, run.sizes, n_rows)
     result = steps.make_fit(read.model, at_end, read.test)
     return replace(result, more={**result.more, **read.content})

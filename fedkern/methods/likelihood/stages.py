@@ -164,23 +164,25 @@ def stages_of_sites(model: SampledModel) -> list[Stage]:
     return [Stage.asking(SiteMode, {"d": model.n_of_a_site})] if model.output.sites else []
 
 
-def check_job(at: Check[Config]) -> Said | None:
+def check_job(check: Check[Config]) -> Said | None:
     """Returns the words on the job, at the server's place; None elsewhere."""
-    if (own := terms_of(at.config)) is not None:
-        return own_check.checked(at, own)
-    check_summaries(at.config, at.names, at.summaries)
-    encoding = at.agreed()
-    notes = at.notes(intercept=at.config.model.intercept or at.config.hazards)
+    if (own := terms_of(check.config)) is not None:
+        return own_check.checked(check, own)
+    check_summaries(check.config, check.names, check.summaries)
+    encoding = check.agreed()
+    notes = check.notes(intercept=check.config.model.intercept or check.config.hazards)
     if encoding is None:
         return None
-    if (test := at.parties.test()) is not None:
+    if (test := check.parties.test()) is not None:
         check_header(test.names, encoding, test.source)
-    model, unknown = model_of(at.config, at.names, encoding, at.summaries), at.unknown(encoding)
-    singly = "log-likelihoods at the draws (SingleValues)" if at.config.singly else ""
+    model, unknown = model_of(check.config, check.names, encoding, check.summaries), check.unknown(encoding)
+    singly = "log-likelihoods at the draws (SingleValues)" if check.config.singly else ""
     response = ("times" if model.config.hazards else "response") if model.compares_alone else ""
-    additive = at.config.requirement.additive
-    sums = [*secure.describe(at.place, at.names, singly=singly, response=response, additive=additive)] if model.secure else []
-    lines = [*_lines(model, bool(unknown)), *sums, *incomplete.describe_missing(at.config), *notes, "", *_privacy(model)]
+    additive = check.config.requirement.additive
+    sums = list[str]()
+    if model.secure:
+        sums = [*secure.describe(check.place, check.names, singly=singly, response=response, additive=additive)]
+    lines = [*_lines(model, bool(unknown)), *sums, *incomplete.describe_missing(check.config), *notes, "", *_privacy(model)]
     return Said(model, lines, unknown)
 
 

@@ -88,21 +88,21 @@ def noisy_sums(model: Model) -> Stage:
     return Stage(noise_aware.PROTOCOL, {"d": model.encoding.size})
 
 
-def check_job(at: Check[Config]) -> Said | None:
+def check_job(check: Check[Config]) -> Said | None:
     """Returns the text of `check` and the numbers behind it, at the server's place; None elsewhere."""
-    encoding = at.agreed()
-    notes = at.notes(intercept=at.config.model.intercept)
+    encoding = check.agreed()
+    notes = check.notes(intercept=check.config.model.intercept)
     if encoding is None:
         return None
-    if (test := at.parties.test()) is not None:
+    if (test := check.parties.test()) is not None:
         check_header(test.names, encoding, test.source)
-    model, unknown = Model.of(at.config, at.names, encoding), at.unknown(encoding)
-    missing, bytes_needed = incomplete.describe_missing(at.config), memory.describe_memory(*_memory(model))
+    model, unknown = Model.of(check.config, check.names, encoding), check.unknown(encoding)
+    missing, bytes_needed = incomplete.describe_missing(check.config), memory.describe_memory(*_memory(model))
     notes = [*notes, *(Line("note", note) for note in (*linear.of_file(model), *linear.notes(model)))]
-    sums = [*secure.describe(at.place, at.names)] if model.secure else []
+    sums = [*secure.describe(check.place, check.names)] if model.secure else []
     lines = [*_lines(model, bool(unknown)), *sums, *missing, *bytes_needed, *notes, "", *_privacy(model)]
     plans = {} if model.privacy is None else {name: model.plan(name) for name in spenders(model)}
-    return Said(model, lines, unknown, plans, model.load if at.config.job.device == "cuda" else None)
+    return Said(model, lines, unknown, plans, model.load if check.config.job.device == "cuda" else None)
 
 
 def spenders(model: Model) -> Sequence[str]:

@@ -23,7 +23,7 @@ struct alignas(64) Lane {
 /// Some points: coefficients, T, phi^2 or the precision, and of the group at hand the fixed part of each row's predictor.
 struct Points {
     int used, lanes; // points, and a multiple of 8
-    Coefficients beta;
+    PointCoefficients beta;
     std::vector<Lane> T, base;
     Lane square, last;
     bool bad[width]; // a coordinate is not finite: the lane holds zeros, and its result is NaN

@@ -77,7 +77,7 @@ class Values {
 
     const MultinomialRows& rows_;
     const Index others_, p_;
-    Coefficients beta_;
+    PointCoefficients beta_;
     Scratch<double> eta_, copies_; // eta: (row, level, point)
 };
 

@@ -177,7 +177,7 @@ class Values {
 
     const SurvivalRows& rows_;
     const Leaving& leaving_;
-    Coefficients beta_;
+    PointCoefficients beta_;
     Scratch<double> copies_;
     std::vector<Lane> kept_; // predictors of rows that may leave
     Lane top_, rest_, dying_, most_, product_, eta_[predicted];
