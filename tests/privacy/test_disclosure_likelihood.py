@@ -14,11 +14,11 @@ import pytest
 
 import fedkern
 from fedkern.algorithms.hmc.machine import Launch, Move, Place
-from fedkern.algorithms.importance.settings import AskValues, Values, of_draws, power
+from fedkern.algorithms.importance.settings import FINE, Settings, Values
 from fedkern.disclosure.rules import LEVELS, told_by_values, told_up_to
 from fedkern.errors import JobError
 from fedkern.methods import parse
-from fedkern.models.mixed import Layout, Prior, Rows
+from fedkern.models.mixed import Layout, Rows
 from support import curious, curious_jobs, curious_likelihood, curious_rounded, rounded_jobs
 
 STRICT = LEVELS["strict"]
@@ -138,28 +138,31 @@ def test_random_slopes_ask_for_more_rows_and_for_no_groups_of_one_or_two(family:
         fedkern.run({**job, "model": {"family": family, "random": {"group": "ward", "slopes": ["x"]}}}, data=data)
 
 
-def test_all_rounds_of_draws_have_the_units_of_the_first() -> None:
-    """Eight rounds in thousandths determined all of 61 rows of three columns; in these units they determine none."""
+def test_all_draws_tell_as_much_as_4096_in_the_finest_unit() -> None:
+    """A net that is asked alone tells half of it. Eight rounds in thousandths determined all of 61 rows of three columns."""
     job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y"}}
     job["algorithm"] = {"points": 256, "effective": 1e9}
     with curious.Tape() as tape:
         fedkern.run(job, data={name: few_rows(40, 1, seed) for seed, name in enumerate("ab")})
-    asked = [m.points for m in tape.of(0, AskValues) if isinstance(m, AskValues)]
     values = [m.values for m in tape.of(0, Values) if isinstance(m, Values)]
-    assert len(values) == 8
-    prior = Prior.usual(Layout(("intercept", "x"), "bernoulli"))
-    for points, told in zip(asked, values, strict=True):
-        units = power(0.05 / np.sqrt(2) * of_draws(points, 2 * told + prior.values(points)))
+    assert [len(told) for told in values] == [128] * 16
+    layout = Layout(("intercept", "x"), "bernoulli")
+    settings = Settings(256, 1e9, 8, starts=1, nodes=1, most_nodes=1, told=0, seed=0, clients=2, net=128)
+    least = np.repeat([settings.needed_at_draws(k) for k in range(16)], 128)
+    assert (settings.needed() ** 2 / least**2).sum() <= FINE
+    for units, told in zip(curious_likelihood.units_of_values(tape, 0, layout, settings), values, strict=True):
         assert (told / units == np.round(told / units)).mean() > 0.99  # the client knows its values before they are rounded
+        assert (told / (2 * units) == np.round(told / (2 * units))).mean() < 0.9
     p = 2
     layout = Layout(("intercept", *(f"x{k}" for k in range(p))), "bernoulli")
     cells = [few_rows(39, p, seed) for seed in range(3)]
     rows = [Rows(layout, np.column_stack([np.ones(39), X]), y, np.array([0, 39])) for X, y in cells]
-    eight = rounded_jobs.played(layout, rows, rounds=8, effective=1e9)
-    assert len(eight.draws) == 8 * 4096
-    seen = curious_rounded.seen(eight, rows[0], most=len(eight.draws))
-    known = curious.known(seen, rows[0].X[:, 1:], 2 * rows[0].y - 1) < curious.WITHIN
-    assert known.sum() <= 1
+    for net in (128, 1024):
+        eight = rounded_jobs.played(layout, rows, rounds=8, effective=1e9, net=net)
+        assert len(eight.draws) == 8 * 4096
+        seen = curious_rounded.seen(eight, rows[0], most=len(eight.draws))
+        known = curious.known(seen, rows[0].X[:, 1:], 2 * rows[0].y - 1) < curious.WITHIN
+        assert known.sum() <= 1
 
 
 def test_marginal_effects_determine_no_row_that_the_values_do_not() -> None:

@@ -16,22 +16,28 @@ from fedkern.algorithms.exchanges.level import Level
 from fedkern.algorithms.exchanges.sums import DIGITS_OF_EFFECTS, MarginalSums, Replicated
 from fedkern.algorithms.hmc.machine import Launch, LikelihoodChange, LikelihoodSlope, Move, Place
 from fedkern.algorithms.importance.settings import (
+    FIRST,
     OF_CHAINS,
     OF_VALUES,
     AskCurvature,
     AskValues,
     Curvature,
     Posterior,
+    Settings,
     Values,
+    net_of,
     of_derivatives,
     of_draws,
     power,
 )
 from fedkern.kernels import rng
+from fedkern.methods.likelihood.keys import MOST_ROUNDS
+from fedkern.methods.likelihood.model import LOOKED
 from fedkern.models.expfam import packed, unpack
 from fedkern.models.glm import Rows
 from fedkern.models.mixed import Layout, Prior
 from fedkern.models.mixed import Rows as MixedRows
+from fedkern.models.mixed.layout import INTERCEPT_SD, LESS_WIDE, PRIOR_SD, WIDER
 
 from . import curious
 
@@ -81,17 +87,46 @@ class Answers:
         curvature = np.stack([unpack(row, places.shape[1]) for m in told for row in m.hessian])
         points = np.concatenate([m.points for m in tape.of(client, AskValues) if isinstance(m, AskValues)])
         values = np.concatenate([m.values for m in tape.of(client, Values) if isinstance(m, Values)])
-        clients, prior = 1 + max(k for k, _ in tape.heard), Prior.usual(layout)
-        needed = OF_VALUES / np.sqrt(clients)
-        of = [of_derivatives(own, prior.curvature(xi)[2], clients) for own, xi in zip(curvature, places)]
+        settings = _settings(tape, client, layout)
+        clients, needed = settings.clients, settings.needed()
+        beside = [prior_of(m, layout) for m in asked if isinstance(m, AskCurvature) for _ in m.points]
+        of = [of_derivatives(own, prior.curvature(xi)[2], clients) for own, xi, prior in zip(curvature, places, beside)]
         units = [
             np.full(len(value), power(needed)),
             np.ravel([one for one, _ in of]),
             packed(np.array([one for _, one in of])).ravel(),
         ]
-        rounds = zip(*(tape.of(client, kind) for kind in (AskValues, Values)))
-        far = [of_draws(asked.points, clients * said.values + prior.values(asked.points)) for asked, said in rounds]
-        return cls(places, value, gradient, curvature, points, values, np.concatenate(units), power(needed * np.concatenate(far)))
+        of_values = units_of_values(tape, client, layout, settings)
+        return cls(places, value, gradient, curvature, points, values, np.concatenate(units), np.concatenate(of_values))
+
+
+def _settings(tape: curious.Tape, client: int, layout: Layout) -> Settings:
+    """Those of a job at the default numbers of draws, as far as units follow from them."""
+    net = net_of(layout.size) if layout.most_nodes == 1 else FIRST
+    points, rounds = (LOOKED, 1) if tape.of(client, Place) else (4096, MOST_ROUNDS)  # chains ask for few draws before
+    clients = 1 + max(k for k, _ in tape.heard)
+    return Settings(points, 1.0, rounds, starts=1, nodes=1, most_nodes=1, told=0, seed=0, clients=clients, net=net)
+
+
+def prior_of(asked: AskCurvature, layout: Layout) -> Prior:
+    """The default prior beside which a question is answered, of a job whose rows may widen it."""
+    by = (WIDER if layout.measured else LESS_WIDE)[asked.prior]
+    return Prior.usual(layout, prior_sd=PRIOR_SD * by, intercept_sd=INTERCEPT_SD * by)
+
+
+def units_of_values(tape: curious.Tape, client: int, layout: Layout, settings: Settings) -> list[Array]:
+    """The units of values of each question about draws: the first net's are its own, and the prior is that of the mode."""
+    prior, units = Prior.usual(layout), list[Array]()
+    rounds, answers = tape.of(client, AskCurvature, AskValues), iter(tape.of(client, Values))
+    for asked in rounds:
+        if isinstance(asked, AskCurvature):
+            prior = prior_of(asked, layout)
+        elif isinstance(asked, AskValues):
+            said = next(answers)
+            assert isinstance(said, Values)
+            far = of_draws(asked.points, settings.clients * said.values + prior.values(asked.points))
+            units.append(power(settings.needed_at_draws(len(units)) * far))
+    return units
 
 
 def seen(tape: curious.Tape, client: int, most: int = CHOSEN) -> curious.Seen:

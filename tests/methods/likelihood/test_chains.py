@@ -63,8 +63,8 @@ def short(files: Path, tmp_path_factory: pytest.TempPathFactory) -> fedkern.Resu
 
 
 def test_the_remedy_of_weights_that_fail_has_their_posterior(files: Path, walked: fedkern.Result) -> None:
-    """Few draws are worth less than is wanted; the verdict says which sampler to take, and that one agrees with many draws."""
-    few = fedkern.run(files / "job.toml", job={"rounds": 1}, algorithm={"points": 256, "effective": 250.0})
+    """256 draws are not worth 240 of equal weight; the verdict says which sampler to take, and that agrees with many draws."""
+    few = fedkern.run(files / "job.toml", job={"rounds": 1}, algorithm={"points": 256, "effective": 400.0})
     assert not few.converged
     assert 'take chains (algorithm.sampler = "hmc")' in few.summary["verdict"]
     assert walked.converged, walked.summary["verdict"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
-from scipy.stats import binom, nbinom, norm, poisson
+from scipy.stats import binom, halfcauchy, nbinom, norm, poisson
 
 import fedkern
 from fedkern.methods.likelihood.keys import Config
@@ -103,7 +103,7 @@ def test_two_coefficients_are_those_of_a_grid(family: str) -> None:
     def log_joint(points: Array) -> Array:
         out = norm.logpdf(points[:, 0], level, 5) + norm.logpdf(points[:, 1], 0, 2.5)
         phi = points[:, 2] if dispersed else np.ones(len(points))
-        out = out + (norm.logpdf(phi) + np.log(2) if dispersed else 0.0)
+        out = out + (halfcauchy.logpdf(phi) if dispersed else 0.0)
         for at in range(0, len(points), 4096):
             some = slice(at, at + 4096)
             eta = points[some, :1] + points[some, 1:2] * z
