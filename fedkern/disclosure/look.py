@@ -258,8 +258,8 @@ class Look:
         if rules.leverage >= 1 or not numbers:
             return None
         with np.errstate(all="ignore"):  # numbers whose squares are none are faults, or end the job later
-            design, there = standardised(table, numbers, weights, MOST_LEVERED), np.flatnonzero(weights > 0)
-        if design is None or not len(there) or not np.isfinite(design.X).all():
+            design, there = self._standardised(numbers, MOST_LEVERED), np.flatnonzero(self.weights > 0)
+        if design is None or not weights.any() or not np.isfinite(design.X).all():
             return None
         X, precision = design.X * np.sqrt(weights[there])[:, None], np.zeros(1 + len(design.names))
         if not self.family.linear:
@@ -336,7 +336,7 @@ class Look:
         """Returns (n,) the weight of each row in X'WX where the model fits the client's rows; None where they are too many."""
         weights, counted = self.weights, self.weights > 0
         covariates = [column for column in self.columns if column.name != self.spec.offset]
-        design = standardised(self.table, covariates, weights, MOST_FITTED)
+        design = self._standardised(covariates, MOST_FITTED)
         if design is None:
             return None
         weighed, every = np.zeros(len(weights)), np.ones(len(y)) if trials is None else trials
@@ -347,6 +347,21 @@ class Look:
             found = weight**2 * y / np.maximum(found, 1e-300)
         weighed[counted] = found
         return weighed
+
+    def _standardised(self, columns: Sequence[Column], most: float) -> Standardised | None:
+        """Returns `data.rare.standardised` of some columns, which is made once."""
+        names = tuple(column.name for column in columns)
+        if names not in self._designs:
+            found = standardised(self.table, columns, self.weights, most)
+            self._designs.update({} if found is None else {names: found})
+            return found
+        found = self._designs[names]
+        return found if found.X.size * found.X.shape[1] <= most else None
+
+    @cached_property
+    def _designs(self) -> dict[tuple[str, ...], Standardised]:
+        """The standardised columns that were asked for, by the columns' names."""
+        return {}
 
     def _precision(self, design: Standardised) -> Array:
         """Returns (1 + d,) the prior's precision of each coefficient, of columns in their own standard deviations; an intercept's

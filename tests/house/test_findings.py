@@ -49,7 +49,7 @@ def value(name: str, how: str, text: str) -> Value:
         return [(text, 7)]
     if kind in ("names", "all", "listed", "either", "quoted", "or", "and"):
         return [text]
-    return text if kind in ("", "cell") else 3.0
+    return text if kind in ("", "cell", "key") else 3.0
 
 
 def chosen(text: str, entry: Entry) -> dict[str, Value]:

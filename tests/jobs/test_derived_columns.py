@@ -60,7 +60,7 @@ def test_the_server_compares_no_products() -> None:
     sums, squares = sizes[:, None] * (means - centre), sizes[:, None] * (sds**2 + (means - centre) ** 2)
 
     def said(*derived: str) -> str:
-        return str(compare(Facts(("a", "b"), names, sizes, centre, sums, squares, frozenset(derived))))
+        return "\n".join(map(str, compare(Facts(("a", "b"), names, sizes, centre, sums, squares, frozenset(derived)))))
 
     assert "column 'age:sex[T.w]' has one value at b" in said()
     assert "column" not in said("age:sex[T.w]")

@@ -762,16 +762,20 @@ def test_a_row_that_weighs_nothing_is_counted_without_weights() -> None:
 
 @pytest.mark.parametrize("beyond", [0, 1, 3])
 def test_one_row_beyond_a_splines_knots_is_few_rows(beyond: int) -> None:
-    """A sum of spline columns is 0 for all others."""
+    """A sum of spline columns is 0 for all others; knots that have more rows beyond the outer ones are the remedy."""
     random = np.random.default_rng(5)
     age = random.uniform(25, 83, 300).round()
     age[:beyond] = [91, 90, 92][:beyond]
     table = Table("a.csv", ("age", "y"), {"age": age, "y": random.normal(size=300)}, 300)
-    knots = {"age": [45.0, 60, 84, 88, 93]} if beyond else {"age": [35.0, 50, 60, 70]}
-    config = parse(
-        {"job": {"method": "sparse"}, "data": {"clients": ["a.csv"], "response": "y"}, "model": {"splines": knots}, **AT_STRICT}
-    )
-    found = few.find_few(config.requirement, table, Spec("y", family="gaussian"), "a")
+    narrow, wide = {"age": [45.0, 60, 84, 88, 93]}, {"age": [35.0, 50, 60, 70]}
+
+    def looked(knots: dict[str, list[float]]) -> Any:
+        tables = {"data": {"clients": ["a.csv"], "response": "y"}, "model": {"splines": knots}, **AT_STRICT}
+        asked = parse({"job": {"method": "sparse"}, **tables}).requirement
+        return few.find_few(asked, table, Spec("y", family="gaussian"), "a")
+
+    assert looked(wide) is None
+    found = looked(narrow if beyond else wide)
     assert (found is None) is (beyond != 1)
     if found is not None:
         (one,) = found.broken

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import fedkern
-from fedkern.disclosure import alike
+from fedkern.disclosure import look
 from fedkern.disclosure.rules import LEVELS, Rules, of_old_keys, with_keys
 from fedkern.errors import FedkernError, HolderError, JobError
 from fedkern.jobs import admitted
@@ -231,8 +231,8 @@ def test_where_all_rows_are_in_one_process_no_sums_of_columns_are_searched(monke
         made.append(1)
         return standardised(*given)
 
-    standardised = alike.standardised
-    monkeypatch.setattr(alike, "standardised", counted)
+    standardised = look.standardised
+    monkeypatch.setattr(look, "standardised", counted)
     monkeypatch.setattr("fedkern.data.rare.search_directions", lambda *given: pytest.fail("searched"))
     tables = {name: people(200, seed, z=np.arange(200) % 7) for seed, name in enumerate("abc")}
     assert fedkern.run(JOB, data=tables).summary["converged"]
