@@ -77,8 +77,8 @@ together = fedkern.run(job, data=frames)
 print(together)
 
 # %%
-# What a hospital would say alone, and all of them in one place. Alone, b is "not converged": of its long tails the standard
-# deviations are known to some percent, which the figure does not show, and no more rounds of draws mend.
+# What a hospital would say alone, and all of them in one place. Alone, b and c are "not converged": of their long tails the
+# standard deviations are known to some percent, which the figure does not show.
 alone = {name: fedkern.run(job, data={name: frame}) for name, frame in frames.items()}
 pooled = fedkern.run(job, data={"pooled": pd.concat(frames.values())})
 halves = {name: result.parameters["half"] for name, result in {**alone, "federated": together, "pooled": pooled}.items()}
