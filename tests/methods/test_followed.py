@@ -333,6 +333,7 @@ FOLLOWED = {
     "data.dialect": f"{BESIDE}::test_a_code_for_a_missing_value_counts_as_one",
     "data.ignore": f"{BESIDE}::test_a_column_that_the_response_was_computed_from_is_ignored",
     "data.levels": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
+    "data.positive": "methods/likelihood/test_two_labels.py::test_a_private_job_of_numbers_names_the_key_of_its_event",
     "data.time_upper": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "data.weight": "methods/pvi/test_case_weights.py::test_rows_that_count_many_times_are_a_doubt_whose_remedy_ends_well",
     "data.weight_counts": "methods/pvi/test_case_weights.py::test_weights_that_are_counts_may_sum_to_more_than_the_rows",
@@ -348,12 +349,16 @@ FOLLOWED = {
     "model.missing": f"{BESIDE}::test_a_code_for_a_missing_value_counts_as_one",
     "model.prior_sd": "methods/pvi/test_units.py::test_what_a_note_on_the_prior_advises_ends_in_the_answer_of_the_rows",
     "model.slab": "methods/sparse/test_told.py::test_separation_at_one_site",
+    "model.splines": "jobs/test_few.py::test_one_row_beyond_a_splines_knots_is_few_rows",
     "model.random": "methods/likelihood/test_differently.py::test_sites_that_differ_are_said_and_the_advice_is_right",
     "model.scale": "methods/pvi/test_private_linear.py::"
     "test_the_cause_is_the_unit_and_not_the_columns_and_the_remedy_ends_in_a_right_result",
 }
 UNFOLLOWED = {  # with the reason
+    "algorithm.batch": "says what a choice tells of rows; with none the answer is that of all other jobs",
     "algorithm.inference": "of maps: its answer is compared in methods/sigma, from another message",
+    "algorithm.moves": "says what a choice tells of rows; what chains with and without it say is compared in statistics",
+    "algorithm.tempering": "says what a choice tells of rows; with none the answer is that of all other jobs",
     "data.frame": "is a function of R in a line that writes a list of neighbours",
     "data.entry": "names what two results may differ in",
     "data.event": "names what two results may differ in",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 import pytest
 
 import fedkern
+from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.labels import event_of, in_order
 
@@ -116,6 +118,27 @@ def test_a_private_job_takes_its_event_from_the_job_file_alone() -> None:
         job: Any = {**PVI, "privacy": PRIVACY, "data": {"response": "y", "columns": {**columns, **said}}}
         result = fedkern.run(job, data=dealt([("no", "yes")] * 3))
         assert result.summary["encoding"]["positive"] == event
+
+
+def test_a_private_job_of_numbers_names_the_key_of_its_event(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No message may tell of a faulty row, so that its holder alone reads what is to be done."""
+    for name, frame in dealt([(1, 2)] * 3).items():
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    columns = "".join(f"{name} = {{center = 0.0, scale = 1.0}}\n" for name in "xz")
+    privacy = "".join(f"{key} = {value}\n" for key, value in PRIVACY.items())
+
+    def checked(more: str) -> str:
+        data = f'[data]\nclients = ["*.csv"]\nresponse = "y"\n{more}\n[data.columns]\n{columns}'
+        (tmp_path / "job.toml").write_text(f"[job]\nrounds = 2\n{data}[privacy]\n{privacy}")
+        main(["check", str(tmp_path / "job.toml"), "--local", str(tmp_path / "a.csv")])
+        return capsys.readouterr().out
+
+    advised = checked("")
+    assert "is not 0 or 1" in advised
+    assert "name the label that counts as 1 (data.positive)" in advised
+    done = checked('positive = "2"')
+    assert "data.positive" not in done
+    assert "100 rows, 0 with faults" in done
 
 
 @pytest.mark.parametrize(("labels", "event"), [
