@@ -84,6 +84,18 @@ def test_draws_around_a_point_that_is_no_mode_are_given_up_and_count(monkeypatch
     assert np.exp(result.posterior.draws[:, 0]) @ result.posterior.weights == pytest.approx(3.0, rel=0.01)
 
 
+@pytest.mark.parametrize("net", [128, 1024])
+@pytest.mark.parametrize(("points", "rounds"), [(256, 1), (256, 2), (256, 3), (256, 6), (256, 8), (1024, 2)])
+def test_draws_that_are_given_up_count_among_those_that_the_job_allows(
+    points: int, rounds: int, net: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ARRIVING", "SETTLED"):
+        monkeypatch.setattr(newton, name, 50.0)
+    asked, state = trips(POISSON, VAGUE, points=points, rounds=rounds, effective=1e6, net=net)
+    assert sum(kinds.count("AskValues") for kinds in asked) == state.drawn == state.settings.most_questions
+    assert sum(len(one.xi) for one in state.draws) > 0
+
+
 def test_nodes_that_are_too_few_at_the_mode_give_up_draws_too() -> None:
     """The rule is small on the way and large at the mode: the quadrature is asked anew, and draws after it."""
     rough = Function(1, lambda x: -0.5 * x[:, 0] ** 2, lambda x, nodes: 1e-2 * 0.5**nodes / (1e-4 + (x[:, 0] - 0.5) ** 2))

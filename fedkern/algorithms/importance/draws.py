@@ -262,9 +262,9 @@ def modes_of(state: Server) -> NDArray[np.int64]:
 
 
 def first_source(state: Server) -> Proposal | Scaled:
-    """Returns the first source of draws, around the modes."""
-    climb, c = state.climb, state.coordinates
-    which = modes_of(state)
+    """Returns the first source of draws, around the modes; draws that were given up have left room for so many fewer."""
+    climb, c, s = state.climb, state.coordinates, state.settings
+    which, n = modes_of(state), min(s.first, s.per_question * (s.most_questions - state.drawn))
     if c.learnt is not None:
         i, mode = which[0], c.sent(climb.at[which[:1]], state.units)[0]
 
@@ -273,12 +273,12 @@ def first_source(state: Server) -> Proposal | Scaled:
             return state.prior.curvature(mode)
 
         at = climb.at[i], climb.gradient[i], climb.hessian[i]
-        return Scaled.around(*at, prior, c.learnt, c.wide, state.settings.first)
+        return Scaled.around(*at, prior, c.learnt, c.wide, n)
     factors = [Metric.of(climb.hessian[i]).factor for i in which]
     scale = np.array([B @ B.T for B in factors])
     log_size = np.array([climb.value[i] + np.linalg.slogdet(B)[1] for i, B in zip(which, factors, strict=True)])
     weights = np.exp(log_size - log_size.max())
-    q = Proposal.of(climb.at[which], scale, np.maximum(weights / weights.sum(), LEAST_SHARE), state.settings.first)
+    q = Proposal.of(climb.at[which], scale, np.maximum(weights / weights.sum(), LEAST_SHARE), n)
     return q.with_wide(state.coordinates.wide)
 
 
@@ -345,7 +345,7 @@ def take_draws(state: Server) -> tuple[Server, ServerEffects]:
         not_finite=state.not_finite + lost.sum(axis=0),
         rule=np.array([state.rule[0], max(float(state.rule[1]), at_draws)]),
     )
-    if len(state.draws) == 1 and len(draws.xi) < s.first:
+    if len(state.draws) == 1 and len(draws.xi) < len(state.sources[0].order_of_questions):
         return _ask_rest(state) if (ended := _quadratic(state)) is None else end(ended, ENOUGH, weighted(ended))
     _finite_enough(state, ~np.isfinite(draws.values))
     _inside_enough(state)

@@ -240,7 +240,7 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
     if not climb.ended and state.newton < s.newton * climbs:
         # Once in a job: values that are given up have been told. A source around a learnt scale is not made before its mode.
         once = s.rounds > 1 and not state.drawn and not state.ahead and state.coordinates.learnt is None
-        once = once and not _due(state) and (bool(state.decided) or _right(state, climb.trial))
+        once = once and s.ahead < s.most_questions and not _due(state) and (bool(state.decided) or _right(state, climb.trial))
         return _ask_curvature(_without_draws(state), ahead=once and float(rule.max()) <= AT_MODE)
     if not climb.done.any():
         _no_mode(state)

@@ -459,6 +459,11 @@ class Settings:
         """The points of the first round."""
         return self.per_question * max(1, min(FIRST // self.per_question, self.most_questions))
 
+    @property
+    def ahead(self) -> int:
+        """How many questions about draws are asked with the step that is expected to end at the mode."""
+        return 1 if self.net < FIRST else self.first // self.per_question
+
     def sizes(self, n_global: int) -> dict[str, int]:
         """Returns the lengths of the messages' arrays."""
         triangle = n_global * (n_global + 1) // 2
