@@ -62,7 +62,7 @@ def test_draws_are_those_of_an_open_job_that_adds_exactly(case: str, tmp_path: P
     path = job(tmp_path, kind)
     same_secrets(monkeypatch)
     secure = wires.checked_and_run(path, tmp_path / "out", wanted=wanted, **sections(more))
-    monkeypatch.setattr(gibbs.update, "swept_sums", added_exactly)
+    monkeypatch.setattr(gibbs.sweeps, "swept_sums", added_exactly)
     same_secrets(monkeypatch)
     plain = fedkern.run(path, **sections(more, secure=False))
     assert secure.summary["parameters"] == plain.summary["parameters"]
@@ -90,7 +90,7 @@ def test_a_wrong_number_of_clients_or_sum_is_seen(fault: str, tmp_path: Path, mo
             return swept_sums(settings, values, sums, 1, step)
         return swept_sums(settings, values, {k: (1 - 1e-9) * one for k, one in sums.items()}, n_clients, step)
 
-    monkeypatch.setattr(gibbs.update, "swept_sums", wrong)
+    monkeypatch.setattr(gibbs.sweeps, "swept_sums", wrong)
     same_secrets(monkeypatch)
     assert fedkern.run(path, **sections()).summary["parameters"] != first
 
