@@ -10,18 +10,22 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import optimize
 
+import fedkern
+from fedkern.algorithms.exchanges.sums import PearsonSums
 from fedkern.data.rounded import join_rounded
 from fedkern.kernels import mixed, multinomial, spatial, survival
 from fedkern.kernels.families import FAMILIES
 from fedkern.labels import in_order
-from fedkern.models import psis
+from fedkern.models import glm, psis
 from fedkern.models.formula.factors import b_spline, natural, polynomial, quantiles
 from fedkern.models.mixed.layout import Layout
 from fedkern.models.spatial.checks import Moran, moran
-from fedkern.models.survival import Rows, concordance
+from fedkern.models.survival import Rows, concordance, cumulative
 from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.moments import rdp_epsilon
 from fedkern.results import diagnostics
+from fedkern.results.dispersion import pool
+from fedkern.results.draws import Draws
 
 Vector = NDArray[np.float64]
 
@@ -98,13 +102,10 @@ def cox_rows(entry: Vector | None = None) -> Rows:
 
 @row
 def cox_baseline() -> float:
-    rows = cox_rows()
-    hazard = 0.0
-    for first, end, deaths in zip(rows.sets.first, rows.sets.ends, rows.sets.deaths):
-        risk = np.exp((rows.X + rows.centre) @ BETA)
-        shares = np.arange(deaths) / deaths
-        hazard += (1 / (risk[first:end].sum() - shares * risk[end - deaths : end].sum())).sum()
-    return float(hazard)
+    rows, share = cox_rows(), (np.arange(20_000) + 0.5) / 20_000
+    uniform = np.repeat(share[:, np.newaxis], len(rows.sets.ends), axis=1)  # what each increment is drawn by
+    drawn = cumulative(rows, np.repeat(BETA[np.newaxis], len(share), axis=0), uniform, np.array([MONTH.max()]))
+    return float(drawn.mean())
 
 
 @row
@@ -218,8 +219,11 @@ def poisson_loglik() -> float:
 @row
 def dispersion() -> float:
     point = best("poisson", column("loss"), np.array([2.0, 0, 0]))[0]
-    mean = np.exp(DESIGN @ point)
-    return float(((column("loss") - mean) ** 2 / mean).sum() / 57)
+    rows = glm.Rows(DESIGN, column("loss"), np.zeros(60))
+    sums = PearsonSums(0, *glm.pearson_sums(rows, point, "poisson", 1.0, np.inf))
+    pooled = pool("poisson", 1.0, [sums], used=3)
+    assert pooled is not None
+    return pooled.ratio
 
 
 def gamma() -> tuple[Vector, float]:
@@ -350,7 +354,10 @@ def lmer_loglik() -> float:
 
 @row
 def scale_divisor() -> float:
-    return float(column("age").std())
+    job = {"job": {"method": "likelihood"}, "model": {"family": "gaussian", "formula": "meal ~ age"}}
+    result = fedkern.run(job, data={"a": ROWS[:30], "b": ROWS[30:]})
+    (age,) = result.summary["encoding"]["columns"]
+    return float(age["scale"])
 
 
 def fit(columns: Vector) -> Vector:
@@ -397,7 +404,7 @@ def factor_order() -> float:
 
 @row
 def quantile() -> float:
-    return float(np.quantile(CHAINS.draw, 0.05))
+    return Draws({"draw": chains()}).parameters()["draw"]["q05"]
 
 
 # --- diagnostics
