@@ -69,11 +69,10 @@ def fit(
     2.0
     """
     clients = _clients(data, by)
-    left = reading.read(formula).data
+    model = reading.read(formula)
     tables: dict[str, Any] = {name: table for name, table in job.items() if name not in (*RUN, "columns")}
-    response = left.get("response")
     if family is None:
-        family = _family(left, clients, numbers=privacy is not None)
+        family = _family(model.data, clients, private=privacy is not None)
     laid: dict[str, Any] = {"job": {"method": method or ("pvi" if privacy else "likelihood")}, "data": {}}
     laid["model"] = {"formula": formula, "family": family, **(priors or {})}
     if "columns" in job:
@@ -81,7 +80,7 @@ def fit(
     if privacy is not None:
         laid["job"]["rounds"] = "budget"
         laid["privacy"] = {**STARTS, **privacy}
-        _bounded(formula, response, clients, laid)
+        _check_public(model, clients, laid)
     for name, table in tables.items():
         if not isinstance(table, Mapping):
             raise JobError(f"fit: {name} = {memory.kind(table)}: wanted a table of the job, such as output = {{'loo': True}}")
@@ -120,17 +119,17 @@ def _is_column(value: object) -> bool:
     return isinstance(value, list | range) or len(getattr(value, "shape", ())) == 1
 
 
-def _family(left: Mapping[str, str], clients: Mapping[str, object], *, numbers: bool) -> str:
-    """Returns the plain family of a formula's left side and of the clients' cells. Of a private job no cell decides: `numbers`
-    says so."""
+def _family(left: Mapping[str, str], clients: Mapping[str, object], *, private: bool) -> str:
+    """Returns the plain family of a formula's left side and of the clients' cells; of a private job no cell decides."""
     if "time" in left:
         return "cox"
     if "trials" in left:
         return "binomial"
-    if numbers:
+    if private:
         raise JobError(f"fit: a private job looks at no cell to choose a family: give one of {', '.join(sorted(FAMILIES))}")
     response = left["response"]
-    read = [memory.table(held, f"data[{name!r}]", response=response) for name, held in clients.items()]
+    used = response.__eq__  # cells of other columns may be anything
+    read = [memory.table(held, f"data[{name!r}]", response=response, used=used) for name, held in clients.items()]
     here = [table for table in read if response in table.names]
     if not here:
         raise JobError(f"fit: {response!r}, the response, is no column of any client")
@@ -141,14 +140,12 @@ def _family(left: Mapping[str, str], clients: Mapping[str, object], *, numbers: 
     return "auto" if chosen == "poisson" else chosen
 
 
-def _bounded(formula: str, response: str | None, clients: Mapping[str, object], laid: Mapping[str, Any]) -> None:
+def _check_public(model: reading.Said, clients: Mapping[str, object], laid: Mapping[str, Any]) -> None:
     """Refuses a private job some columns of which have no public constants, with all that is lacking in one list."""
-    if reading.read(formula).random:
+    if model.random:
         raise JobError("fit: effects of groups are not private: leave them out, or leave privacy out (method = 'likelihood')")
-    names = {name for held in clients.values() for name in memory.header(held, "data")}
-    known = laid["data"].get("columns", {})
-    used = reading.read(formula).formula.variables
-    lacking = [name for name in sorted(names & set(used)) if name != response and name not in known]
+    names = {name for held in clients.values() for name in memory.header(held, "data")} - {model.data.get("response")}
+    lacking = sorted(names & set(model.formula.variables) - set(laid["data"].get("columns", {})))
     missing = [f"{key} in privacy, such as {value}" for key, value in BUDGET.items() if key not in laid["privacy"]]
     if lacking:
         columns = json.dumps({name: {"center": 0, "scale": 1} for name in lacking})

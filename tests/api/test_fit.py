@@ -94,6 +94,11 @@ def test_a_result_is_that_of_the_job(tmp_path: Any) -> None:
     assert fitted.parameters == fedkern.run(job, data=clients).parameters
 
 
+def test_a_column_that_the_formula_does_not_name_may_hold_anything(asked: list[dict[str, Any]]) -> None:
+    fedkern.fit("two ~ x", ROWS.assign(lists=[[1]] * N), by="site")
+    assert asked[0]["model"]["family"] == "bernoulli"
+
+
 PRIVATE = {"epsilon": 4.0, "delta": 1e-4}
 
 
