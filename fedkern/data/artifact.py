@@ -39,6 +39,7 @@ from ..models.spatial.condition import Condition, Hyperprior
 from ..models.spatial.loadings import MeanLoadings
 from ..models.spatial.within import Within
 from ..plain import Record
+from ..printing import listed
 
 Array = NDArray[np.float64]
 Made = TypeVar("Made", "ClientFile", "WithinFile", "ServerFile")
@@ -385,8 +386,8 @@ def read_own(folder: str | Path, name: str, *, id: str | None = None) -> OwnFile
     clients: Mapping[str, str] = {} if folder.is_file() else _manifest(folder)["clients"]
     if not folder.is_file() and name not in clients:
         raise JobError(
-            f"{folder}: this prior was built or trained for {_listed(list(clients))}, not for a client {name!r}; name the client "
-            "as in [data] client of the prior file, or make the prior anew"
+            f"{folder}: this prior was built or trained for {listed(list(clients), 8)}, not for a client {name!r}; name the "
+            "client as in [data] client of the prior file, or make the prior anew"
         )
     path, digest = _find(folder, clients.get(name, ""))
     meta, arrays, digest = _unpacked(path, "client", digest)
@@ -528,10 +529,6 @@ def _manifest(folder: Path) -> dict[str, Any]:
             f"{path}: is no manifest of format {FORMAT}; copy it again, or make the prior with this version of fedkern"
         )
     return manifest
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
 
 
 def _digest(content: bytes) -> str:

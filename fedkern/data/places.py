@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import printing
 from ..errors import JobError
 from .cells import floats
 from .table import Table
@@ -33,8 +34,7 @@ def numbers_of(table: Table, name: str) -> Array:
 
 def listed(names: Sequence[str]) -> str:
     """Returns the first few names, and how many more."""
-    names = list(dict.fromkeys(names))
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    return printing.listed([*dict.fromkeys(names)], SHOWN)
 
 
 def counts(columns: Sequence[Sequence[str]], names: Sequence[str]) -> int | None:

@@ -200,9 +200,8 @@ class Look:
                 every = rare(table, [_number(str(name))], np.ones(table.n_rows), wanted, 0)
         if every or response not in table.columns:
             return every
-        heavy_tailed = (
-            family.measured and not family.linear
-        )  # whose slopes a far cell does not move, but its sum of squares is told
+        # Of heavy tails a far cell does not move the slopes, but its sum of squares is told.
+        heavy_tailed = family.measured and not family.linear
         if wanted > 1 and heavy_tailed and self._is_heavy(floats(table.columns[response])):
             return (Rare((response,), 1, far=True),)
         if wanted > 1 and spec.exposed and set(spec.times) <= set(table.columns) and (seen := self._seen()):

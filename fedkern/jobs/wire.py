@@ -16,6 +16,7 @@ from ..algorithms.exchanges.rows import Ids
 from ..algorithms.exchanges.sum_keys import SumSignature, SumSignatures
 from ..disclosure import describe
 from ..models.encoding import Spec
+from ..printing import listed
 from ..transports import tags
 from ..transports.codec import Codec
 from ..transports.driver import Keep, Kept, Received
@@ -127,8 +128,7 @@ def _short(n_bytes: int) -> str:
 def unknown(columns: Sequence[str]) -> Iterator[str]:
     """Yields which columns may turn out to hold texts; the lines above take them for numbers."""
     if columns:
-        names = ", ".join(columns[:6]) + (f" and {len(columns) - 6} more" if len(columns) > 6 else "")
-        yield f"sizes are those of numeric columns ({names}); a column of texts counts by its levels"
+        yield f"sizes are those of numeric columns ({listed(columns, 6)}); a column of texts counts by its levels"
 
 
 def laid_out(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

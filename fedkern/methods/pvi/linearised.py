@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ...algorithms.pvi import noise_aware
-from ...algorithms.pvi import noise_aware as two_points
 from ...jobs import incomplete
+from ...printing import listed
 from . import linear
 from .keys import ColumnSection
 from .model import Model
@@ -121,16 +121,16 @@ def of_columns(model: Model) -> str:
         for column in model.encoding.columns
     }
     said = [f"{name} ({why})" for name, why in told.items() if why]
-    if (several := len(model.declared_binary)) > two_points.MOST:
-        said.append(f"{several} binary ones (at most {two_points.MOST})")
+    if (several := len(model.declared_binary)) > noise_aware.MOST:
+        said.append(f"{several} binary ones (at most {noise_aware.MOST})")
     if model.offset is not None:
         said.append(f"{model.offset} (an offset)")
     if not said:
         return ""
-    named = ", ".join(said[:NAMED]) + (f" and {len(said) - NAMED} more" if len(said) > NAMED else "")
     return (
         "the noise-aware posterior of a logistic job is made for columns that are near normal, with mean 0 and standard "
-        f"deviation 1 by their center and scale, and these may not be: {named}; its intervals may be too narrow, and off"
+        f"deviation 1 by their center and scale, and these may not be: {listed(said, NAMED)}; its "
+        "intervals may be too narrow, and off"
     )
 
 
@@ -143,7 +143,7 @@ def of_events(model: Model, estimate: noise_aware.Estimate) -> str:
         return ""
     mean, sd = abs(float(estimate.q.mean[0])), float(estimate.q.sd[0])
     slopes = float(model.encoding.spread[1:] @ estimate.q.mean[1:] ** 2)
-    share = float(expit(-(mean + 1.645 * sd) / math.sqrt(1 + two_points.PROBIT * slopes)))
+    share = float(expit(-(mean + 1.645 * sd) / math.sqrt(1 + noise_aware.PROBIT * slopes)))
     if share >= FEWEST:
         return ""
     return (

@@ -15,7 +15,6 @@ from ...algorithms.core import box
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.pvi import client_level, global_vi, noise_aware
 from ...algorithms.pvi import machine as pvi
-from ...algorithms.pvi import noise_aware as two_points
 from ...algorithms.pvi.local import Local
 from ...algorithms.pvi.messages import BoxOfQ, Settings
 from ...jobs.devices import Load
@@ -230,9 +229,9 @@ class Model(WeighedModel[OutputSection]):
         early = math.ceil(noise_aware.EARLY * self.plan(client).steps)
         family, spread = self.family, self.encoding.spread
         shares = self.declared_binary if family == "bernoulli" else {}
-        if not 0 < len(shares) <= two_points.MOST:
+        if not 0 < len(shares) <= noise_aware.MOST:
             return noise_aware.Design(family, spread, early)
-        return noise_aware.Design(family, spread, early, two_points.TwoPoints.of(spread, shares, self.encoding.intercept))
+        return noise_aware.Design(family, spread, early, noise_aware.TwoPoints.of(spread, shares, self.encoding.intercept))
 
     @property
     def declared_binary(self) -> dict[int, float]:

@@ -393,9 +393,9 @@ def _areas(read: Reading, file: OwnFile) -> Index:
         unknown = np.array([area not in index for area in names])
         zeros_lost = zeros([name for name, new in zip(names, unknown) if new], file.areas)
         make = "build" if file.common.within else "train"
-        lost = (
-            " (it is there with other leading zeros: a spreadsheet drops them)" if zeros_lost else ""
-        )  # no cell: others read it
+        lost = ""  # no cell: others read it
+        if zeros_lost:
+            lost = " (it is there with other leading zeros: a spreadsheet drops them)"
         read.refuse(
             unknown, data.area, f"is no area of this client in the prior{lost}; correct it, or {make} a prior that has it"
         )
