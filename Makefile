@@ -11,7 +11,7 @@ SAY := $(PYTHON) tools/progress.py $(VENV)/seconds
 LINTS := lint-mypy lint-tests lint-stubs lint-imports lint-ruff lint-clang lint-asv
 SOURCES := pyproject.toml setup.py $(shell find fedkern csrc stubs -type f ! -name '*.so' ! -name '*.pyc' ! -name '.*')
 
-.PHONY: demo install test suite shard share lint $(LINTS) nightly golden gate speed-pages docs pages references clean other-levels
+.PHONY: demo install test suite shard share lint $(LINTS) nightly golden gate speed-pages docs pages references sbom clean other-levels
 
 # A federated posterior with its privacy certificate, from an mpirun job: a server and five clients on this machine. Its folder is
 # runs/make-demo, which it makes anew; `fedkern demo` writes into runs/demo, and overwrites nothing.
@@ -77,6 +77,16 @@ docs: install $(VENV)/docs
 pages: $(VENV)/test
 	$(BIN)/python tools/pages.py
 	$(BIN)/python tools/stubs.py
+
+# What runs at a site, with versions and licences, as CycloneDX: the package's dependencies and its extras in an environment of their own.
+EXTRAS ?= mpi dp page formula secure
+sbom:
+	rm -rf build/sbom && mkdir -p build && $(PYTHON) -m venv build/sbom
+	build/sbom/bin/python -c 'import sys, tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*p["dependencies"], *(d for e in sys.argv[1:] for d in p["optional-dependencies"][e]), sep="\n")' $(EXTRAS) > build/sbom.txt
+	build/sbom/bin/python -m pip install --quiet --disable-pip-version-check -r build/sbom.txt
+	$(PYTHON) -m venv build/cyclonedx && build/cyclonedx/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom
+	build/cyclonedx/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file build/sbom.json build/sbom/bin/python
+	@echo "build/sbom.json"
 
 # Long runs of another program, whose summaries the tests compare with. They are stored: only a change of tools/references needs this.
 references: export PYTHONPATH := benchmarks
