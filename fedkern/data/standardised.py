@@ -12,6 +12,7 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 BLOCK = 1 << 16
+SOME = 1000  # numbers of a column, among which one is looked for
 
 
 class Part(NamedTuple):
@@ -43,7 +44,7 @@ class Design(NamedTuple):
             if j:
                 np.subtract(self.parts[j - 1].numbers(at), self.centre[j - 1], out=Z[k])
                 Z[k] /= self.scale[j - 1]
-        return np.nan_to_num(Z.T, copy=False)
+        return without_gaps(Z.T)
 
     def blocks(self) -> Iterator[Array]:
         """Yields the rows that count, times the roots of their weights."""
@@ -58,16 +59,21 @@ def design(parts: Sequence[Part], weights: Array) -> Design:
     centre = np.array([middle(part.numbers(slice(BLOCK))) for part in parts])
     for j, part in enumerate(parts):
         for begin in range(0, len(weights), BLOCK):
-            own = np.nan_to_num(part.numbers(slice(begin, begin + BLOCK)) - centre[j])
+            own = without_gaps(part.numbers(slice(begin, begin + BLOCK)) - centre[j])
             moments[:, j] += [(weights[begin : begin + BLOCK] * own**power).sum() for power in (1, 2)]
     mean, square = moments / total
     scale = np.sqrt(np.maximum(square - mean**2, 0))
     return Design(tuple(parts), weights, centre + mean, np.where(scale > 0, scale, 1.0))
 
 
+def without_gaps(numbers: Array) -> Array:
+    """Returns numbers with 0 in the place of those that are missing: the same ones where none is."""
+    return numbers if np.isfinite(numbers.sum()) else np.nan_to_num(numbers, copy=False)
+
+
 def middle(values: Array) -> float:
     """Returns a number among those of a column, about which no digits are lost."""
-    known = values[~np.isnan(values)]
+    known = values[~np.isnan(values)][:SOME]
     if not (half := len(known) // 2):
         return float(known[0]) if len(known) else 0.0
     known.partition((half - 1, half))  # np.median, which takes four times as long, has the same bits
