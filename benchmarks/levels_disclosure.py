@@ -6,13 +6,13 @@
     python levels_disclosure.py --marginal # with sums of marginal effects; results/levels_disclosure_marginal.txt
 
 Of each client: its log-likelihood at 4,096 draws, and value, gradient and Hessian at five points of the way to the mode, each in
-the unit in which it is told (`algorithms.importance.settings`); sums and sums of squares of its columns; of ordered levels the sums of columns
-over the rows of each level, with four digits. The derivatives of all of these in the cells of its columns, beside a standard
-normal prior of each cell, say how exactly the cells are determined to whoever solves the equations; the levels of the rows are
-given to him. A row counts as told where every one of its cells is known to .05 standard deviations. Whether a solver finds them
-is another question: this is the most that it can. Rows are counted by the numbers that the likelihood depends on: coefficients
-and thresholds, or all coefficients of all levels; the fewest are those that level "standard" takes. `--prior_sd 2500` is a default
-prior that rows have widened.
+the unit in which it is told (`algorithms.importance.settings`); sums and sums of squares of its columns; of ordered levels the
+sums of columns over the rows of each level, with four digits. The derivatives of all of these in the cells of its columns, beside
+a standard normal prior of each cell, say how exactly the cells are determined to whoever solves the equations; the levels of the
+rows are given to him. A row counts as told where every one of its cells is known to .05 standard deviations. Whether a solver
+finds them is another question: this is the most that it can. Rows are counted by the numbers that the likelihood depends on:
+coefficients and thresholds, or all coefficients of all levels; the fewest are those that level "standard" takes.
+`--prior_sd 2500` is a default prior that rows have widened.
 """
 
 from __future__ import annotations

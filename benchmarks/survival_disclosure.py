@@ -3,11 +3,12 @@
     python survival_disclosure.py [--summaries | --sums] [--prior_sd 2500]    # a default prior that rows have widened
 
 Of each client: its partial log-likelihood at 4,096 draws, and value, gradient and Hessian at five points of the way to the mode,
-each in the unit in which it is told (`algorithms.importance.settings`); sums and sums of squares of its columns. The derivatives of all of these in the
-cells of its columns, beside a standard normal prior of each cell, say how exactly the cells are determined to whoever solves the
-equations; the order of the times and which rows have events are given to him. A row counts as told where every one of its cells
-(with strata: less the mean of its stratum, which no likelihood tells) is known to .05 standard deviations. Whether a solver finds
-them is another question: this is the most that it can.
+each in the unit in which it is told (`algorithms.importance.settings`); sums and sums of squares of its columns. The derivatives
+of all of these in the cells of its columns, beside a standard normal prior of each cell, say how exactly the cells are determined
+to whoever solves the equations; the order of the times and which rows have events are given to him. A row counts as told where
+every one of its cells (with strata: less the mean of its stratum, which no likelihood tells) is known to .05 standard deviations.
+Whether a solver finds them is another question: this is the most that it can. The fewest events are those that level "standard"
+takes.
 
 With `--summaries` the client takes part by a summary (`algorithms.importance.summaries`), in the units in which it tells it:
 value, gradient and curvature at the mode that the other clients have, and averaged over their normal.
