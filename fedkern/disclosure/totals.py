@@ -45,25 +45,16 @@ RARE = 'set disclosure.rare = "join", join rare values in all files, or put the 
 
 
 class Count(NamedTuple):
-    """Counts rows of one kind, by their effective number.
+    """Counts rows of one kind, by their effective number."""
 
-    Attributes
-    ----------
-    of : the kind, as all clients know it
-    key, least, remedy : the rule's key of [disclosure], its number, and what to do where there are fewer
-    none : whether no row of this kind is enough, too
-    summary : the number where all clients together take part by a summary
-    sum, squares : of the rows' weights, and of their squares
-    """
-
-    of: str
-    key: str
-    least: float
-    remedy: str
-    none: bool
-    sum: float
-    squares: float
-    summary: float = math.inf
+    of: str  # the kind, as all clients know it
+    key: str  # the rule's, of [disclosure]
+    least: float  # its number
+    remedy: str  # what to do where there are fewer
+    none: bool  # whether no row of this kind is enough, too
+    sum: float  # of the rows' weights
+    squares: float  # of their squares
+    summary: float = math.inf  # the number where all clients together take part by a summary
 
     @classmethod
     def of_rows(
