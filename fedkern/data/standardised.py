@@ -12,7 +12,7 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 BLOCK = 1 << 16
-SOME = 1000  # numbers of a column, among which one is looked for
+SOME = 1000  # numbers of a column, about whose median no digits of its sums are lost
 
 
 class Part(NamedTuple):
@@ -56,7 +56,8 @@ class Design(NamedTuple):
 def design(parts: Sequence[Part], weights: Array) -> Design:
     """Returns columns in their standard deviations, about their means, of weighted rows."""
     total, moments = float(weights.sum()), np.zeros((2, len(parts)))
-    centre = np.array([middle(part.numbers(slice(BLOCK))) for part in parts])
+    first = (part.numbers(slice(BLOCK)) for part in parts)
+    centre = np.array([middle(own[~np.isnan(own)][:SOME]) for own in first])
     for j, part in enumerate(parts):
         for begin in range(0, len(weights), BLOCK):
             own = without_gaps(part.numbers(slice(begin, begin + BLOCK)) - centre[j])
@@ -73,7 +74,7 @@ def without_gaps(numbers: Array) -> Array:
 
 def middle(values: Array) -> float:
     """Returns a number among those of a column, about which no digits are lost."""
-    known = values[~np.isnan(values)][:SOME]
+    known = values[~np.isnan(values)]
     if not (half := len(known) // 2):
         return float(known[0]) if len(known) else 0.0
     known.partition((half - 1, half))  # np.median, which takes four times as long, has the same bits
