@@ -3,13 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(abspath $(VENV))/bin
 # What builds the package (pyproject.toml), installed here: the compiler runs as a step of its own, in sight, before pip packs its work.
-BUILDERS := $(shell sed -n 's/^requires = \[\(.*\)\]/\1/p' pyproject.toml | tr -d ,)
+# It needs the first two; the others come beside it, with what fedkern needs.
+BUILDERS := $(wordlist 1,2,$(shell sed -n 's/^requires = \[\(.*\)\].*/\1/p' pyproject.toml | tr -d ,))
 # Most of what pip unpacks is never imported: Python compiles the rest when it is, instead of pip all.
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --no-compile
 # $(SAY) NAME COMMAND .. says every few seconds how far the command is; `make demo` ends with the seconds of each name.
 SAY := $(PYTHON) tools/progress.py $(VENV)/seconds
-LINTS := lint-mypy lint-tests lint-stubs lint-imports lint-ruff lint-clang lint-asv
-SOURCES := pyproject.toml setup.py $(shell find fedkern csrc stubs -type f ! -name '*.so' ! -name '*.pyc' ! -name '.*')
+LINTS := lint-mypy lint-tests lint-imports lint-ruff lint-clang lint-asv
+SOURCES := pyproject.toml setup.py tools/stubs.py $(shell find fedkern csrc -type f ! -name '*.so' ! -name '*.pyc' ! -name '.*' \
+	! -path 'fedkern/_core/*' ! -path 'fedkern/cli/completion/*')
 
 .PHONY: demo install test suite shard share lint $(LINTS) nightly golden gate speed-pages docs pages references clean other-levels
 
@@ -69,14 +71,13 @@ speed-pages: install
 
 # The documents, as pages in build/docs, with the gallery's figures, which the installed package draws. A warning is an error; the
 # build and the pages need no network.
-docs: install $(VENV)/docs
+docs: pages $(VENV)/docs
 	$(BIN)/sphinx-build -W --keep-going -n -q -b html -d build/doctrees docs build/docs
 	@echo "build/docs/index.html"
 
-# Pages, references and stubs that are generated from the program; a test says when they are old.
+# Pages and references that are generated from the program.
 pages: $(VENV)/test
 	$(BIN)/python tools/pages.py
-	$(BIN)/python tools/stubs.py
 
 # Long runs of another program, whose summaries the tests compare with. They are stored: only a change of tools/references needs this.
 references: export PYTHONPATH := benchmarks
@@ -92,14 +93,10 @@ references: $(VENV)/test
 lint: install
 	@$(MAKE) --no-print-directory -k -j2 -Otarget $(LINTS)
 
-# A cache of its own: lint-stubs writes mypy's at the same time, and one of two that open it is locked out.
-lint-mypy: export MYPY_CACHE_DIR := .mypy_cache/package
+# It reads the sources, which get the stubs of the module that was compiled.
 lint-mypy:
+	$(BIN)/python -P tools/stubs.py --sources fedkern
 	$(BIN)/mypy --show-traceback
-
-# Settings of its own: it has no cache, and would read the whole package anew for the folder of the compiled module alone.
-lint-stubs:
-	$(BIN)/python -P -m mypy.stubtest --mypy-config-file tools/stubtest.ini fedkern._core
 
 lint-imports:
 	$(BIN)/lint-imports

@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pybind11
-from setuptools import Extension, setup
+from setuptools import Command, Extension, setup
+from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 from setuptools.errors import CompileError, OptionError
 
-HEADERS, DEVICE, STUBS = Path("csrc/include/fedkern"), Path("csrc/cuda"), Path("stubs/fedkern")
+HEADERS, DEVICE = Path("csrc/include/fedkern"), Path("csrc/cuda")
 CATALOGUE = Path("fedkern/findings.toml")
 UNITS, BINDINGS = sorted(Path("csrc/units").glob("*.cpp")), sorted(Path("csrc/bindings").glob("*.cpp"))
 POOL, CHOOSE = Path("csrc/units/pool.cpp"), Path("csrc/units/choose.cpp")
@@ -262,9 +263,9 @@ class BuildKernels(build_ext):
 
 
 class BuildPython(build_py):
-    """Puts the headers and the kernels of devices into the package too, so that fedkern.get_include() works from a wheel; beside
-    modules of kernels their stubs (`tools/stubs.py`), from which editors take documentation; the digest of the sources with the
-    choice of levels, by which `make demo` knows a wheel of this checkout (`tools/wheel.py`); and the catalogue of findings."""
+    """Puts the headers and the kernels of devices into the package too, so that fedkern.get_include() works from a wheel; the
+    digest of the sources with the choice of levels, by which `make demo` knows a wheel of this checkout (`tools/wheel.py`); and
+    the catalogue of findings."""
 
     def run(self):
         package = Path(self.build_lib, "fedkern")
@@ -274,12 +275,45 @@ class BuildPython(build_py):
         if not self.editable_mode:
             shutil.copytree(HEADERS, package / "include" / "fedkern")
             shutil.copytree(DEVICE, package / "cuda")  # compiled on the machine that has the device
-            shutil.copytree(STUBS, package, dirs_exist_ok=True)
             # TOML of hundreds of entries takes a tenth of a second to read, JSON a thousandth.
             catalogue = tomllib.loads(CATALOGUE.read_text())
             Path(package, "findings.json").write_text(json.dumps(catalogue, ensure_ascii=False, separators=(",", ":")))
             wheel = runpy.run_path("tools/wheel.py")
             Path(self.build_lib, wheel["RECORDED"]).write_text(f"{wheel['digest_of_sources'](Path())} {wanted_levels()}\n")
+
+
+class BuildStubs(Command):
+    """Has the package that was built write its stubs and completions (`tools/stubs.py`)."""
+
+    description = "write stubs and completions"
+    user_options = []
+    editable_mode = False
+
+    def initialize_options(self):
+        self.build_lib = None
+
+    def finalize_options(self):
+        self.set_undefined_options("build", ("build_lib", "build_lib"))
+
+    def run(self):
+        root = Path() if self.editable_mode else Path(self.build_lib)
+        command = [sys.executable, "-P", "tools/stubs.py", *["--sources"] * self.editable_mode, str(root / "fedkern")]
+        if subprocess.run(command, env=os.environ | {"PYTHONPATH": str(root.absolute())}, check=False).returncode:
+            # A module for another processor does not run here.
+            print("The package is built without stubs and completions: it could not be imported.", file=sys.stderr)
+
+    def get_source_files(self):
+        return ["tools/stubs.py"]
+
+    def get_outputs(self):
+        return []
+
+    def get_output_mapping(self):
+        return {}
+
+
+class Build(build):
+    sub_commands = [*build.sub_commands, ("build_stubs", None)]
 
 
 if sys.platform == "win32":
@@ -299,5 +333,5 @@ if __name__ == "__main__":  # also when pip runs this file; not in its tests
                 language="c++",
             )
         ],
-        cmdclass={"build_ext": BuildKernels, "build_py": BuildPython},
+        cmdclass={"build": Build, "build_ext": BuildKernels, "build_py": BuildPython, "build_stubs": BuildStubs},
     )
