@@ -17,7 +17,7 @@ import tomllib
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import pybind11
 from setuptools import Command, Extension, setup
@@ -286,7 +286,7 @@ class BuildStubs(Command):
     """Has the package that was built write its stubs and completions (`tools/stubs.py`)."""
 
     description = "write stubs and completions"
-    user_options = []
+    user_options: ClassVar = []
     editable_mode = False
 
     def initialize_options(self):
@@ -313,7 +313,7 @@ class BuildStubs(Command):
 
 
 class Build(build):
-    sub_commands = [*build.sub_commands, ("build_stubs", None)]
+    sub_commands = (*build.sub_commands, ("build_stubs", None))
 
 
 if sys.platform == "win32":

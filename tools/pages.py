@@ -39,7 +39,8 @@ KEY = re.compile(r"# (?P<key>\S+) = (?P<default>.*?) +# (?P<type>.+?): (?P<help>
 JOBS = """\
 # Keys of a job file
 
-Written by `make docs` from the sections that check a job file. The same as commented TOML files, to copy from: [likelihood.toml](likelihood.toml), [pvi.toml](pvi.toml), [sparse.toml](sparse.toml), [vertical.toml](vertical.toml),
+Written by `make docs` from the sections that check a job file. The same as commented TOML files, to copy from:
+[likelihood.toml](likelihood.toml), [pvi.toml](pvi.toml), [sparse.toml](sparse.toml), [vertical.toml](vertical.toml),
 [sigma.toml](sigma.toml), [prior.toml](prior.toml).
 
 A job is one TOML file, which every party reads. An unknown key is an error that names the nearest; any key can be overridden

@@ -3,9 +3,11 @@
 import ast
 import inspect
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,8 +16,7 @@ from fedkern import kernels
 from fedkern.testing import public_function
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-import stubs
+stubs = SimpleNamespace(**runpy.run_path(str(ROOT / "tools" / "stubs.py")))
 
 OF_KERNELS = stubs.of_kernels()
 PACKAGE = Path(fedkern.__file__).parent

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-import fedkern
 from fedkern import _core, kernels, testing
 from fedkern.kernels._checks import MADE
 from fedkern.kernels._record import KERNELS
