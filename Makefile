@@ -32,9 +32,9 @@ export PYTHONDONTWRITEBYTECODE :=
 # What must pass before a change goes in. Tests run from their own folder, against the installed package, on two workers.
 PYTEST := $(BIN)/python -P -m pytest -q -n 2
 
-# mypy is longer than all other lints together, and takes one core: it goes beside the tests.
+# mypy is longer than all other lints together, and takes one core: it goes beside the tests, which are imported there.
 test: install
-	@$(MAKE) --no-print-directory -k -j2 -Otarget $(filter-out lint-mypy,$(LINTS))
+	@$(MAKE) --no-print-directory -k -j2 -Otarget $(filter-out lint-mypy lint-tests,$(LINTS))
 	@$(MAKE) --no-print-directory -k -j2 lint-mypy suite
 
 # Two cases of each test of a method, others for every commit: `make test CASES=` has them all.
@@ -51,7 +51,9 @@ shard: install
 share: install
 	cd tests && $(PYTEST) --dist load -m nightly --nightly-share 180
 
+# With the levels that this machine can't run, too: they compile, and no more is known of them here.
 nightly: lint
+	@$(MAKE) --no-print-directory FEDKERN_LEVELS=all install
 	cd tests && $(PYTEST) --dist loadfile -m 'nightly or not nightly'
 
 # Whether this commit computes the same bits as another, on this machine: make golden BASE=COMMIT
@@ -128,7 +130,8 @@ from_wheel = echo "Installing $$wheel: it was built from these sources." && $(ne
 
 # The levels of instructions that are asked for; $(call lacking,LEVELS) names a step without a file where others are installed.
 WANTED := $(or $(FEDKERN_LEVELS),native)
-lacking = $(if $(filter all $(1),$(shell cat $(VENV)/levels 2>/dev/null)),,other-levels)
+ENOUGH := all $(if $(filter native,$(WANTED)),usable)
+lacking = $(if $(filter $(ENOUGH) $(1),$(shell cat $(VENV)/levels 2>/dev/null)),,other-levels)
 
 # From a wheel in dist/, if it was built from these very files; else the level of instructions that this machine has is compiled.
 $(VENV)/demo: EXTRAS := mpi,dp,page,demo
@@ -138,10 +141,11 @@ $(VENV)/demo: $(SOURCES) $(call lacking,$(WANTED)) | $(VENV)/bin/python
 	@wheel="$$($(BIN)/python tools/wheel.py dist)" && if [ -n "$$wheel" ]; then $(from_wheel); else $(compiled); fi
 	@touch $@
 
-# Tests ask every level: those that `make demo` has compiled are not compiled again.
+# Tests ask every level that this machine can run: those that `make demo` has compiled are not compiled again.
+ASKED := $(if $(filter all,$(FEDKERN_LEVELS)),all,usable)
 $(VENV)/test: EXTRAS := test
-$(VENV)/test: export FEDKERN_LEVELS := all
-$(VENV)/test: $(SOURCES) $(call lacking,all) | $(VENV)/bin/python
+$(VENV)/test: export FEDKERN_LEVELS := $(ASKED)
+$(VENV)/test: $(SOURCES) $(call lacking,$(ASKED)) | $(VENV)/bin/python
 	@$(compiled)
 	@rm -f $(VENV)/seconds
 	@touch $@ $(VENV)/demo

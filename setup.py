@@ -1,7 +1,7 @@
 """Builds fedkern._core: the bindings once, the kernels once for each instruction-set level.
 
-FEDKERN_LEVELS in the environment says which levels: all of the processor's architecture (`all`, the default), the one that this
-machine would choose (`native`, about half of the work), or a list (`avx2,baseline`).
+FEDKERN_LEVELS in the environment says which levels: all of the processor's architecture (`all`, the default), those that this
+machine can run (`usable`), the highest of these (`native`, about half of the work), or a list (`avx2,baseline`).
 """
 
 import hashlib
@@ -155,29 +155,30 @@ class BuildKernels(build_ext):
         known = LEVELS.get(self.architecture(), OTHER)
         wanted = wanted_levels()
         names = list(known) if wanted == "all" else [name.strip() for name in wanted.split(",")]
-        if wanted == "native":
-            names = [self.native_level(known)]
+        if wanted in ("native", "usable"):
+            usable = self.usable_levels(known)
+            names = usable[:1] if wanted == "native" else usable
         if wrong := [name for name in names if name not in known]:
             raise OptionError(
                 f"FEDKERN_LEVELS={wanted}: there is no level {wrong[0] or 'without a name'} of this processor's instructions; "
-                f"give all, native, or some of {', '.join(known)}, with commas between them"
+                f"give all, usable, native, or some of {', '.join(known)}, with commas between them"
             )
         return {name: flags for name, flags in known.items() if name in names}
 
-    def native_level(self, known):
-        """The level that fedkern would choose on this machine: a program of csrc/units/levels.hpp says it."""
+    def usable_levels(self, known):
+        """The levels that fedkern could choose on this machine, from the highest: a program of csrc/units/levels.hpp says them."""
         if len(known) == 1:
-            return next(iter(known))
+            return list(known)
         source, program = Path(self.build_temp, "native.cpp"), Path(self.build_temp, "native").absolute()
         source.parent.mkdir(parents=True, exist_ok=True)
-        tests = "".join(f'    if (fedkern::has_{name}()) return std::puts("{name}"), 0;\n' for name in known)
-        source.write_text(f'#include <cstdio>\n\n#include "units/levels.hpp"\n\nint main() {{\n{tests}    return 1;\n}}\n')
+        tests = "".join(f'    if (fedkern::has_{name}()) std::puts("{name}");\n' for name in known)
+        source.write_text(f'#include <cstdio>\n\n#include "units/levels.hpp"\n\nint main() {{\n{tests}}}\n')
         subprocess.run([*self.compiler.compiler_so_cxx, "-std=c++20", "-Icsrc", str(source), "-o", str(program)], check=False)
         try:
-            return subprocess.run([program], capture_output=True, text=True, check=True).stdout.strip()
+            return subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
         except (OSError, subprocess.CalledProcessError) as error:
             raise OptionError(
-                f"FEDKERN_LEVELS=native: cannot find out which instructions this machine has ({error}); "
+                f"FEDKERN_LEVELS={wanted_levels()}: cannot find out which instructions this machine has ({error}); "
                 f"give one of {', '.join(known)} instead"
             ) from None
 
