@@ -37,7 +37,7 @@ test: install
 	@$(MAKE) --no-print-directory -k -j2 -Otarget $(filter-out lint-mypy lint-tests,$(LINTS))
 	@$(MAKE) --no-print-directory -k -j2 lint-mypy suite
 
-# Two cases of each test of a method, others for every commit: `make test CASES=` has them all.
+# Two cases of each test of jobs, methods and models, others for every commit: `make test CASES=` has them all.
 CASES ?= --cases 2
 suite: install
 	cd tests && $(PYTEST) --dist loadfile $(CASES)
