@@ -166,7 +166,7 @@ class BuildKernels(build_ext):
         return {name: flags for name, flags in known.items() if name in names}
 
     def usable_levels(self, known):
-        """The levels that fedkern could choose on this machine, the highest first: a program of csrc/units/levels.hpp says them."""
+        """The levels that fedkern could choose on this machine, the highest first, by a program of csrc/units/levels.hpp."""
         if len(known) == 1:
             return list(known)
         source, program = Path(self.build_temp, "native.cpp"), Path(self.build_temp, "native").absolute()

@@ -25,6 +25,7 @@ from fedkern.methods.likelihood import keys
 from fedkern.models.encoding import Encoding
 from support import interrupted
 from support.command import mpirun
+from support.refusal import refusal
 
 formulaic = pytest.importorskip("formulaic", reason='formulaic is not installed: pip install "fedkern[formula]"')
 
@@ -206,7 +207,7 @@ def test_new_rows_have_the_columns_of_the_run(
         ]
     )
     np.testing.assert_allclose(found["mean"], X @ standard, rtol=1e-10)
-    with pytest.raises(JobError, match=r"column 'drug': 'z' is an unknown level"):
+    with refusal(JobError, "drug", "z"):
         result.predict(some.assign(drug="z"))
     with pytest.raises(JobError, match="column 'bmi' is missing"):
         result.predict(some.drop(columns="bmi"))
@@ -223,7 +224,7 @@ def test_new_rows_have_the_columns_of_the_run(
 def test_a_label_that_only_test_rows_have(frames: dict[str, pd.DataFrame], tmp_path: Path) -> None:
     test = frames["ada"].head(30).assign(drug=["z", *["a"] * 29])
     test.to_csv(tmp_path / "test.csv", index=False)
-    with pytest.raises(JobError, match=r"column 'drug': 'z' is an unknown level"):
+    with refusal(JobError, "drug", "z"):
         run(
             frames,
             "dose ~ age + drug",
@@ -265,9 +266,9 @@ def test_a_rare_cell_of_an_interaction_is_a_rare_label(frames: dict[str, pd.Data
     both = rare["bo"].index[(rare["bo"].sex == "m") & (rare["bo"].drug == "c")]
     rare["bo"].loc[both[1:], "drug"] = "a"
     for formula in ("died ~ sex * drug + age", "died ~ sex:drug + age - 1", "died ~ sex + drug + age"):
-        with pytest.raises(JobError, match=r"client 'bo', .* to themselves: 1; (10|3) are asked for"):
+        with refusal(JobError, "bo", "1"):
             run(rare, formula, **STRICT)
-    with pytest.raises(JobError, match=r"client 'bo', .* 6 combinations of values, and 1 of those that occur are in fewer"):
+    with refusal(JobError, "bo", "6", "1"):
         run(rare, "died ~ sex * drug", **STRICT)
 
 
@@ -279,7 +280,7 @@ def test_a_rare_cell_of_three_columns_is_one_where_a_term_has_it(frames: dict[st
     bo.loc[all_three[1:], "old"] = "no"
     run(rare, "died ~ sex + drug + old + bmi", **STRICT)
     for terms in ("sex * drug * old", "(sex + drug + old)**2"):  # the product of two interactions is this cell too
-        with pytest.raises(JobError, match=r"client 'bo', .*\[T.b\].* to themselves: 1;"):
+        with refusal(JobError, "bo", "1"):
             run(rare, f"died ~ {terms} + bmi", **STRICT)
 
 
@@ -432,9 +433,7 @@ def test_all_parties_read_the_same(frames: dict[str, pd.DataFrame]) -> None:
     mine, other = ({"formula": {"terms": "1 + age", "formulaic": version}} for version in ("1.1.0", "1.2.2"))
     told = [json.dumps(one).encode() for one in (mine, mine, other)]
     assert laid.alike(told[:2]) == told[0]
-    with pytest.raises(
-        JobError, match=r"rank 2 reads model\.formula as '1 \+ age' by formulaic 1\.2\.2, and rank 0 as .* 1\.1\.0"
-    ):
+    with refusal(JobError, "2", "model.formula", "1", "1.2.2", "0"):
         laid.alike(told)
     raw = {"job": {"method": "likelihood"}, "data": {"clients": ["a.csv"]}}
     one, two = (config_of(keys, {**raw, "model": {"formula": text}}) for text in ("died ~ age", "died ~ age + sex"))
