@@ -204,7 +204,7 @@ def test_models_without_a_step_size_are_refused_with_the_reason(rows):
         soul.client("a", 0, s, Linear(X[0][1:]))
     with pytest.raises(ValueError, match="the server needs y"):
         soul.start(s, Likelihood("bernoulli"), ("a", "b", "c"), None)
-    with refusal(ValueError, "True"):
+    with pytest.raises(ValueError, match="dispersed must be True"):
         soul.start(s, Likelihood("gaussian", None), ("a", "b", "c"), y)
     with pytest.raises(ValueError, match="before the second half"):
         soul.conditional(soul.client("a", 0, s, Linear(X[0])))

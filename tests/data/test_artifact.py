@@ -197,7 +197,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    with refusal(JobError, "No"):
+    with pytest.raises(JobError, match="No space left"):
         write(tmp_path, COMMON, [client(0)])
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 

@@ -24,7 +24,6 @@ from fedkern.jobs.holding.policy import read_policies
 from fedkern.privacy.accountant import Mechanism, calibrate, epsilon, neighbours_of
 from fedkern.privacy.certificate import certificate, format_certificate
 from fedkern.privacy.certificate_fields import find_problem
-from support.refusal import refusal
 
 Charge = namedtuple("Charge", "steps round")
 M = Mechanism(sampling="poisson", sampling_rate=0.05, noise_multiplier=3.0, clip=1.0, dimension=20)
@@ -228,7 +227,7 @@ def test_a_full_disk_charges_nothing(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", half)
-        with refusal(JobError, "No"):
+        with pytest.raises(JobError, match="No space left"):
             h.charge(Charge(5, 1))
     assert (tmp_path / "budget.jsonl").read_bytes() == before
     assert h.charge(Charge(5, 1)) == Decision(5, 5, ALLOWED)

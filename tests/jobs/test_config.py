@@ -435,7 +435,7 @@ def test_a_malformed_override(text: str) -> None:
 
 
 def test_files_that_are_no_job(tmp_path: Any) -> None:
-    with refusal(JobError, "nothing.toml", "No"):
+    with refusal(JobError, "nothing.toml"):
         load(tmp_path / "nothing.toml")
     (tmp_path / "bad.toml").write_text("[job\n")
     with refusal(JobError, "bad.toml"):

@@ -304,7 +304,7 @@ def test_a_full_disk_is_a_job_error_and_leaves_the_old_file(tmp_path, monkeypatc
     path = tmp_path / "summary.json"
     write_atomically(path, b"old")
     monkeypatch.setattr(files.os, "fsync", no_space)
-    with refusal(JobError, "No") as caught:
+    with pytest.raises(JobError, match="No space left") as caught:
         write_atomically(path, b"new")
     assert caught.value.exit_code == 2
     assert path.read_bytes() == b"old"
@@ -316,7 +316,7 @@ def test_a_log_on_a_full_disk_is_a_job_error(tmp_path):
     full = os.open("/dev/full", os.O_WRONLY)
     os.dup2(full, log._handle.file)
     os.close(full)
-    with refusal(JobError, "No"):
+    with pytest.raises(JobError, match="No space left"):
         log.append({"round": 1})
 
 
@@ -424,7 +424,7 @@ def test_what_must_be_gone_before_a_run_goes_on_is_an_error_with_its_file(tmp_pa
     newer = tmp_path / "checkpoint" / f"{toy.PROTOCOL.name}-000099.ckpt"
     newer.write_bytes(b"")
     refuse_to_remove(monkeypatch, errno.EIO)
-    with refusal(JobError, "Input"):
+    with pytest.raises(JobError, match="Input/output error"):
         Run(tmp_path).go(resume=True)
 
 

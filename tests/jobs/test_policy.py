@@ -15,7 +15,6 @@ from fedkern.jobs.holding.binding import account, bind
 from fedkern.jobs.holding.budget import Books, Holder
 from fedkern.jobs.holding.policy import DataSet, read_policies
 from fedkern.privacy.accountant import Mechanism
-from support.refusal import refusal
 
 Charge = namedtuple("Charge", "steps round")
 M = Mechanism(sampling="poisson", sampling_rate=0.05, noise_multiplier=3.0, clip=1.0, dimension=20)
@@ -336,7 +335,7 @@ def test_a_folder_of_another_client_that_is_closed_to_us(world: World, monkeypat
     monkeypatch.setattr(os, "access", lambda at, mode: Path(at) != path and real(at, mode))
     assert world.bind().refusal("open") is None
     monkeypatch.setattr(os, "listdir", lambda at: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
-    with refusal(JobError, "Permission"):
+    with pytest.raises(JobError, match="Permission denied"):
         world.bind()
 
 
