@@ -48,4 +48,5 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "show_toc_level": 2,
     "show_prev_next": False,
+    "header_links_before_dropdown": 7,
 }
