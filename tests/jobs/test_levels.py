@@ -97,11 +97,11 @@ def test_a_policy_binds_in_one_process_too(tmp_path: Path, monkeypatch: pytest.M
         fedkern.run(at("none"), data=data)
     assert fedkern.run(JOB, data=data).summary["disclosure"] == {"level": "standard"}
     (home / "policy.toml").write_text("open = true\n[data.b]\n[data.b.disclosure]\nrows = 60\n")
-    assert "60 are asked for" in refusal(JOB, b=data["b"])
+    assert "60 are asked for" in refused(JOB, b=data["b"])
     # As the fit weighs them the 51 rows count as 50.97, and so would questions be refused.
-    assert "lower rows in [disclosure] of its policy to 50" in refusal(JOB, b=data["b"])
+    assert "lower rows in [disclosure] of its policy to 50" in refused(JOB, b=data["b"])
     (home / "policy.toml").write_text('open = true\n[disclosure]\nlevel = "strict"\nlower = false\n[data.b]\n')
-    assert "19 rows that count; 20 are asked for" in refusal(JOB, b=people(19, 1))
+    assert "19 rows that count; 20 are asked for" in refused(JOB, b=people(19, 1))
     with pytest.raises(HolderError, match="numbers of \\[disclosure\\] lower what a client must have"):
         fedkern.run(at("standard", rows=5), data=data)
 
