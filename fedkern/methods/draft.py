@@ -168,7 +168,7 @@ def job(wanted: Wanted) -> Draft:
         )
     many = "file" if len(tables) == 1 else "files"
     lines = [f"# Drafted from the headers of {len(tables)} {many} and the types of their cells. Look at every line, then"]
-    lines += ["# `fedkern check` this file; docs/reference/jobs.md has all keys.", ""]
+    lines += ["# `fedkern check` this file; `fedkern schema` has all keys.", ""]
     lines += ["[job]", f'method = "{method}"', "seed = 1", *_rounds(method, wanted.private), "", "[data]"]
     lines += [f"clients = {_patterns(wanted)}{_note('the file name is the client')}"]
     sections = {"likelihood": _likelihood, "pvi": _pvi, "sparse": _sparse, "vertical": _vertical, "sigma": _sigma}[method]

@@ -227,7 +227,7 @@ def test_a_full_disk_charges_nothing(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", half)
-        with pytest.raises(JobError, match=r"budget.jsonl: can't be written \(No space left on device\); nothing was charged"):
+        with pytest.raises(JobError, match="No space left"):
             h.charge(Charge(5, 1))
     assert (tmp_path / "budget.jsonl").read_bytes() == before
     assert h.charge(Charge(5, 1)) == Decision(5, 5, ALLOWED)

@@ -14,6 +14,7 @@ import fedkern
 from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.labels import event_of, in_order
+from support.refusal import refusal
 
 LOGISTIC: Any = {"job": {"method": "likelihood"}, "model": {"family": "bernoulli", "formula": "y ~ x + z"}}
 WHOLE_FILE = {"job": {"method": "likelihood"}, "model": {"family": "bernoulli"}, "data": {"response": "y"}}
@@ -104,11 +105,11 @@ def test_labels_that_are_not_the_same_two_are_refused(labels: list[Any], said: s
 def test_a_file_of_three_labels_is_refused_before_labels_leave() -> None:
     data = dealt([("no", "yes")] * 3)
     data["b"].loc[7, "y"] = "ye"
-    with pytest.raises(JobError, match=r"client 'b'.*column 'y' has 3 different labels \(no, ye, yes\)"):
+    with refusal(JobError, "b", "y", "3"):
         fedkern.run(LOGISTIC, data=data)
     data = dealt(NUMBERS)
     data["b"].loc[7, "y"] = 2
-    with pytest.raises(JobError, match=r"client 'b'.*row 8, column 'y': '2' is not 0 or 1"):
+    with refusal(JobError, "b", "8", "y", "2", "0"):
         fedkern.run(LOGISTIC, data=data)
 
 
