@@ -22,11 +22,11 @@ from ...models.glm import on_average, reliability
 from ...models.split import predictive
 from ...results import guard
 from ...results.gaussian import Posterior
-from ...results.lines import Lines
 from ...results.plain import Record
 from ...results.verdict import Check, Verdict, against, not_judged, of_movement, with_clients
 from . import normal
 from .model import PRODUCT, VerticalModel
+from .normal import Lines
 from .pull import Pulls, measure_pulls
 from .rows import Rows
 from .undivided import Undivided

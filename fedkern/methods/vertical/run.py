@@ -23,10 +23,10 @@ from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
 from ...jobs.watch import measuring
-from ...results.lines import Lines
 from . import budget, langevin, normal, own, parts, publish, stages
 from .keys import Config
 from .model import VerticalModel
+from .normal import Lines
 from .rows import (
     Index,
     Reading,
