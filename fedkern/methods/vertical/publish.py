@@ -27,10 +27,9 @@ from ...results.verdict import Check, Verdict, against, not_judged, of_movement,
 from . import normal
 from .model import PRODUCT, VerticalModel
 from .normal import Lines
-from .pull import Pulls, measure_pulls
 from .rows import Rows
 from .undivided import Undivided
-from .widths import Widths, measure_widths, parts_of
+from .widths import Pulls, Widths, measure_pulls, measure_widths, parts_of
 
 Array = NDArray[np.float64]
 AS_IT_IS = Undivided()

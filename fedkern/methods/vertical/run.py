@@ -13,7 +13,7 @@ from ...algorithms.core.legs import Heard, Telling
 from ...algorithms.core.messages import SERVER, RemoteFault, ServerEffects
 from ...algorithms.exchanges import missing, predictions, response
 from ...algorithms.exchanges import rows as alignment
-from ...algorithms.exchanges.of_server import AuxiliarySd, Narrow
+from ...algorithms.exchanges.response import AuxiliarySd, Narrow
 from ...algorithms.split import machine as vertical
 from ...algorithms.split import private as private_split
 from ...data.table import Table
