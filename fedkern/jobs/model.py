@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from ..algorithms.core.masked import ALL
 from .keys import ColumnSection, JobSection
 
 O_co = TypeVar("O_co", covariant=True)
+C = TypeVar("C")
+T = TypeVar("T")
 
 
 class _Data(Protocol):
@@ -97,6 +99,23 @@ class JobModel(Generic[O_co]):
     def output(self) -> O_co:
         """The keys of [output]: the result that is asked for."""
         return self.config.output
+
+
+class Value(Generic[T]):
+    """Is a property of a model that returns a plain value of its job file."""
+
+    def __init__(self, of: Callable[[Any], T], about: str) -> None:
+        self._of, self.__doc__ = of, about
+
+    def __get__(self, model: Any, owner: type) -> T:
+        return self._of(model.config)
+
+
+class Values(Generic[C]):
+    """Makes such properties of models whose job files are `C`."""
+
+    def __call__(self, of: Callable[[C], T], about: str) -> Value[T]:
+        return Value(of, about)
 
 
 class WeighedSections(Sections[O_co], Protocol[O_co]):
