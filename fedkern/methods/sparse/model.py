@@ -120,9 +120,7 @@ class SparseModel(JobModel[OutputSection]):
     locates = value(lambda config: config.model.centre == "sample", "Whether clients draw the locations of their columns.")
     splined = value(lambda config: bool(config.model.splines), "Whether some columns are splines.")
     scale = value(lambda config: config.model.scale, "The source of the columns' divisors.")
-    pooled = value(
-        lambda config: config.algorithm.statistics == "pooled", "Whether clients send sufficient statistics, once."
-    )
+    pooled = value(lambda config: config.algorithm.statistics == "pooled", "Whether clients send sufficient statistics, once.")
     tempering = value(lambda config: config.algorithm.tempering, "The number of chains of a ladder of temperatures.")
     swaps = value(lambda config: config.algorithm.swap, "Whether structural equations make moves that permute them.")
     until = value(lambda config: config.algorithm.until, "The limits that chains must reach where they end the job.")

@@ -128,9 +128,7 @@ class VerticalModel(JobModel[OutputSection]):
     open = value(lambda config: not config.private, "Whether the job is not private.")
     inference = value(lambda config: config.algorithm.inference, "The way in which the posterior is found.")
     family_of_z = value(lambda config: config.algorithm.auxiliary, "The family of the auxiliary variables.")
-    start_sd = value(
-        lambda config: config.algorithm.start_sd, "The sd of the coefficients' posterior at the start."
-    )
+    start_sd = value(lambda config: config.algorithm.start_sd, "The sd of the coefficients' posterior at the start.")
     learning_rate = value(lambda config: config.algorithm.learning_rate, "The learning rate of all parties.")
     until_settled = value(lambda config: config.algorithm.until is not None, "Whether rounds end when all has settled.")
     rounds = value(lambda config: config.job.rounds, "The largest number of rounds.")
