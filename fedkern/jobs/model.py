@@ -48,59 +48,6 @@ class Sections(Protocol[O_co]):
     def secure(self) -> bool: ...
 
 
-@dataclass(frozen=True)
-class JobModel(Generic[O_co]):
-    """Holds a job with its clients.
-
-    Attributes
-    ----------
-    config, names : the job file, the clients' names in the order of their numbers
-    """
-
-    config: Sections[O_co]
-    names: tuple[str, ...]
-
-    @property
-    def seed(self) -> int:
-        """The seed of all keyed streams."""
-        return self.config.job.seed
-
-    @property
-    def secure(self) -> bool:
-        """Whether the server gets sums over clients alone of what the rounds ask."""
-        return self.config.secure
-
-    @property
-    def telling(self) -> tuple[str, ...]:
-        """The names of those whose numbers the server gets in the rounds: the clients, or where sums are secure all as one."""
-        return (ALL,) if self.secure else self.names
-
-    @property
-    def ignored(self) -> Sequence[str]:
-        """The columns that the job leaves out."""
-        return self.config.data.ignore
-
-    @property
-    def declared(self) -> Mapping[str, ColumnSection]:
-        """The public facts of the columns."""
-        return self.config.data.columns
-
-    @property
-    def references(self) -> dict[str, str | None]:
-        """The level of each categorical column that others are compared with."""
-        return {name: column.reference for name, column in self.declared.items()}
-
-    @property
-    def intercept(self) -> bool:
-        """Whether the model has an intercept; in a sparse job each client has its own."""
-        return self.config.model.intercept
-
-    @property
-    def output(self) -> O_co:
-        """The keys of [output]: the result that is asked for."""
-        return self.config.output
-
-
 class Value(Generic[T]):
     """Is a property of a model that returns a plain value of its job file."""
 
@@ -116,6 +63,53 @@ class Values(Generic[C]):
 
     def __call__(self, of: Callable[[C], T], about: str) -> Value[T]:
         return Value(of, about)
+
+
+value = Values[Sections[Any]]()
+
+
+@dataclass(frozen=True)
+class JobModel(Generic[O_co]):
+    """Holds a job with its clients.
+
+    Attributes
+    ----------
+    config, names : the job file, the clients' names in the order of their numbers
+    """
+
+    config: Sections[O_co]
+    names: tuple[str, ...]
+
+    seed = value(lambda config: config.job.seed, "The seed of all keyed streams.")
+    ignored = value(lambda config: config.data.ignore, "The columns that the job leaves out.")
+    intercept = value(
+        lambda config: config.model.intercept, "Whether the model has an intercept; in a sparse job each client has its own."
+    )
+
+    @property
+    def secure(self) -> bool:
+        """Whether the server gets sums over clients alone of what the rounds ask."""
+        return self.config.secure
+
+    @property
+    def declared(self) -> Mapping[str, ColumnSection]:
+        """The public facts of the columns."""
+        return self.config.data.columns
+
+    @property
+    def telling(self) -> tuple[str, ...]:
+        """The names of those whose numbers the server gets in the rounds: the clients, or where sums are secure all as one."""
+        return (ALL,) if self.secure else self.names
+
+    @property
+    def references(self) -> dict[str, str | None]:
+        """The level of each categorical column that others are compared with."""
+        return {name: column.reference for name, column in self.declared.items()}
+
+    @property
+    def output(self) -> O_co:
+        """The keys of [output]: the result that is asked for."""
+        return self.config.output
 
 
 class WeighedSections(Sections[O_co], Protocol[O_co]):
