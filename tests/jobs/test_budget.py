@@ -22,8 +22,7 @@ from fedkern.jobs.holding.binding import Account
 from fedkern.jobs.holding.budget import Decision, Holder
 from fedkern.jobs.holding.policy import read_policies
 from fedkern.privacy.accountant import Mechanism, calibrate, epsilon, neighbours_of
-from fedkern.privacy.certificate import certificate, format_certificate
-from fedkern.privacy.certificate_fields import find_problem
+from fedkern.privacy.certificate import certificate, find_problem, format_certificate
 
 Charge = namedtuple("Charge", "steps round")
 M = Mechanism(sampling="poisson", sampling_rate=0.05, noise_multiplier=3.0, clip=1.0, dimension=20)

@@ -23,7 +23,7 @@ from fedkern.jobs import files
 from fedkern.jobs.files import Lines, RunFolder, unwritable, write_atomically
 from fedkern.jobs.keeping import Exchange, Keeper
 from fedkern.jobs.outbox import Outbox
-from fedkern.results.digest import digest
+from fedkern.results.summary import digest
 from fedkern.transports.inprocess import InProcess
 from support import toy
 from support.refusal import refusal

@@ -25,7 +25,7 @@ from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.moments import rdp_epsilon
 from fedkern.results import diagnostics
 from fedkern.results.dispersion import pool
-from fedkern.results.draws import Draws
+from fedkern.results.weighted import Draws
 
 Vector = NDArray[np.float64]
 

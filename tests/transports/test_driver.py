@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fedkern.algorithms.core import messages
 from fedkern.algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, ClientLost, RemoteFault
 from fedkern.errors import BudgetSpent, FedkernError, JobError, LostPeer, NumericalError
-from fedkern.results.digest import digest
+from fedkern.results.summary import digest
 from fedkern.transports import inprocess
 from fedkern.transports.codec import pack
 from fedkern.transports.driver import ClientSide, Ended, Hooks, Keep, Kept, Received, ServerSide, Signals, Timeouts, exit_code

@@ -14,7 +14,7 @@ from fedkern.errors import JobError
 from fedkern.jobs.load import config_of
 from fedkern.methods.vertical import keys
 from fedkern.methods.vertical.model import VerticalModel
-from fedkern.methods.vertical.pull import measure_pulls
+from fedkern.methods.vertical.widths import measure_pulls
 from support.refusal import refusal
 
 DATA = {"clients": ["a.csv", "b.csv"], "id": "id", "response": "y", "server": "y.csv"}

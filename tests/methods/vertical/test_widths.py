@@ -13,7 +13,7 @@ import fedkern
 from fedkern.algorithms.core.legs import Heard
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.core.windows import Movement
-from fedkern.algorithms.exchanges.of_server import Narrow
+from fedkern.algorithms.exchanges.response import Narrow
 from fedkern.errors import JobError
 from fedkern.jobs.load import config_of
 from fedkern.methods.vertical import keys, normal
