@@ -21,6 +21,7 @@ from ...models import weighted
 from ...models.weighted import SENSITIVE, Weighted
 from ...results import guard, heterogeneity, other_way
 from ...results.other_way import REWRITE, Reversed
+from .given_scales import given_columns
 from .model import Model
 
 Array = NDArray[np.float64]
@@ -199,6 +200,8 @@ def _of_coefficients(model: Model, at_mode: Found, marked: Sequence[str]) -> tup
     if given:
         return [], f"; leave {' and '.join(given)} out: a default prior is made as wide as rows ask", not _moves(model, at_mode)
     if at_mode.decided == ENDLESS and not model.measured:
+        of_units = {f"theta[{name}]" for name in given_columns(model)}  # whose unit may be why, which the verdict says
+        names = [name for name in names if name not in of_units]
         return [Finding.of("columns-separate", names=names)] if names else [], "", True
     return [], OF_BOX if model.secure else "", at_mode.decided == RIGHT and len(model.wider) > 1
 
