@@ -302,8 +302,9 @@ def _has_room(state: Server) -> bool:
     """Whether the posterior is within the box."""
     if (ends := state.coordinates.ends) is None:
         return True
-    at, sd = state.climb.at[0], np.sqrt((Metric.of(state.climb.hessian[0]).factor ** 2).sum(axis=1))
-    return bool(((at - ROOM * sd > ends[0]) & (at + ROOM * sd < ends[1])).all())
+    at, B = ends.sums(state.climb.at[0]), ends.sums(Metric.of(state.climb.hessian[0]).factor.T)
+    sd = np.sqrt((B**2).sum(axis=0))
+    return bool(((at - ROOM * sd > ends.low) & (at + ROOM * sd < ends.high)).all())
 
 
 def _stuck(state: Server) -> bool:

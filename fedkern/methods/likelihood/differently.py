@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ...algorithms.importance.draws import ENDLESS, RIGHT, Found
+from ...algorithms.importance.draws import BESIDE, ENDLESS, RIGHT, Found
 from ...algorithms.importance.newton import PULL
 from ...finding import Finding
 from ...models import weighted
@@ -204,6 +204,16 @@ def _of_coefficients(model: Model, at_mode: Found, marked: Sequence[str]) -> tup
         names = [name for name in names if name not in of_units]
         return [Finding.of("columns-separate", names=names)] if names else [], "", True
     return [], OF_BOX if model.secure else "", at_mode.decided == RIGHT and len(model.wider) > 1
+
+
+@guard.check("whether the mode has room", None)
+def beyond_box(model: Model, at_mode: Found) -> str:
+    """Returns why a default prior decides the result: what rows say is beyond the box of secure sums; "" where it does not.
+
+    A response without a unit may set no end at all, which is noted.
+    """
+    boxed = model.secure and model.measured and at_mode.decided == BESIDE
+    return Finding.of("beyond-the-box") if boxed and not model.given_priors and _moves(model, at_mode) else ""
 
 
 def _moves(model: Model, at_mode: Found) -> bool:

@@ -2,8 +2,8 @@
 
 Priors are of standardised columns. With a scale that is far too large the standardised column hardly varies, its coefficient has
 to be large, and the prior does not let it. The clients' curvatures at the mode tell the column's spread: of L, their sum, with
-the intercept 0, L_jj / L_00 - (L_0j / L_00)^2 is the variance of column j as the rows weigh. Beside it stands the posterior of the
-same rows without the prior of these columns and of the intercept: by how much that moves a coefficient, and how wide it is.
+the intercept 0, L_jj / L_00 - (L_0j / L_00)^2 is the variance of column j as the rows weigh. Beside it stands the posterior of
+the same rows without the prior of these columns and of the intercept: by how much that moves a coefficient, and how wide it is.
 Clients round what they tell to what the posterior needs, so where the prior alone decides, L holds nothing of the column.
 """
 
@@ -49,8 +49,8 @@ def doubt(found: Found, model: Model) -> str:
         return ""
     most = np.where(lost, 1 / np.sqrt(variance * L[0, 0]), sd)
     said = [
-        f"{names[j]!r} (the rows' mean is about {center + mean[j] * scale:.2g}, their standard deviation {'at most ' * bool(lost[j])}"
-        f"{most[j] * scale:.2g}; given are {center:g} and {scale:g})"
+        f"{names[j]!r} (the rows' mean is about {center + mean[j] * scale:.2g}, their standard deviation "
+        f"{'at most ' * bool(lost[j])}{most[j] * scale:.2g}; given are {center:g} and {scale:g})"
         for j, (center, scale) in ((j, given[names[j]]) for j in odd)
     ]
     return Finding.of("given-scales-do-not-fit", columns=said)

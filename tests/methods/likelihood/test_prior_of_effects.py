@@ -202,5 +202,6 @@ def test_secure_sums_have_the_same_prior_where_the_box_has_room() -> None:
     for name, own in found.parameters.items():
         assert masked.parameters[name]["mean"] == pytest.approx(own["mean"], abs=0.06 * own["sd"])
     near(run(births(), "low ~ age * lwt", "bernoulli", sums="secure"), BIRTHS_IN_R)
-    beyond = run(discoveries(), "n ~ year + I(year^2)", "poisson", sums="secure")
-    assert any(getattr(note, "id", "") == "sensitive-to-the-prior" for note in beyond.notes)
+    found, masked = (run(discoveries(), "n ~ year + I(year^2)", "poisson", **job) for job in ({}, {"sums": "secure"}))
+    for name, own in found.parameters.items():
+        assert masked.parameters[name]["mean"] == pytest.approx(own["mean"], abs=0.06 * own["sd"])
