@@ -49,7 +49,7 @@ def steps(n_steps, m):
     client = empty_client(m, local_steps=n_steps)
     while True:
         client, answer = asked(client, pvi.QUpdate(0, 0, ZERO, ONE))
-        client, _ = pvi.client_receive(client, pvi.SiteApplied(0, 0.0))
+        client, _ = pvi.client_receive(client, pvi.SiteApplied(client.updates - 1, 0.0))
         P = 1 + answer.dP
         yield np.concatenate([answer.dh / P, -np.log(P) / 2]) / TINY * m.rate / np.sqrt(n_steps)
 
@@ -59,7 +59,7 @@ def shards(variant):
     n = 5 if variant == "local-averaging" else 1
     while True:
         client, answer = asked(client, pvi.QUpdate(0, 0, ZERO, ONE))
-        client, _ = pvi.client_receive(client, pvi.SiteApplied(0, 0.0))
+        client, _ = pvi.client_receive(client, pvi.SiteApplied(client.updates - 1, 0.0))
         yield np.concatenate([answer.dh, answer.dP]) * n / 0.5
 
 

@@ -221,7 +221,8 @@ def _given(run: Opened, job: Asked, client: str, rows: Table) -> Given:
     if runs != {run.files.run.hex()}:
         raise JobError(f"{rows.source}: the part of {client!r} was made from another run; make it from this one's folder")
     mean, variance = (
-        np.array([_number(rows, column, k, lacks=column == "mean") for k in range(rows.n_rows)]) for column in ("mean", "variance")
+        np.array([_number(rows, column, k, lacks=column == "mean") for k in range(rows.n_rows)])
+        for column in ("mean", "variance")
     )
     if variance.min(initial=0) < 0:
         raise JobError(f"{rows.source}: a variance is below 0; make the file anew")

@@ -163,7 +163,9 @@ def test_a_row_with_an_empty_cell_has_no_prediction_and_the_others_have_theirs(t
         rows[place][column or next(own for own in rows[0] if own not in ("id", "sex0"))] = empty
         write(tmp_path / f"{name}.csv", rows)
         files[name] = tmp_path / f"{name}.csv"
-    main(["predict", str(tmp_path / "out"), str(files["client-01"]), "--client", "client-01", "--out", str(tmp_path / "part.csv")])
+    main(
+        ["predict", str(tmp_path / "out"), str(files["client-01"]), "--client", "client-01", "--out", str(tmp_path / "part.csv")]
+    )
     for given in (files, {**files, "client-01": tmp_path / "part.csv"}):
         found = result.prediction(given)
         gone = np.isnan(found.mean)
