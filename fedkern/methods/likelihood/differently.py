@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ...algorithms.importance.draws import BESIDE, ENDLESS, RIGHT, Found
+from ...algorithms.importance.draws import BESIDE, ENDLESS, FARTHER, RIGHT, Found
 from ...algorithms.importance.newton import PULL
 from ...finding import Finding
 from ...models import weighted
@@ -206,14 +206,17 @@ def _of_coefficients(model: Model, at_mode: Found, marked: Sequence[str]) -> tup
     return [], OF_BOX if model.secure else "", at_mode.decided == RIGHT and len(model.wider) > 1
 
 
-@guard.check("whether the mode has room", None)
-def beyond_box(model: Model, at_mode: Found) -> str:
-    """Returns why a default prior decides the result: what rows say is beyond the box of secure sums; "" where it does not.
+@guard.check("whether the mode is reached", None)
+def not_reached(model: Model, at_mode: Found) -> str:
+    """Returns why a default prior decides the result: what rows say is beyond the box of secure sums, or farther than steps go.
 
     A response without a unit may set no end at all, which is noted.
     """
-    boxed = model.secure and model.measured and at_mode.decided == BESIDE
-    return Finding.of("beyond-the-box") if boxed and not model.given_priors and _moves(model, at_mode) else ""
+    if model.given_priors or not _moves(model, at_mode):
+        return ""
+    if at_mode.decided == FARTHER:
+        return Finding.of("mode-too-far")
+    return Finding.of("beyond-the-box") if model.secure and model.measured and at_mode.decided == BESIDE else ""
 
 
 def _moves(model: Model, at_mode: Found) -> bool:

@@ -525,3 +525,27 @@ def test_what_is_beyond_the_box_of_secure_sums_is_no_arrival() -> None:
     assert abs(found.parameters["theta[z]"]["mean"]) > 500
     assert not masked.converged
     assert "beyond-the-box" in ids(masked)
+
+
+def lifetimes(shape: float) -> Frames:
+    """Times whose logarithms have a slope of .2 a standard deviation; those of the log hazard are the shape times as large."""
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=240)
+    time = np.exp(3 + 0.2 * x) * (-np.log(rng.random(240))) ** (1 / shape)
+    frame = pd.DataFrame({"x": x, "time": np.minimum(time, np.exp(3.3)), "event": (time <= np.exp(3.3)).astype(int)})
+    return {name: frame.iloc[k::3] for k, name in enumerate("abc")}
+
+
+@pytest.mark.parametrize("job", [{}, {"sums": "secure"}])
+def test_slopes_of_the_log_hazard_at_a_shape_of_a_hundred_are_those_of_survreg(job: dict[str, str]) -> None:
+    """R 4.2.2, survreg(Surv(time, event) ~ x) of survival 3.5.3: minus the slope over the scale, and 1 / scale."""
+    result = run(lifetimes(100.0), {"formula": "Surv(time, event) ~ x", "family": "weibull"}, **job)
+    near(result, {"theta[x]": (-21.78439, 1.125), "shape": (109.2583, 5.621)})
+    assert result.converged
+
+
+def test_a_shape_of_a_thousand_is_no_arrival_before_its_mode() -> None:
+    """The log hazard's slope is -218 by survreg: the way there takes more questions than a job has, and -41 was "converged"."""
+    result = run(lifetimes(1000.0), {"formula": "Surv(time, event) ~ x", "family": "weibull"})
+    assert not result.converged
+    assert "mode-too-far" in ids(result)
