@@ -302,8 +302,8 @@ def spelled(direction: Array, coordinates: tuple[str, ...], several: int = 4) ->
 #
 # People read means. Where few rows decide (a level with one event) the posterior is skewed away from its prior: along the way d
 # to the mode with the first wider prior the mean is c d from the mode, c = -tr(H^-1 dH) / (2 d'Hd), dH the change of the rows'
-# curvature on that way. Where c is above a half, the mean is nearer to what rows say than the mode: the job's prior takes back
-# what a mean of so few rows is too far out, and stays. Source: docs/spec/likelihood.md, section 3.
+# curvature on that way. From a half on, the middle of the way, the mean with the job's prior is nearer to the rows' mode than to
+# its own: it takes back what a mean of so few rows is too far out, and stays. Source: docs/spec/likelihood.md, section 3.
 
 
 PULL = 0.1  # posterior sds by which a prior may move a number; part by which its variance may be larger than with a narrower one
