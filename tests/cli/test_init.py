@@ -205,7 +205,7 @@ def test_a_private_jobs_constants_are_asked_for_all_at_once(
     names = ["x1", "x2", "x3"] if kind == "logistic" else [f"x{client}_{k}" for client in (1, 2, 3) for k in (1, 2, 3)]
     for name in names:
         assert name in said
-        assert f'data.columns.{toml_key(name)}: center and scale' in listed
+        assert f"data.columns.{toml_key(name)}: center and scale" in listed
     text = path.read_text()
     assert text.count("[data.columns.") == len(names)  # not the response, not the id
     assert text.count("# center = .., scale = ..") == len(names)
