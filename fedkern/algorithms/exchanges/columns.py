@@ -606,7 +606,7 @@ def _labels(state: Server, replies: list[Record]) -> tuple[str, ...]:
         )
     silent = [name for name, reply in zip(state.clients, replies) if not reply["labels"]]
     told = [tuple(reply["labels"]) for reply in replies]
-    if spec.undecided and silent and len(counts) == 1 and (positive or "").lstrip("-").isdigit():
+    if spec.undecided and silent and len(counts) == 1 and str(positive).lstrip("-").isdigit():
         # Of 1 and 2 a file of 1 alone says nothing, as one of 0 and 1, which then refuses these labels itself.
         told, counts = [*told, ("1",)], counts + Counter("1")
     if spec.undecided and silent and counts and not counts.keys() & {"0", "1"}:
