@@ -31,6 +31,7 @@ from ..data.plain_text import SEPARATORS as KNOWN
 from ..data.plain_text import UTF16
 from ..data.table import Table
 from ..errors import JobError
+from ..printing import toml_key, toml_text
 from . import METHODS
 
 RESPONSES = ("y", "response", "outcome", "target", "label", "cases", "case", "count", "events", "event", "status", "died")
@@ -464,7 +465,7 @@ def _private(method: str, seen: Seen, part: Part) -> Iterator[str]:
         yield from ("clip_z = 3.0             # bound on a row's part of the predictor", "clip_gradient = 1.0", "")
     yield "# Publicly known constants of every covariate, from another source than these rows: fill in all of them."
     for name in _covariates(seen, part):
-        yield from ("", f"[data.columns.{_text(name)}]")
+        yield from ("", f"[data.columns.{toml_key(name)}]")
         numeric = "# center = .., scale = ..   (or lower = .., upper = ..)"
         yield '# levels = ["..", ".."]' if seen.kinds[name] == "text" else numeric
 
@@ -474,7 +475,7 @@ def _constants(seen: Seen, part: Part) -> Iterator[str]:
     yield "privacy: epsilon, delta, clips and noise are examples; choose them"
     for name in _covariates(seen, part):
         wanted = "levels" if seen.kinds[name] == "text" else "center and scale, or lower and upper"
-        yield f"data.columns.{_text(name)}: {wanted}"
+        yield f"data.columns.{toml_key(name)}: {wanted}"
 
 
 def _covariates(seen: Seen, part: Part) -> list[str]:
@@ -556,7 +557,7 @@ def _code_lines(seen: Seen, roles: Collection[str], *, groups: bool) -> list[str
     where = "as the group of [model.random], or with" if groups else "with"
     return [
         f"# {_texts(names)}: taken for a number, with a slope. Where it is a code (of a ward, say), have it {where}",
-        f'# kind = "categorical" in [data.columns.{_text(names[0])}].',
+        f'# kind = "categorical" in [data.columns.{toml_key(names[0])}].',
     ]
 
 
@@ -852,4 +853,4 @@ def _text(text: str) -> str:
         text.encode()
     except UnicodeEncodeError:
         raise JobError(f"init: {text!r} cannot be written into a TOML file, which is UTF-8; rename it") from None
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return toml_text(text)

@@ -197,7 +197,7 @@ def asked(clients: dict[int, Any], round: int) -> SiteDelta:
 
 def told(clients: dict[int, Any], alphas: tuple[float, ...]) -> None:
     for k, alpha in enumerate(alphas):
-        clients[k], _ = OF_LINEAR.masked.client_receive(clients[k], SiteApplied(0, alpha))
+        clients[k], _ = OF_LINEAR.masked.client_receive(clients[k], SiteApplied(clients[k].inner.updates - 1, alpha))
 
 
 def test_a_server_that_applies_other_parts_to_one_client_gets_no_sum(monkeypatch: pytest.MonkeyPatch) -> None:

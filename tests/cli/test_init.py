@@ -22,6 +22,7 @@ from fedkern.jobs.run import Output
 from fedkern.methods import METHODS, draft
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import load
+from fedkern.printing import toml_key
 from support import few
 
 KINDS = {"logistic": "pvi", "poisson": "pvi", "regression": "pvi", "sparse": "sparse", "mrf": "sparse", "sem": "sparse"}
@@ -205,7 +206,7 @@ def test_a_private_jobs_constants_are_asked_for_all_at_once(
     names = ["x1", "x2", "x3"] if kind == "logistic" else [f"x{client}_{k}" for client in (1, 2, 3) for k in (1, 2, 3)]
     for name in names:
         assert name in said
-        assert f'data.columns."{name}": center and scale' in listed
+        assert f"data.columns.{toml_key(name)}: center and scale" in listed
     text = path.read_text()
     assert text.count("[data.columns.") == len(names)  # not the response, not the id
     assert text.count("# center = .., scale = ..") == len(names)

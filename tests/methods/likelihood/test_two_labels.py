@@ -44,6 +44,8 @@ def dealt(labels: Sequence[tuple[Any, ...]], *, times: bool = False) -> dict[str
     ([(1, 2)] * 3, "2"),
     ([("no", "yes"), ("no", "no"), ("yes", "yes")], "yes"),
     ([(1, 2), (1, 1), (2, 2)], "2"),
+    ([(1, 1), (2, 2), (2, 2)], "2"),
+    ([(1, 1), (-1, -1), (1, 1)], "1"),
 ])  # fmt: skip
 @pytest.mark.parametrize("job", ["formula", "file"])
 def test_two_labels_are_as_0_and_1(labels: list[Any], event: str, job: str) -> None:
@@ -92,6 +94,7 @@ def test_secure_sums_tell_labels_alone() -> None:
 
 
 @pytest.mark.parametrize(("labels", "said"), [
+    ([(2, 2), (2, 2), (0, 1)], "client 'c'.*'0' is not a label; the labels are 1, 2; correct the cell, or the file that differs"),
     ([("no", "yes"), ("no", "yess"), ("no", "yes")], "client 'b': 'y' has a label too many: all clients together have 3 labels"),
     ([("no", "yes"), ("no", "yes"), (0, 1)], "client 'a': 'y' has labels, and 0 and 1 at client 'c'; write the same two labels"),
     ([(1, 2), (1, 2), (0, 1)], "client 'c'.*'0' is not a label; the labels are 1, 2; correct the cell, or the file that differs"),

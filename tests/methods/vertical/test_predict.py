@@ -126,14 +126,14 @@ def test_who_or_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFi
     write(tmp_path / "less.csv", whole[1:])
     write(tmp_path / "other.csv", [whole[0] | {"id": "nobody"}, *whole[1:]])
     write(tmp_path / "twice.csv", [*whole, whole[0]])
-    write(tmp_path / "empty.csv", [whole[0] | {"x2_1": ""}, *whole[1:]])
+    write(tmp_path / "text.csv", [whole[0] | {"x2_1": "tall"}, *whole[1:]])
     first = whole[0]["id"]
     refused("no rows of 'client-02': the predictor is the sum of the parts", **{"client-02": None})
     refused("'elsewhere' took no part", elsewhere=files["server"])
     refused(f"client-02 has no row '{first}', which server has", **{"client-02": tmp_path / "less.csv"})
     refused(f"client-02 has no row '{first}', which server has", **{"client-02": tmp_path / "other.csv"})
     refused(f"client-02: id '{first}' stands in more than one row", **{"client-02": tmp_path / "twice.csv"})
-    refused("line 2, column 'x2_1'", **{"client-02": tmp_path / "empty.csv"})
+    refused("line 2, column 'x2_1'", **{"client-02": tmp_path / "text.csv"})
     with pytest.raises(JobError, match="column 'x2_1' is missing"):
         result.predict(files["client-01"])
 
@@ -150,6 +150,30 @@ def test_who_or_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["predict", str(out)]) == 2
     with pytest.raises(JobError, match=r"run the job with out=DIR"):
         fedkern.run(folder / "job.toml", **FAST).predict(files)
+
+
+def test_a_row_with_an_empty_cell_has_no_prediction_and_the_others_have_theirs(tmp_path: Path) -> None:
+    """A covariate, a label or an offset; together, apart and by parts made at home."""
+    result, folder = made(tmp_path, "offset")
+    files = rows_of(folder)
+    whole = result.prediction(files)
+    for place, (name, column, empty) in enumerate(
+        [("client-01", None, ""), ("client-02", "sex1", "NA"), ("server", "o", "")], start=3
+    ):
+        rows = read(files[name])
+        rows[place][column or next(own for own in rows[0] if own not in ("id", "sex0"))] = empty
+        write(tmp_path / f"{name}.csv", rows)
+        files[name] = tmp_path / f"{name}.csv"
+    main(
+        ["predict", str(tmp_path / "out"), str(files["client-01"]), "--client", "client-01", "--out", str(tmp_path / "part.csv")]
+    )
+    for given in (files, {**files, "client-01": tmp_path / "part.csv"}):
+        found = result.prediction(given)
+        gone = np.isnan(found.mean)
+        assert gone.sum() == 3
+        assert (np.isnan(found.linear_mean) == gone).all()
+        np.testing.assert_allclose(found.mean[~gone], whole.mean[~gone], rtol=1e-12)
+        assert all(np.isfinite(value) for value in found.scores.values())
 
 
 def test_two_columns_of_one_name_do_not_fit_into_one_table(tmp_path: Path) -> None:
