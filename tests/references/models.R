@@ -319,3 +319,13 @@ of_glmer_nb <- function(formula, d) {
     top - peer(c(p[grepl("_sd\\[", names(p))], p[seq_len(q)])) / 2
   })
 }
+# The posterior of coefficients under a flat prior and errors of a known standard deviation
+of_known_sigma <- function(formula, d, sigma, weights = rep(1, nrow(d))) {
+  fit <- do.call(lm, list(formula, d, weights = weights))
+  X <- model.matrix(fit)
+  y <- model.response(model.frame(fit))
+  list(
+    package = "stats", mode = coef(fit),
+    loglik = function(p) sum(weights * dnorm(y, as.numeric(X %*% p), sigma, log = TRUE))
+  )
+}

@@ -17,8 +17,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import fedkern
+from fedkern.kernels import glm
 from fedkern.methods.likelihood import run as likelihood_run
 from fedkern.methods.likelihood.steps import Read
+from fedkern.methods.pvi import run as pvi_run
+from fedkern.models.glm import Rows
 from fedkern.models.mixed.rows import find_mode
 
 from .record import FACTORS, MODELS, file_of
@@ -32,7 +35,7 @@ STEP = 1e-4  # of differences of the map, whose numbers are of the size of 1
 class _Read(BaseException):
     """Ends a job whose rows have been read."""
 
-    def __init__(self, read: Read) -> None:
+    def __init__(self, read: tuple[Any, ...]) -> None:
         self.read = read
 
 
@@ -54,7 +57,7 @@ def tables_of(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Returns the job of a row."""
     of_prior = {"prior_sd": VAGUE} if row["family"] in WITHOUT_INTERCEPT else {"prior_sd": VAGUE, "intercept_sd": VAGUE}
     model = {"family": row["family"], "formula": row["formula"], **of_prior, **row.get("model", {})}
-    return {"job": {"method": "likelihood"}, "data": row.get("columns", {}), "model": model}
+    return {"job": {"method": row.get("method", "likelihood")}, "data": row.get("columns", {}), "model": model}
 
 
 WITHOUT_INTERCEPT = ("cox",)
@@ -76,6 +79,31 @@ class Flat:
     def curvature(self, xi: Array) -> tuple[float, Array, Array]:
         off = self.held * (xi - self.start)
         return -0.5 * float(off @ off), -off, np.diag(self.held)
+
+
+@dataclass(frozen=True)
+class PviJob:
+    """Holds the rows of a job of `pvi`, as they were read; its posterior is that of the whole job."""
+
+    model: Any
+    rows: Mapping[int, Any]
+    tables: Mapping[str, Any]
+    data: Mapping[str, pd.DataFrame]
+
+    def log_likelihood(self, numbers: Numbers) -> float:
+        """Returns the log-likelihood at a point of published numbers."""
+        encoding = self.model.encoding
+        theta = np.linalg.solve(encoding.affine(), np.array([*numbers.values()]))
+        given = {"family": encoding.family, "scale": self.model.scale}
+        return sum(
+            glm.loglik_grad(own.X, own.y, theta, offset=own.offset, weights=own.weights, **given)[0] for own in self.rows.values()
+        )
+
+    def mode(self, start: Numbers) -> dict[str, tuple[float, float]]:
+        """Returns name -> mean and standard deviation of the posterior, which is normal where the response is."""
+        found = fedkern.run(self.tables, data=self.data).parameters
+        named = {name.removeprefix("theta[").removesuffix("]") if name.startswith("theta[") else name: name for name in found}
+        return {name: (found[named[name]]["mean"], found[named[name]]["sd"]) for name in start}
 
 
 @dataclass(frozen=True)
@@ -143,18 +171,23 @@ class Job:
         return {name: (float(value[k]), float(sds[k])) for k, name in enumerate(start)}
 
 
-def job_of(name: str) -> Job:
+def job_of(name: str) -> Job | PviJob:
     """Returns the job of a row of models.toml, once its rows are read."""
     row = MODELS[name]
-    frame = frame_of(row)
+    tables, frame = tables_of(row), frame_of(row)
     clients = {str(site): own for site, own in frame.groupby(row.get("clients", "site"))}
 
-    def stop(run: object, read: Read, alias: str = "") -> None:
+    def stop(run: object, *read: Any) -> None:
         raise _Read(read)
 
-    with mock.patch.object(likelihood_run, "_find_mode_and_draw", stop):
+    at = (pvi_run, "_clients") if tables["job"]["method"] == "pvi" else (likelihood_run, "_find_mode_and_draw")
+    with mock.patch.object(*at, stop):
         try:
-            fedkern.run(tables_of(row), data=clients)
+            fedkern.run(tables, data=clients)
         except _Read as ended:
-            return Job(ended.read, row.get("nodes", 25), row.get("mode") == "flat")
+            if at[0] is likelihood_run:
+                return Job(ended.read[0], row.get("nodes", 25), row.get("mode") == "flat")
+            model, designs = ended.read
+            rows = {k: Rows(one.X, one.y, one.offset, one.weights, one.units) for k, one in designs.items()}
+            return PviJob(model, rows, tables, clients)
     raise AssertionError("the job ended before its mode")

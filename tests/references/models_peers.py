@@ -20,7 +20,7 @@ try:
     import patsy
     import statsmodels.api as sm
     from scipy import special, stats
-    from statsmodels.discrete import count_model as zeros  # noqa: F401: rows name it
+    from statsmodels.discrete import count_model as zeros  # noqa: F401
     from statsmodels.duration.hazard_regression import PHReg
     from statsmodels.miscmodels.ordinal_model import OrderedModel
     from statsmodels.miscmodels.tmodel import TLinearModel

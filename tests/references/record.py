@@ -1,7 +1,8 @@
 """Runs the programs beside fedkern, and keeps their numbers with versions.
 
-python -m tests.references.record --write [MODEL ..]: R is `Rscript` on the path; of Python it is the interpreter that FEDKERN_PEERS
-names, by default this one. A program that is lacking leaves its stored numbers as they were. With names of models only these run.
+python -m tests.references.record --write [MODEL ..]: R is `Rscript` on the path; of Python it is the interpreter that
+FEDKERN_PEERS names, by default this one. A program that is lacking leaves its stored numbers as they were. With names of models
+only these run.
 """
 
 from __future__ import annotations
