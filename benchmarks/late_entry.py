@@ -1,5 +1,5 @@
-"""Posteriors of federations whose patients come one by one, after their beginning: of Weibull rows by sums over the shared numbers
-and integrals of effects (`quadrature_reference`), of pieces by long chains of the No-U-Turn sampler.
+"""Posteriors of federations whose patients come one by one, after their beginning: of Weibull rows by sums over the shared
+numbers and integrals of effects (`quadrature_reference`), of pieces by long chains of the No-U-Turn sampler.
 
     python benchmarks/late_entry.py benchmarks/results/late_entry.json
     python benchmarks/late_entry.py benchmarks/results/late_entry.json --against

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 from scipy.stats import qmc
@@ -19,7 +18,6 @@ from scipy.stats import qmc
 Vector = NDArray[np.float64]
 Function = Callable[[Vector], Vector]
 
-VERSION = f"SciPy {scipy.__version__}"
 SEQUENCES, FREEDOM, WIDER = 8, 7.0, 1.15
 NODES, DEPTH, FAR = 25, 40.0, 9.0  # of the rule; nats below the top that count; sds of a standard normal effect at most
 STEP = 1e-3
