@@ -7,9 +7,8 @@ Federation k of a family is drawn by its number: k = 0, 2, 4, .. without effects
 of three clients, 3, 7, .. with one of each of eight clients. Coefficients of standardised columns and the numbers of the family
 are summed over, effects are integrated (`quadrature_reference`), with the job's priors; what is stored are means and standard
 deviations of what a result publishes, and the number of independent draws that would know each as well. Federations that the
-file has are not run again. Gamma, beta and zero-inflated negative binomial ones are of SciPy 1.17.1. Of long chains of NumPyro, as
-all were, are the student and zero-inflated Poisson ones, and, with the prior of r and of a precision that jobs had before, beta 5
-and 7, zero-inflated negative binomial 5 and 7: take these out of the file to have them anew.
+file has are not run again. Gamma, beta and zero-inflated negative binomial ones are of SciPy 1.17.1,
+student and zero-inflated Poisson ones of long chains of NumPyro, as all were.
 """
 
 from __future__ import annotations
