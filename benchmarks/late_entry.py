@@ -1,5 +1,4 @@
-"""Posteriors of federations whose patients come one by one, after their beginning: of Weibull rows by sums over the shared
-numbers and integrals of effects (`quadrature_reference`), of pieces by long chains of the No-U-Turn sampler.
+"""Posteriors of federations whose patients come one by one, after their beginning, by long chains of the No-U-Turn sampler.
 
     python benchmarks/late_entry.py benchmarks/results/late_entry.json
     python benchmarks/late_entry.py benchmarks/results/late_entry.json --against
@@ -22,9 +21,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-
-sys.path.insert(0, str(Path(__file__).parent))
-import quadrature_reference as exact
 
 COLUMNS = ["age", "dose"]
 EFFECTS = np.array([0.5, -0.4])
@@ -109,10 +105,6 @@ def pooled(frames: dict[str, pd.DataFrame]) -> dict[str, Any]:
 
 def posterior(kind: str, frames: dict[str, pd.DataFrame], seed: int = 1) -> dict[str, dict[str, float]]:
     """Name -> mean, sd, and effective size."""
-    d, about = pooled(frames), KINDS[kind]
-    if about["family"] == "weibull":
-        upper = np.where(d["event"], d["time"], np.inf)
-        return exact.weibull({**d, "upper": upper}, "group_sd" if "group_sd" in about else "client_sd")
     import jax
     import jax.numpy as jnp
     import numpyro
@@ -121,6 +113,7 @@ def posterior(kind: str, frames: dict[str, pd.DataFrame], seed: int = 1) -> dict
     from numpyro.infer import MCMC, NUTS
 
     numpyro.enable_x64()
+    d, about = pooled(frames), KINDS[kind]
     X, time, entry, event = d["X"], d["time"], d["entry"], d["event"]
     begins = np.append(0.0, np.array(about.get("cuts", ())) / d["unit"])
     ends = np.append(begins[1:], np.inf)
@@ -134,11 +127,16 @@ def posterior(kind: str, frames: dict[str, pd.DataFrame], seed: int = 1) -> dict
         sd = numpyro.sample(name, dist.HalfNormal(1))
         u = numpyro.sample("u", dist.Normal(level, sd).expand([int(d["group"].max()) + 1]).to_event(1))
         eta = eta + u[d["group"]]
-        s = numpyro.sample("walk_sd", dist.HalfNormal(1))
-        steps = numpyro.sample("steps", dist.Normal(0, 1).expand([len(begins) - 1]).to_event(1))
-        own = numpyro.deterministic("log_hazard", jnp.concatenate([jnp.zeros(1), s * jnp.cumsum(steps)]))
-        numpyro.deterministic("log_walk_sd", jnp.log(s))
-        log_hazard, between = own[piece], within @ jnp.exp(own)
+        if about["family"] == "weibull":
+            w = numpyro.deterministic("log_shape", -2 * jnp.log(numpyro.sample("root", dist.HalfCauchy(1))))
+            k = jnp.exp(w)
+            log_hazard, between = w + (k - 1) * jnp.log(time), time**k - entry**k
+        else:
+            s = numpyro.sample("walk_sd", dist.HalfNormal(1))
+            steps = numpyro.sample("steps", dist.Normal(0, 1).expand([len(begins) - 1]).to_event(1))
+            own = numpyro.deterministic("log_hazard", jnp.concatenate([jnp.zeros(1), s * jnp.cumsum(steps)]))
+            numpyro.deterministic("log_walk_sd", jnp.log(s))
+            log_hazard, between = own[piece], within @ jnp.exp(own)
         numpyro.factor("rows", (jnp.where(event, log_hazard + eta, 0.0) - between * jnp.exp(eta)).sum())
 
     kernel = NUTS(model, target_accept_prob=0.98 if kind == "pieces" else 0.9)
@@ -146,7 +144,7 @@ def posterior(kind: str, frames: dict[str, pd.DataFrame], seed: int = 1) -> dict
     mcmc.run(jax.random.PRNGKey(seed))
     found = {}
     for name, values in mcmc.get_samples(group_by_chain=True).items():
-        if name in ("u", "steps", "walk_sd"):
+        if name in ("u", "steps", "walk_sd", "root"):
             continue
         for j, one in enumerate(np.moveaxis(np.atleast_3d(np.asarray(values)), 2, 0)):
             if one.std() > 0:

@@ -89,7 +89,7 @@ def moments(
         if turn < 2:
             centre = w @ x
             covariance = ((x - centre).T * w) @ (x - centre)
-    assert 1 / (w**2).sum() > 0.2 * len(w), "weights are uneven"
+    assert 1 / (w**2).sum() > 0.2 * len(w), "weights are uneven: effects of few groups want chains"
     found = {}
     for name, number in read(x).items():
         mean = w @ number
