@@ -7,8 +7,8 @@
 Of each kind eight federations are made (`federation`); means, standard deviations and effective sizes of each number go into the
 file, on standardised columns and in the model's unit of time; what is in it already is left (weibull 2 to 8 are of chains, with
 the prior of the shape that jobs had before: take them out to have them anew). A job of each is held against them by
-`tests/methods/likelihood/test_lifetimes.py`; `--against` says of all how far the farthest number is off. All but Weibull rows need
-numpyro; ten minutes of one processor.
+`tests/methods/likelihood/test_lifetimes.py`; `--against` says of all how far the farthest number is off. All but Weibull rows
+need numpyro; ten minutes of one processor.
 """
 
 from __future__ import annotations
