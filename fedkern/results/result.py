@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import JobError
 from ..finding import Finding
 from ..kernels.families import FAMILIES
+from ..plain import to_toml
 from ..printing import printable
 from . import head, loo, page, plain, shown, table
 from .frames import Rows, TableRow, to_frame
@@ -39,6 +40,7 @@ class Result:
     job : the job's tables with all defaults
     made : when, and how long it took, as ArviZ has it
     predictor : rows -> their predictions; see `predict`
+    given : the job's tables as they were given, for clients' files; empty of a result that was loaded
 
     Examples
     --------
@@ -67,6 +69,7 @@ class Result:
     job: Record = field(default_factory=dict)
     made: Record = field(default_factory=dict)
     predictor: Callable[[Any], Prediction] | None = field(default=None, compare=False)
+    given: Record = field(default_factory=dict, compare=False)
 
     @property
     def parameters(self) -> dict[str, dict[str, float]]:
@@ -281,6 +284,50 @@ class Result:
         (value, error), (value_2, error_2) = evidences
         out = {"log_bayes_factor": value - value_2, "error": (error**2 + error_2**2) ** 0.5}
         return out | _elpd_difference(*(summary.get("loo") for summary in summaries))
+
+    def to_job(self, path: str | Path) -> Path:
+        """Writes a job file of the keys that were given, for clients who hold their own rows.
+
+        Parameters
+        ----------
+        path : of the file, which must not be there. Its `clients = ["FILES"]` is to be filled in, and rows that lay in memory
+            (`test`, `server`) come from files, too. Where parties are apart rows are asked what [disclosure] says: its `level`
+            is there
+
+        Raises
+        ------
+        JobError
+            The file is there already, or the result was loaded from a folder, which has its `job.json`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import fedkern
+        >>> data = {"north": {"x": [1.0, 2.0, 4.0, 3.0], "y": [2.0, 4.1, 8.2, 5.9]}}
+        >>> result = fedkern.fit("y ~ x", data)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     print(result.to_job(f"{folder}/job.toml").read_text(), end="")
+        ...
+        [job]
+        method = "likelihood"
+        [data]
+        clients = ["FILES"]
+        [model]
+        formula = "y ~ x"
+        family = "gaussian"
+        [disclosure]
+        level = "standard"
+        """
+        if not self.given:
+            raise JobError("to_job: a loaded result does not know which keys were given; job.json in its folder has all")
+        path = Path(path)
+        if path.exists():
+            raise JobError(f"{path} is there already; give another path")
+        tables = dict(self.given)
+        if "disclosure" in self.summary:  # of a job whose rows are asked for something
+            tables["disclosure"] = {"level": "standard", **tables.get("disclosure", {})}
+        path.write_text(to_toml(tables) + "\n", encoding="utf-8")
+        return path
 
     def to_arviz(self) -> Any:
         """Returns posterior draws as ArviZ's InferenceData (0.x) or DataTree (1.x); needs `pip install fedkern[results]`."""

@@ -9,7 +9,7 @@ from fedkern.api import perform
 from fedkern.bridges.consent import AcceptedSection, Consent
 from fedkern.bridges.digest import digest_of
 from fedkern.cli.__main__ import main
-from fedkern.cli.bridge import to_toml
+from fedkern.plain import to_toml
 from fedkern.jobs.load import overridden, tables_of
 from fedkern.jobs.run import Output
 from fedkern.methods import load

@@ -8,9 +8,10 @@
 _shtab_fedkern_bridge_subparsers=(nvflare flower)
 _shtab_fedkern_sigma_subparsers=(build train)
 _shtab_fedkern_site_subparsers=(accept list revoke log fingerprint run)
-_shtab_fedkern_subparsers=(run check launch bridge demo info init schema simulate sigma report predict status ledger audit budget plan site reproduce)
+_shtab_fedkern_subparsers=(run fit check launch bridge demo info init schema simulate sigma report predict status ledger audit budget plan site reproduce)
 
 _shtab_fedkern_run_option_strings=(-h --help --mpi --place --set --site --out --device --resume --log-level --log-file --quiet)
+_shtab_fedkern_fit_option_strings=(-h --help --family --out --job)
 _shtab_fedkern_check_option_strings=(-h --help --mpi --place --set --site --device --local --latency --messages --verbose --apart)
 _shtab_fedkern_launch_option_strings=(-h --help -n --print-slurm)
 _shtab_fedkern_bridge_nvflare_option_strings=(-h --help --out --resume --untested)
@@ -52,13 +53,16 @@ _shtab_fedkern_sigma_pos_0_choices=(build train)
 _shtab_fedkern_report___table_choices=(csv text)
 _shtab_fedkern_report___graph_choices=(graphml csv)
 _shtab_fedkern_site_pos_0_choices=(accept list revoke log fingerprint run)
-_shtab_fedkern_pos_0_choices=(run check launch bridge demo info init schema simulate sigma report predict status ledger audit budget plan site reproduce)
+_shtab_fedkern_pos_0_choices=(run fit check launch bridge demo info init schema simulate sigma report predict status ledger audit budget plan site reproduce)
 
 _shtab_fedkern_run__h_nargs=0
 _shtab_fedkern_run___help_nargs=0
 _shtab_fedkern_run___mpi_nargs=0
 _shtab_fedkern_run___resume_nargs=0
 _shtab_fedkern_run___quiet_nargs=0
+_shtab_fedkern_fit_pos_1_nargs=+
+_shtab_fedkern_fit__h_nargs=0
+_shtab_fedkern_fit___help_nargs=0
 _shtab_fedkern_check__h_nargs=0
 _shtab_fedkern_check___help_nargs=0
 _shtab_fedkern_check___mpi_nargs=0

@@ -50,8 +50,8 @@ function _shtab_fedkern_using
   test "$_shtab_fedkern_cmdpath" = "$argv"
 end
 
-set -g _shtab_fedkern_commands run check launch bridge 'bridge nvflare' 'bridge flower' demo info init schema simulate sigma 'sigma build' 'sigma train' report predict status ledger audit budget plan site 'site accept' 'site list' 'site revoke' 'site log' 'site fingerprint' 'site run' reproduce
-set -g _shtab_fedkern_opts_with_value --client --clients --columns --device --engine --epsilon --family --folder --grace --graph --identity --latency --level --local --log-file --log-level --mark --method --name --names --noise --out --party --peer --peer-key --place --print-completion --reference --response --rows --runs --seed --server --set --site --socket --table --test --until --who -n
+set -g _shtab_fedkern_commands run fit check launch bridge 'bridge nvflare' 'bridge flower' demo info init schema simulate sigma 'sigma build' 'sigma train' report predict status ledger audit budget plan site 'site accept' 'site list' 'site revoke' 'site log' 'site fingerprint' 'site run' reproduce
+set -g _shtab_fedkern_opts_with_value --client --clients --columns --device --engine --epsilon --family --folder --grace --graph --identity --job --latency --level --local --log-file --log-level --mark --method --name --names --noise --out --party --peer --peer-key --place --print-completion --reference --response --rows --runs --seed --server --set --site --socket --table --test --until --who -n
 
 complete -c fedkern -e
 complete -c fedkern -f
@@ -71,6 +71,11 @@ complete -c fedkern -n '_shtab_fedkern_using run' -l resume -d 'go on from the l
 complete -c fedkern -n '_shtab_fedkern_using run' -l log-level -xka "debug info warning" -d 'say more: of stages, checkpoints and rounds'
 complete -c fedkern -n '_shtab_fedkern_using run' -l log-file -x -d 'and write it there (over MPI each rank to a file of its own)'
 complete -c fedkern -n '_shtab_fedkern_using run' -l quiet -d 'no progress and no summary'
+complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a fit -d 'a formula and files, each of a client: fedkern fit "died ~ age + sex" a.csv b.csv'
+complete -c fedkern -n '_shtab_fedkern_using fit' -s h -l help -d 'show this help message and exit'
+complete -c fedkern -n '_shtab_fedkern_using fit' -l family -x -d 'of the response (default: the plain one of its cells)'
+complete -c fedkern -n '_shtab_fedkern_using fit' -l out -x -d 'folder for the results (default: nothing is written)'
+complete -c fedkern -n '_shtab_fedkern_using fit' -l job -x -d 'write a job file of it, for clients who hold their own rows'
 complete -c fedkern -n '_shtab_fedkern_using; and test $_shtab_fedkern_npos -eq 0' -a check -d 'validate a job, and print its privacy plan and what will be sent'
 complete -c fedkern -n '_shtab_fedkern_using check' -s h -l help -d 'show this help message and exit'
 complete -c fedkern -n '_shtab_fedkern_using check' -l mpi -d 'one rank of an mpirun: rank 0 is the server, the others hold clients'

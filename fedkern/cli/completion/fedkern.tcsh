@@ -12,13 +12,13 @@ complete fedkern \
         'c/--log-level=/(debug info warning)/' \
         'c/--table=/(csv text)/' \
         'c/--graph=/(graphml csv)/' \
-        'c/--/(apart client clients columns device engine epsilon exp family fast folder grace graph help holder identity json latency level list local log-file log-level mark messages method mpi name names noise open out party peer peer-key place print-completion print-slurm printed private quiet raw reference response resume rows runs seed server set site socket table test tidy untested until verbose version who yes)/' \
+        'c/--/(apart client clients columns device engine epsilon exp family fast folder grace graph help holder identity job json latency level list local log-file log-level mark messages method mpi name names noise open out party peer peer-key place print-completion print-slurm printed private quiet raw reference response resume rows runs seed server set site socket table test tidy untested until verbose version who yes)/' \
         'c/-/(- h n)/' \
         'n/--device/(cpu cuda)/' \
         'n/--log-level/(debug info warning)/' \
         'n/--table/(csv text)/' \
         'n/--graph/(graphml csv)/' \
-        'p/1/(run check launch bridge demo info init schema simulate sigma report predict status ledger audit budget plan site reproduce)/' \
+        'p/1/(run fit check launch bridge demo info init schema simulate sigma report predict status ledger audit budget plan site reproduce)/' \
         'n/bridge/(nvflare flower)/' \
         'n/sigma/(build train)/' \
         'n/site/(accept list revoke log fingerprint run)/' \

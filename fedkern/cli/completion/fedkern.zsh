@@ -15,6 +15,7 @@ _shtab_fedkern_commands() {
     budget:'for a data holder: what all jobs have spent on its data, and what is left'
     check:'validate a job, and print its privacy plan and what will be sent'
     demo:'a server and five clients on this machine, with a privacy certificate and a page'
+    fit:'a formula and files, each of a client: fedkern fit "died ~ age + sex" a.csv b.csv'
     info:'versions, instruction set, threads, BLAS, MPI, CUDA, and the kernel table'
     init:'write a commented job from the headers and the types of cells of files'
     launch:'run a job over MPI on this machine: rank 0 is the server, the others hold clients'
@@ -143,6 +144,18 @@ _shtab_fedkern_demo_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_fedkern_demo_defaults_added=0
+
+_shtab_fedkern_fit_options=(
+  "(- : *)"{-h,--help}"[show this help message and exit]"
+  "--family[of the response (default\: the plain one of its cells)]:NAME:"
+  "--out[folder for the results (default\: nothing is written)]:DIR:"
+  "--job[write a job file of it, for clients who hold their own rows]:FILE:"
+  ":FORMULA:"
+  "(*):FILE:"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_fedkern_fit_defaults_added=0
 
 _shtab_fedkern_info_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -417,6 +430,7 @@ _shtab_fedkern() {
         budget) _arguments -C -s $_shtab_fedkern_budget_options ;;
         check) _arguments -C -s $_shtab_fedkern_check_options ;;
         demo) _arguments -C -s $_shtab_fedkern_demo_options ;;
+        fit) _arguments -C -s $_shtab_fedkern_fit_options ;;
         info) _arguments -C -s $_shtab_fedkern_info_options ;;
         init) _arguments -C -s $_shtab_fedkern_init_options ;;
         launch) _arguments -C -s $_shtab_fedkern_launch_options ;;
