@@ -17,7 +17,7 @@ from ..kernels.families import FAMILIES
 from ..models.encoding import Encoding
 from ..plain import to_toml
 from ..printing import printable
-from . import head, loo, page, plain, questions, shown, table
+from . import head, loo, page, pictures, plain, questions, shown, table
 from .frames import Rows, TableRow, to_frame
 from .plain import Record
 from .prediction import Prediction
@@ -26,6 +26,7 @@ from .verdict import Word
 
 if TYPE_CHECKING:
     from .frames import PredictionFrame, TableFrame
+    from .plots import Figure
 
 SAME = 1e-7  # of their size: numbers of responses that differ by less are one
 
@@ -43,6 +44,7 @@ class Result:
     job : the job's tables with all defaults
     made : when, and how long it took, as ArviZ has it
     predictor : rows -> their predictions; see `predict`
+    maps : draws the maps of areas that are in `folder`; None where the method has none
     given : the job's tables as they were given, for clients' files; empty of a result that was loaded
 
     Examples
@@ -72,6 +74,7 @@ class Result:
     job: Record = field(default_factory=dict)
     made: Record = field(default_factory=dict)
     predictor: Callable[[Any], Prediction] | None = field(default=None, compare=False)
+    maps: Callable[[], Figure | None] | None = field(default=None, compare=False)
     given: Record = field(default_factory=dict, compare=False)
 
     @property
@@ -347,7 +350,8 @@ class Result:
         """Returns posterior draws as ArviZ's InferenceData (0.x) or DataTree (1.x); needs `pip install fedkern[results]`.
 
         Contrasts of levels stand beside coefficients. A result of `likelihood` that this process has computed has a group
-        `log_likelihood`: each client's sum over its rows, where the server has it; terms of single rows stay with the clients.
+        `log_likelihood`: each client's sum over its rows, where the server has it, as draws were weighted by it; terms of single
+        rows stay with the clients.
 
         Parameters
         ----------
@@ -364,12 +368,41 @@ class Result:
             groups["posterior_predictive"] = Group({name: (("chain", "draw", "row"), drawn[np.newaxis])}, {})
         return inference_data(self.posterior, seed=self.seed, made=self.made, own=groups)
 
+    def plot(self, kind: str = "forest", **options: object) -> Any:
+        """Draws the result with the figures of the report.
+
+        Parameters
+        ----------
+        kind : "forest" (coefficients; of a graph its edges), "sites" (what each client's rows say alone), "predictive" (whether
+            the model fits), "calibration" (of test rows), "survival" (curves that the job asks for), "map" (areas in `folder`),
+            "trace" (of chains), "effects"
+        **options : of "effects", as `effects` takes them: the first value is along the axis
+
+        Returns
+        -------
+        Matplotlib's axes: one, or an array of several; `.figure` has `savefig`
+
+        Raises
+        ------
+        JobError
+            The result has nothing to draw of this kind, and why, or Matplotlib is not installed.
+
+        Examples
+        --------
+        >>> import fedkern
+        >>> rows = {"x": [1.0, 2.0, 4.0, 3.0], "y": [2.0, 4.1, 8.2, 5.9]}
+        >>> result = fedkern.fit("y ~ x", {"north": rows})
+        >>> result.plot("effects", x=[1, 2, 3]).get_xlabel()
+        'x'
+        """
+        return pictures.plot(self, kind, options)
+
     def hypothesis(self, text: str) -> dict[str, float]:
         """Returns how probable a statement on parameters is, by the posterior's draws.
 
         Parameters
         ----------
-        text : two sides with < or > between them, of parameters as `table` names them (without `theta[..]`, if you like), numbers,
+        text : two sides with < or > between them, of parameters as `table` names them (`theta[..]` may be left out), numbers,
             + - * / **, log, exp and sqrt: "age > 0", "exp(dose) > 1.1", "stage[II vs I] > stage[III vs I]"
 
         Returns
