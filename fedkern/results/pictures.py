@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +11,7 @@ from ..errors import JobError
 from . import graphs, plots, questions, shown
 from .selection import Edge
 
-if TYPE_CHECKING:
-    from .result import Result
-
+Result = Any  # a `Result`, whose module imports this one
 MOST_TRACES = 8  # parameters
 Drawn = plots.Figure | None
 

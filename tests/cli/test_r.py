@@ -20,7 +20,8 @@ g <- coef(summary(glm(low ~ age + lwt + race + smoke, binomial, d)))
 first <- fedkern$fit("low ~ age + lwt + race + smoke", rows(d), by = "site", columns = dict(race = dict(reference = "white")),
                      priors = dict(prior_sd = 30, intercept_sd = 30))
 lung$at <- seq_len(nrow(lung)) %% 2
-cox <- coef(summary(survival::coxph(survival::Surv(time, died) ~ age + sex + survival::strata(at), lung)))
+library(survival)  # in whose formulas survival::strata would be a covariate
+cox <- coef(summary(coxph(Surv(time, died) ~ age + sex + strata(at), lung)))
 d$lwt[3] <- NA
 d$grade <- cut(d$bwt, c(0, 2500, 3300, Inf), c("small", "middle", "large"), ordered_result = TRUE)
 lacking <- fedkern$fit("low ~ lwt", rows(d), by = "site")
