@@ -100,8 +100,9 @@ def fit(
     options: dict[str, Any] = {name: value for name, value in job.items() if name in RUN}
     if _are_files(clients):
         laid["data"]["clients"] = [escape(str(Path(str(file)).absolute())) for file in clients.values()]
-        clients = None
-    result: Result = api.run(laid, data=clients, **options)
+        result: Result = api.run(laid, **options)
+    else:
+        result = api.run(laid, data=clients, **options)
     return result
 
 

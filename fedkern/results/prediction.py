@@ -78,7 +78,10 @@ class Prediction:
     def interval(self, level: float = 0.95) -> Vector:
         """Returns (n, 2) the ends between which a new response of each row lies with this probability."""
         counted = float(np.nanmax(self.responses % 1, initial=0.0)) == 0
-        return np.quantile(self.responses, ((1 - level) / 2, (1 + level) / 2), axis=0, method=WHOLE if counted else "linear").T
+        ends = (1 - level) / 2, (1 + level) / 2
+        if counted:
+            return np.quantile(self.responses, ends, axis=0, method="inverted_cdf").T
+        return np.quantile(self.responses, ends, axis=0).T
 
     @cached_property
     def _sampled(self) -> tuple[Vector, Vector]:
