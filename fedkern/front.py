@@ -158,7 +158,8 @@ def _lay_map(model: reading.Said, map: Mapping[str, object], clients: Mapping[st
     keys = {name: value for name, value in map.items() if name != "prior"} | model.data
     offset = str(keys.get("offset", ""))
     if offset.startswith("log(") and offset.endswith(")"):
-        keys["exposure"] = keys.pop("offset")[4:-1]
+        del keys["offset"]
+        keys["exposure"] = offset[4:-1]
     used = {*model.formula.variables, *(str(value) for value in keys.values())}
     used |= {str(name) for value in keys.values() if isinstance(value, list) for name in value}
     names = dict.fromkeys(name for held in clients.values() for name in _header(held))
