@@ -160,6 +160,8 @@ def test_the_recipe_for_jax(wide):
     ours = jax.jit(jax.value_and_grad(lambda t: 2 * loglik(X, y, t) + t[0]))(jnp.asarray(theta))
     np.testing.assert_allclose(ours[0], 2 * value + theta[0], rtol=1e-14)
     np.testing.assert_allclose(ours[1], 2 * grad + [1, 0, 0], rtol=1e-14)
+    several = jax.vmap(jax.grad(loglik, argnums=2), (None, None, 0))(X, y, jnp.stack([theta, 2 * theta]))
+    np.testing.assert_allclose(several, [grad, logistic(2 * theta)[2][1]], rtol=1e-14)
     # An independent gradient: JAX's own of the formula.
     formula = lambda t: jnp.sum(y * (X @ t) - jnp.logaddexp(0.0, X @ t))  # noqa: E731
     np.testing.assert_allclose(grad, jax.grad(formula)(jnp.asarray(theta)), rtol=1e-12, atol=1e-12)
