@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fedkern import testing
+from fedkern.data import memory
 from fedkern.kernels import KERNELS, _record, from_dlpack, glm, mlp, privacy, rng, shrinkage
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "arrays.md"
@@ -25,6 +26,16 @@ class Elsewhere:
 
     def __dlpack_device__(self):
         return self.device, 0
+
+
+class Negated(Elsewhere):
+    """An array as torch's conjugate has it: the memory holds minus the values, and the protocol does not say so."""
+
+    def is_neg(self):
+        return True
+
+    def resolve_neg(self):
+        return -self.values
 
 
 @pytest.fixture
@@ -182,3 +193,13 @@ def test_the_recipe_for_torch():
     np.testing.assert_array_equal(total.numpy(), privacy.clip_sum(X, 1.0))
     with pytest.raises(TypeError, match="gradient"):
         glm.loglik_grad(X, y, at, family="bernoulli")
+
+
+def test_an_array_that_holds_minus_its_values_is_refused():
+    with pytest.raises(TypeError):
+        from_dlpack(Negated(np.ones(3)))
+
+
+def test_a_client_of_such_an_array_has_its_values():
+    given = np.arange(6.0).reshape(3, 2)
+    np.testing.assert_array_equal(memory._array(Negated(-given), "client a"), given)
