@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 from ..errors import JobError
 from ..models.encoding import Encoding
 from ..models.formula import factors
-from . import by_name
-from .marginals import Drawn, difference
 from .prediction import Prediction
-from .released import Group
+from .released import Drawn, Group, difference, of_draws
 
 Array = NDArray[np.float64]
 CONTRAST = re.compile(r"(.*)\[(.*) vs (.*)\]")
@@ -26,11 +24,11 @@ Cells = list[dict[str, Any]]
 
 def drawn(groups: Mapping[str, Group], name: str) -> Array | None:
     """Returns (c, t) draws of a parameter, or of a contrast such as `stage[II vs I]`; None where there are none."""
-    if (found := by_name.of_draws(groups, name)) is not None:
+    if (found := of_draws(groups, name)) is not None:
         return found.draws
     if (match := CONTRAST.fullmatch(name)) is None:
         return None
-    both = difference(*(by_name.of_draws(groups, f"theta[{match[1]}={level}]") for level in match.groups()[1:]))
+    both = difference(*(of_draws(groups, f"theta[{match[1]}={level}]") for level in match.groups()[1:]))
     return both.draws if isinstance(both, Drawn) else None
 
 
