@@ -14,7 +14,7 @@ from .data.table import Table
 from .errors import JobError
 from .jobs.formula import reading
 from .kernels.families import FAMILIES
-from .methods.draft import look_at
+from .methods.draft import coded_apart, look_at
 from .results.result import Result
 
 RUN = ("test", "server", "prior", "out", "resume", "progress")  # arguments of `run`; all else are tables of the job
@@ -134,8 +134,13 @@ def _family(left: Mapping[str, str], clients: Mapping[str, object], *, private: 
     if not here:
         raise JobError(f"fit: {response!r}, the response, is no column of any client")
     seen = look_at([Table(t.source, (response,), {response: t.columns[response]}, t.n_rows) for t in here])
-    if seen.kinds[response] == "text" and all(getattr(table.columns[response], "ordered", False) for table in here):
+    if seen.kinds[response] == "text" and any(getattr(table.columns[response], "ordered", False) for table in here):
         return "ordinal" if response in seen.several else "bernoulli"
+    if seen.kinds[response] != "text" and coded_apart(here, response):
+        raise JobError(
+            f"fit: {response!r} has two values at each client, and not the same two at all: write the same two at all clients, or, "
+            "if they are numbers, give family ('poisson', 'gaussian')"
+        )
     chosen = seen.family(response, levels=True)
     return "auto" if chosen == "poisson" else chosen
 

@@ -591,6 +591,8 @@ def _lost_orders(table: Table, encoding: Encoding) -> list[str]:
     agreed = {column.name: column.levels for column in encoding.columns if column.levels is not None}
     if encoding.formula is not None:
         agreed |= {name: one.levels for name, one in encoding.formula.known.items() if one.levels is not None}
+    if encoding.response is not None and FAMILIES[encoding.family].leveled:
+        agreed[encoding.response] = encoding.labels
     notes = []
     for name, levels in agreed.items():
         cells = table.columns.get(name)
