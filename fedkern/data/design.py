@@ -475,7 +475,7 @@ def _matrix(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fals
             at += 1
             continue
         # One indicator for each level; a bad cell, marked, has none.
-        which = hot(categories(table, column.name, marks), column, marks)
+        which = hot(categories(table, column.name, marks, levels=column.levels), column, marks)
         block = X[:, at : at + len(column.levels)]
         block[:] = 0.0
         known = np.flatnonzero(which >= 0)
@@ -517,13 +517,13 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
         return read_numbers(table, encoding.response, marks, missing)
     name, column = encoding.response, table.columns[encoding.response]
     if encoding.positive is not None:
-        cells = categories(table, name, marks, UNNAMED)
+        cells = categories(table, name, marks, UNNAMED, (encoding.positive, *encoding.labels))
         if encoding.labels:
             known = np.array([level in encoding.labels for level in cells.levels], dtype=bool)[cells.codes]
             marks.mark(~known, name, "is not a label", f"the labels are {some(encoding.labels)}; {SAME_LABELS}")
         return np.array([level == encoding.positive for level in cells.levels], dtype=np.float64)[cells.codes]
     if FAMILIES[encoding.family].leveled:
-        numbers = level_numbers(categories(table, name, marks, UNNAMED), encoding.labels)
+        numbers = level_numbers(categories(table, name, marks, UNNAMED, encoding.labels), encoding.labels)
         remedy = f"the levels are {some(encoding.labels)}; correct the cell, or [data] levels, which all parties must agree on"
         marks.mark(numbers < 0, name, "is none of data.levels", remedy)
         return numbers.astype(np.float64)
@@ -553,8 +553,8 @@ def level_numbers(cells: Text, levels: Sequence[str]) -> NDArray[np.int64]:
     """Returns which of the levels each cell (n,) is, as it is written or as a number ("2.0" is "2"), -1 for a cell that is
     none.
     """
-    cells = labels(cells)
-    texts = {label(level): k for k, level in enumerate(levels)}
+    cells = labels(cells, levels)
+    texts = {label(level): k for k, level in enumerate(levels)} | {level: k for k, level in enumerate(levels)}
     numbers = {value: k for k, level in enumerate(levels) if not np.isnan(value := number(level))}
     which = [texts.get(cell, numbers.get(value, -1)) for cell, value in zip(cells.levels, cells.values.tolist())]
     return np.array(which, dtype=np.int64)[cells.codes]

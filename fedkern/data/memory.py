@@ -17,7 +17,7 @@ import numpy as np
 
 from ..errors import JobError, OwnFault
 from . import mark as marks
-from .cells import Cells, Text, as_text, days, missing, ordered, plain, truths, typed, worded
+from .cells import Cells, Text, days, missing, ordered, truths, typed, worded
 from .plain_text import LOST, canonical
 from .table import Table
 
@@ -290,7 +290,7 @@ def _objects(cells: list[Any], name: str, source: str, keep: bool) -> Cells:
         rarest = min(there, key=lambda one: sum(type(cell) is one for cell in cells))
         row = next(i for i, cell in enumerate(cells) if type(cell) is rarest)
         raise OwnFault(text, f"{source}, row {row + 1}, column {name!r}: {cells[row]!r} among {types}; {remedy}")
-    return worded(as_text([*map(plain, cells)]))
+    return worded(typed(cells))
 
 
 # Arrays

@@ -179,7 +179,7 @@ class Spec:
         if self.positive is None and len(declared) == 2 and FAMILIES[self.family].binary and self.trials is None:
             object.__setattr__(self, "positive", event_of(in_order(declared)))
         if self.positive is not None:
-            object.__setattr__(self, "positive", label(self.positive))
+            object.__setattr__(self, "positive", label(self.positive, text=True))
         if self.private and self.standardise == "exchange":
             raise JobError(
                 '[data] standardise = "exchange": in a private job sums of rows would leave the clients uncharged; set '
@@ -339,8 +339,8 @@ class Encoding:
 
     def __post_init__(self) -> None:
         if self.positive is not None:
-            object.__setattr__(self, "positive", label(self.positive))
-            object.__setattr__(self, "labels", tuple(map(label, self.labels)))
+            object.__setattr__(self, "positive", label(self.positive, text=True))
+            object.__setattr__(self, "labels", tuple(label(one, text=True) for one in self.labels))
         for column in self.columns:
             known = column.levels if column.kind == "categorical" else (column.center is not None and column.scale)
             if not known:
