@@ -14,6 +14,7 @@ from .data.table import Table
 from .errors import JobError
 from .jobs.formula import reading
 from .kernels.families import FAMILIES
+from .methods import data_keys
 from .methods.draft import coded_apart, look_at
 from .results.result import Result
 
@@ -47,7 +48,8 @@ def fit(
     privacy : keys of [privacy], among them `epsilon` and `delta`; the method is then `pvi`, whose columns have bounds
         (`columns={"age": {"center": 60, "scale": 12}}`)
     method : by default `likelihood`, with `privacy` `pvi`
-    **job : arguments of `run` (`test`, `out`, ..), `columns`, and tables of the job, such as `output={"loo": True}`
+    **job : arguments of `run` (`test`, `out`, ..), keys of [data] by their names (`columns`, `levels`, `positive`, `dialect`, ..),
+        and tables of the job, such as `output={"loo": True}`
 
     Returns
     -------
@@ -70,13 +72,19 @@ def fit(
     """
     clients = _clients(data, by)
     model = reading.read(formula)
-    tables: dict[str, Any] = {name: table for name, table in job.items() if name not in (*RUN, "columns")}
+    if by is not None and by in (*model.formula.variables, *model.data.values(), model.random.get("group")):
+        raise JobError(
+            f"fit: {by!r} (by) is the clients' column, and no column of theirs: leave it out of the formula, and give "
+            "model = {'random': {'client': True}} for an effect of each client"
+        )
+    keys = {name: job.pop(name) for name in sorted(job.keys() & data_keys() - {*RUN})}
+    tables: dict[str, Any] = {name: table for name, table in job.items() if name not in RUN}
     if family is None:
         family = _family(model.data, clients, private=privacy is not None)
-    laid: dict[str, Any] = {"job": {"method": method or ("pvi" if privacy else "likelihood")}, "data": {}}
+        if family == "binomial" and "pvi" in (method, privacy and "pvi"):
+            family = "bernoulli"  # of which pvi takes trials
+    laid: dict[str, Any] = {"job": {"method": method or ("pvi" if privacy else "likelihood")}, "data": keys}
     laid["model"] = {"formula": formula, "family": family, **(priors or {})}
-    if "columns" in job:
-        laid["data"]["columns"] = job["columns"]
     if privacy is not None:
         laid["job"]["rounds"] = "budget"
         laid["privacy"] = {**STARTS, **privacy}
@@ -138,8 +146,8 @@ def _family(left: Mapping[str, str], clients: Mapping[str, object], *, private: 
         return "ordinal" if response in seen.several else "bernoulli"
     if seen.kinds[response] != "text" and coded_apart(here, response):
         raise JobError(
-            f"fit: {response!r} has two values at each client, and not the same two at all: write the same two at all clients, or, "
-            "if they are numbers, give family ('poisson', 'gaussian')"
+            f"fit: {response!r} has two values at each client, and not the same two at all: write the same two at all clients, "
+            "or, if they are numbers, give family ('poisson', 'gaussian')"
         )
     chosen = seen.family(response, levels=True)
     return "auto" if chosen == "poisson" else chosen

@@ -3,7 +3,7 @@
 A number is one label however it is written: 3 and 3.0, 119000 and 1.19e+05, 0.3 and 0.30000000000000004, which has 15
 significant digits, as in R's `factor`. TRUE, true and True are one. 03 is another label than 3, for codes may have zeros in
 front, and so is 3e2, a code, than 300: a power of ten has its sign, or a point before it. Whole numbers keep all of their digits.
-Where a column's type says that its cells are texts, as R's character, 1.10 is another label than 1.1, and 3.0 still the same as 3.
+Where a column's type says that its cells are texts, as R's character, 1.10 is another label than 1.1, and 3.0 the same as 3.
 """
 
 from __future__ import annotations

@@ -109,7 +109,8 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
             remedy = f"give levels = [...] in [data.columns.{name}], ignore it in [data], or store numbers"
             refusals.errors.append(JobError(f"{begin}: column {name!r} is stored as text, not as numbers; {remedy}"))
     if not table.n_rows:
-        raise JobError(f"{begin}: no rows; remove the client from [data] clients, or give it data")
+        lacking = f"no rows beside {table.incomplete} that lack a cell" if table.incomplete else "no rows"
+        raise JobError(f"{begin}: {lacking}; remove the client from [data] clients, or give it data")
     marks = Marks(table)
     of_file = with_event(spec, table)
     y, offset, weights = _roles(table, of_file.encoding(()), marks, spec.missing)
@@ -361,8 +362,10 @@ def encode(table: Table, encoding: Encoding, *, private: bool = False, missing: 
             values[marks.bad] = 0.0
     if X is not table.matrix:  # a map is read-only, and NaN in y alone makes every kernel skip the row
         X[marks.bad] = np.nan
-    faults, notes = marks.faults(), _notes(y if encoding.trials is None or weights is None else y / weights, encoding)
+    faults, notes = marks.faults(), _notes(y if encoding.trials is None or weights is None else y / np.maximum(weights, 1), encoding)
     notes += [*_lost_orders(table, encoding), *notes_of_joined(table)]
+    if encoding.trials is not None and weights is not None and (none := int((weights == 0).sum()) - int(marks.bad.sum())) > 0:
+        notes.append(f"rows without a trial, which weigh nothing: {none}")
     if table.n_rows and marks.bad.all():
         notes += _useless(table, encoding)
     if encoding.formula is not None:
@@ -405,8 +408,8 @@ def _roles(
         marks.mark(weights < 0, encoding.weight, "is below zero", "weights must be >= 0")
     if encoding.trials is not None and encoding.response is not None:
         weights = read_numbers(table, encoding.trials, marks).copy()
-        whole = "a number of trials is whole, and at least 1: correct the cell, or remove the row"
-        marks.mark(~((weights >= 1) & (weights == np.floor(weights))), encoding.trials, "is no number of trials", whole)
+        whole = "a number of trials is whole, and not below 0: correct the cell, or remove the row"
+        marks.mark(~((weights >= 0) & (weights == np.floor(weights))), encoding.trials, "is no number of trials", whole)
         marks.mark(weights > MOST_COUNTED, encoding.trials, "is too large for a count", "beyond 2^53 whole numbers have gaps")
         more = f"{encoding.response!r} is a number of successes of {encoding.trials!r} trials: correct one of the cells"
         marks.mark(y > weights, encoding.response, "is more than the number of trials", more)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,9 @@ def _of_columns(held: Mapping[Any, object], source: str, text: frozenset[str], u
         values = _array(np.array(one) if isinstance(one, list) else one, f"{source}: column {name!r}", "OUfiub")
         if values.ndim != 1:
             raise JobError(f"{source}: column {name!r} has {values.ndim} dimensions; a column is one row of cells")
+        if values.dtype.kind == "O" and not name in text and _are_dates(values.tolist()):
+            dates.add(name)
+            return days(values.tolist())
         if values.dtype.kind in "OU":
             texts.add(name)
         if values.dtype.kind == "O":
@@ -224,8 +228,13 @@ def _numbers(series: Any) -> bool:
 
 
 def _dates(series: Any) -> bool:
-    """Tells whether a column's type is of dates."""
-    return str(series.dtype).startswith("Date")
+    """Tells whether a column's type is of dates, or all of its objects are dates."""
+    return str(series.dtype).startswith("Date") or (str(series.dtype) == "Object" and _are_dates(series.to_list()))
+
+
+def _are_dates(cells: Sequence[object]) -> bool:
+    there = {type(cell) for cell in cells if not missing(cell)}
+    return bool(there) and all(issubclass(one, date) for one in there)
 
 
 def _column(series: Any, name: str, source: str, keep: bool) -> Cells:
@@ -239,12 +248,12 @@ def _column(series: Any, name: str, source: str, keep: bool) -> Cells:
         if keep:
             return typed(series.to_list(), dtype == "Float32")
         return np.ascontiguousarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+    if _dates(series):
+        return typed(series.to_list()) if keep else days(series.to_list())
     if dtype == "Object":
         return _objects(series.to_list(), name, source, keep)
     if (order := _order(series)) is not None:
         return ordered(series.to_list(), order)
-    if _dates(series) and not keep:
-        return days(series.to_list())
     if dtype.startswith(("Categorical", "Enum")):
         return replace(typed(series.to_list()), category=True)
     if dtype.startswith(("String", "Date", "Time", "Null")):

@@ -724,7 +724,7 @@ def _coded(tables: Sequence[Table], seen: Seen, name: str) -> bool:
 
 def _lacks(one: Table, name: str) -> bool:
     """Returns whether a cell is empty, in a row that can be read."""
-    column, read = one.columns[name], np.array([row not in one.broken for row in range(one.n_rows)])
+    column, read = one.columns[name], np.array([row not in one.broken for row in range(one.n_rows)], np.bool_)
     if isinstance(column, Text):
         missing = {""} if column.kind() == "categorical" else MISSING
         return any(column.levels[code].lower() in missing for code in np.unique(column.codes[read]))

@@ -639,7 +639,8 @@ def _deviations_known(state: Server) -> tuple[Column, ...]:
 
 
 def standardise(mean: float, sums: float, squares: float, rows: float) -> tuple[float, float]:
-    """Returns mean and standard deviation of a column (0 where it has one value), by sums over all rows of the deviations from `mean` and of their squares."""
+    """Returns mean and standard deviation of a column, by sums over all rows of the deviations from `mean` and of their squares;
+    0 where it has one value."""
     shift = sums / rows
     variance = max(squares / rows - shift * shift, 0.0)
     tiny = (1e-14 * abs(mean)) ** 2  # what rounding leaves of a constant column
