@@ -149,3 +149,67 @@ def test_a_column_of_one_value_has_no_part_in_the_intercept(keys: dict[str, Any]
         assert own["mean"] == pytest.approx(other["mean"], abs=0.05 * other["sd"])
         assert own["sd"] == pytest.approx(other["sd"], rel=0.05)
     assert any(finding["id"] == "column-constant" for finding in with_it.summary["findings"])
+
+
+@pytest.mark.parametrize("by", [True, False])
+def test_keys_of_data_are_given_by_their_names(by: bool) -> None:
+    """Refusals name them, and fit could not take them."""
+    data = {name: frame.assign(low=np.array(["ill", "well"])[frame["low"]]) for name, frame in births().items()}
+    rows = pd.concat([frame.assign(site=name) for name, frame in data.items()])
+    given = (rows, "site") if by else (data, None)
+    result = fedkern.fit("low ~ lwt", given[0], by=given[1], positive="ill", dialect={"missing": ["."]})
+    assert result.parameters["theta[lwt]"]["mean"] > 0
+
+
+def test_the_column_of_clients_is_no_column_of_theirs() -> None:
+    rows = pd.concat([frame.assign(site=name) for name, frame in births().items()])
+    for formula in ("low ~ lwt + (1 | site)", "low ~ lwt + site"):
+        with pytest.raises(JobError, match=r"'site'.*'client': True"):
+            fedkern.fit(formula, rows, by="site")
+
+
+def test_a_table_without_rows_is_named() -> None:
+    """It ended in an IndexError; and rows that lack a cell were no rows."""
+    data = births()
+    for odd, said in ((data["C"].iloc[:0], "no rows;"), (data["C"].assign(lwt=np.nan), "63 that lack a cell")):
+        with pytest.raises(JobError, match=rf"client 'C'.*{said}"):
+            fedkern.fit("low ~ lwt", {**data, "C": odd})
+
+
+@pytest.mark.parametrize("kind", ["text", "date", "list"])
+def test_dates_are_days_in_memory_as_in_files(kind: str) -> None:
+    data = births()
+    days = {name: pd.Series(pd.date_range(f"202{k}-03-01", periods=63)) for k, name in enumerate("ABC")}
+    typed = fedkern.fit("low ~ I(day - 18000)", {name: data[name].assign(day=days[name]) for name in data})
+    written: dict[str, Any] = {}
+    for name, frame in data.items():
+        own = days[name].dt.strftime("%Y-%m-%d") if kind == "text" else days[name].dt.date
+        whole = frame.assign(day=own)
+        written[name] = whole.to_dict("list") if kind == "list" else whole
+    assert numbers(fedkern.fit("low ~ I(day - 18000)", written)) == numbers(typed)
+
+
+def test_rows_without_a_trial_weigh_nothing() -> None:
+    """R's glm leaves them out."""
+    random = np.random.default_rng(3)
+    data: Frames = {}
+    for name, frame in births().items():
+        n = random.integers(0, 6, len(frame))
+        a = random.binomial(n, 0.4)
+        data[name] = frame.assign(n=n, a=a, b=n - a)
+    left = {name: frame[frame["n"] > 0] for name, frame in data.items()}
+    assert numbers(fedkern.fit("cbind(a, b) ~ lwt", data)) == numbers(fedkern.fit("cbind(a, b) ~ lwt", left))
+    assert "theta[lwt]" in fedkern.fit("cbind(a, b) ~ lwt", left, method="pvi").parameters
+
+
+def test_new_rows_are_asked_for_the_column_of_an_offset() -> None:
+    data = {name: frame.assign(holders=frame["lwt"] + 1) for name, frame in births().items()}
+    result = fedkern.fit("low ~ lwt + offset(log(holders))", data, family="poisson")
+    with pytest.raises(JobError, match="column 'holders' is missing"):
+        result.prediction(data["A"][["lwt"]])
+
+
+def test_times_are_asked_of_no_row_in_one_process() -> None:
+    data = {name: frame.assign(t=np.arange(1.0, 64.0)) for name, frame in births().items()}
+    result = fedkern.fit("Surv(t, low) ~ lwt", data, output={"survival_at": [20.0, 20.5, 40.0]})
+    assert result.converged is True
