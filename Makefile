@@ -3,15 +3,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(abspath $(VENV))/bin
 # What builds the package (pyproject.toml), installed here: the compiler runs as a step of its own, in sight, before pip packs its work.
-BUILDERS := $(shell sed -n 's/^requires = \[\(.*\)\]/\1/p' pyproject.toml | tr -d ,)
+# It needs the first two; the others come beside it, with what fedkern needs.
+BUILDERS := $(wordlist 1,2,$(shell sed -n 's/^requires = \[\(.*\)\].*/\1/p' pyproject.toml | tr -d ,))
 # Most of what pip unpacks is never imported: Python compiles the rest when it is, instead of pip all.
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --no-compile
 # $(SAY) NAME COMMAND .. says every few seconds how far the command is; `make demo` ends with the seconds of each name.
 SAY := $(PYTHON) tools/progress.py $(VENV)/seconds
-LINTS := lint-mypy lint-tests lint-stubs lint-imports lint-ruff lint-clang lint-asv
-SOURCES := pyproject.toml setup.py $(shell find fedkern csrc stubs -type f ! -name '*.so' ! -name '*.pyc' ! -name '.*')
+LINTS := lint-mypy lint-tests lint-imports lint-ruff lint-clang lint-asv
+SOURCES := pyproject.toml setup.py tools/stubs.py $(shell find fedkern csrc -type f ! -name '*.so' ! -name '*.pyc' ! -name '.*' \
+	! -path 'fedkern/_core/*' ! -path 'fedkern/cli/completion/*')
 
-.PHONY: demo install test suite shard share lint $(LINTS) nightly golden gate speed-pages docs pages references clean other-levels
+.PHONY: demo install test suite shard share lint $(LINTS) nightly golden gate speed-pages docs pages references sbom clean other-levels
 
 # A federated posterior with its privacy certificate, from an mpirun job: a server and five clients on this machine. Its folder is
 # runs/make-demo, which it makes anew; `fedkern demo` writes into runs/demo, and overwrites nothing.
@@ -30,12 +32,12 @@ export PYTHONDONTWRITEBYTECODE :=
 # What must pass before a change goes in. Tests run from their own folder, against the installed package, on two workers.
 PYTEST := $(BIN)/python -P -m pytest -q -n 2
 
-# mypy is longer than all other lints together, and takes one core: it goes beside the tests.
+# mypy is longer than all other lints together, and takes one core: it goes beside the tests, which are imported there.
 test: install
-	@$(MAKE) --no-print-directory -k -j2 -Otarget $(filter-out lint-mypy,$(LINTS))
+	@$(MAKE) --no-print-directory -k -j2 -Otarget $(filter-out lint-mypy lint-tests,$(LINTS))
 	@$(MAKE) --no-print-directory -k -j2 lint-mypy suite
 
-# Two cases of each test of a method, others for every commit: `make test CASES=` has them all.
+# Two cases of each test of jobs, methods and models, others for every commit: `make test CASES=` has them all.
 CASES ?= --cases 2
 suite: install
 	cd tests && $(PYTEST) --dist loadfile $(CASES)
@@ -49,7 +51,9 @@ shard: install
 share: install
 	cd tests && $(PYTEST) --dist load -m nightly --nightly-share 180
 
+# With the levels that this machine can't run, too: they compile, and no more is known of them here.
 nightly: lint
+	@$(MAKE) --no-print-directory FEDKERN_LEVELS=all install
 	cd tests && $(PYTEST) --dist loadfile -m 'nightly or not nightly'
 
 # Whether this commit computes the same bits as another, on this machine: make golden BASE=COMMIT
@@ -69,14 +73,23 @@ speed-pages: install
 
 # The documents, as pages in build/docs, with the gallery's figures, which the installed package draws. A warning is an error; the
 # build and the pages need no network.
-docs: install $(VENV)/docs
+docs: pages $(VENV)/docs
 	$(BIN)/sphinx-build -W --keep-going -n -q -b html -d build/doctrees docs build/docs
 	@echo "build/docs/index.html"
 
-# Pages, references and stubs that are generated from the program; a test says when they are old.
+# Pages and references that are generated from the program.
 pages: $(VENV)/test
 	$(BIN)/python tools/pages.py
-	$(BIN)/python tools/stubs.py
+
+# What runs at a site, with versions and licences, as CycloneDX: the package's dependencies and its extras in an environment of their own.
+EXTRAS ?= mpi dp page formula secure
+sbom:
+	rm -rf build/sbom && mkdir -p build && $(PYTHON) -m venv build/sbom
+	build/sbom/bin/python -c 'import sys, tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*p["dependencies"], *(d for e in sys.argv[1:] for d in p["optional-dependencies"][e]), sep="\n")' $(EXTRAS) > build/sbom.txt
+	build/sbom/bin/python -m pip install --quiet --disable-pip-version-check -r build/sbom.txt
+	$(PYTHON) -m venv build/cyclonedx && build/cyclonedx/bin/python -m pip install --quiet --disable-pip-version-check cyclonedx-bom
+	build/cyclonedx/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file build/sbom.json build/sbom/bin/python
+	@echo "build/sbom.json"
 
 # Long runs of another program, whose summaries the tests compare with. They are stored: only a change of tools/references needs this.
 references: export PYTHONPATH := benchmarks
@@ -92,14 +105,10 @@ references: $(VENV)/test
 lint: install
 	@$(MAKE) --no-print-directory -k -j2 -Otarget $(LINTS)
 
-# A cache of its own: lint-stubs writes mypy's at the same time, and one of two that open it is locked out.
-lint-mypy: export MYPY_CACHE_DIR := .mypy_cache/package
+# It reads the sources, which get the stubs of the module that was compiled.
 lint-mypy:
+	$(BIN)/python -P tools/stubs.py --sources fedkern
 	$(BIN)/mypy --show-traceback
-
-# Settings of its own: it has no cache, and would read the whole package anew for the folder of the compiled module alone.
-lint-stubs:
-	$(BIN)/python -P -m mypy.stubtest --mypy-config-file tools/stubtest.ini fedkern._core
 
 lint-imports:
 	$(BIN)/lint-imports
@@ -131,7 +140,8 @@ from_wheel = echo "Installing $$wheel: it was built from these sources." && $(ne
 
 # The levels of instructions that are asked for; $(call lacking,LEVELS) names a step without a file where others are installed.
 WANTED := $(or $(FEDKERN_LEVELS),native)
-lacking = $(if $(filter all $(1),$(shell cat $(VENV)/levels 2>/dev/null)),,other-levels)
+ENOUGH := all $(if $(filter native,$(WANTED)),usable)
+lacking = $(if $(filter $(ENOUGH) $(1),$(shell cat $(VENV)/levels 2>/dev/null)),,other-levels)
 
 # From a wheel in dist/, if it was built from these very files; else the level of instructions that this machine has is compiled.
 $(VENV)/demo: EXTRAS := mpi,dp,page,demo
@@ -141,10 +151,11 @@ $(VENV)/demo: $(SOURCES) $(call lacking,$(WANTED)) | $(VENV)/bin/python
 	@wheel="$$($(BIN)/python tools/wheel.py dist)" && if [ -n "$$wheel" ]; then $(from_wheel); else $(compiled); fi
 	@touch $@
 
-# Tests ask every level: those that `make demo` has compiled are not compiled again.
+# Tests ask every level that this machine can run: those that `make demo` has compiled are not compiled again.
+ASKED := $(if $(filter all,$(FEDKERN_LEVELS)),all,usable)
 $(VENV)/test: EXTRAS := test
-$(VENV)/test: export FEDKERN_LEVELS := all
-$(VENV)/test: $(SOURCES) $(call lacking,all) | $(VENV)/bin/python
+$(VENV)/test: export FEDKERN_LEVELS := $(ASKED)
+$(VENV)/test: $(SOURCES) $(call lacking,$(ASKED)) | $(VENV)/bin/python
 	@$(compiled)
 	@rm -f $(VENV)/seconds
 	@touch $@ $(VENV)/demo

@@ -1,7 +1,7 @@
 """Builds fedkern._core: the bindings once, the kernels once for each instruction-set level.
 
-FEDKERN_LEVELS in the environment says which levels: all of the processor's architecture (`all`, the default), the one that this
-machine would choose (`native`, about half of the work), or a list (`avx2,baseline`).
+FEDKERN_LEVELS in the environment says which levels: all of the processor's architecture (`all`, the default), those that this
+machine can run (`usable`), the highest of these (`native`, about half of the work), or a list (`avx2,baseline`).
 """
 
 import hashlib
@@ -17,15 +17,16 @@ import tomllib
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import pybind11
-from setuptools import Extension, setup
+from setuptools import Command, Extension, setup
+from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 from setuptools.errors import CompileError, OptionError
 
-HEADERS, DEVICE, STUBS = Path("csrc/include/fedkern"), Path("csrc/cuda"), Path("stubs/fedkern")
+HEADERS, DEVICE = Path("csrc/include/fedkern"), Path("csrc/cuda")
 CATALOGUE = Path("fedkern/findings.toml")
 UNITS, BINDINGS = sorted(Path("csrc/units").glob("*.cpp")), sorted(Path("csrc/bindings").glob("*.cpp"))
 POOL, CHOOSE = Path("csrc/units/pool.cpp"), Path("csrc/units/choose.cpp")
@@ -154,29 +155,30 @@ class BuildKernels(build_ext):
         known = LEVELS.get(self.architecture(), OTHER)
         wanted = wanted_levels()
         names = list(known) if wanted == "all" else [name.strip() for name in wanted.split(",")]
-        if wanted == "native":
-            names = [self.native_level(known)]
+        if wanted in ("native", "usable"):
+            usable = self.usable_levels(known)
+            names = usable[:1] if wanted == "native" else usable
         if wrong := [name for name in names if name not in known]:
             raise OptionError(
                 f"FEDKERN_LEVELS={wanted}: there is no level {wrong[0] or 'without a name'} of this processor's instructions; "
-                f"give all, native, or some of {', '.join(known)}, with commas between them"
+                f"give all, usable, native, or some of {', '.join(known)}, with commas between them"
             )
         return {name: flags for name, flags in known.items() if name in names}
 
-    def native_level(self, known):
-        """The level that fedkern would choose on this machine: a program of csrc/units/levels.hpp says it."""
+    def usable_levels(self, known):
+        """The levels that fedkern could choose on this machine, the highest first, by a program of csrc/units/levels.hpp."""
         if len(known) == 1:
-            return next(iter(known))
+            return list(known)
         source, program = Path(self.build_temp, "native.cpp"), Path(self.build_temp, "native").absolute()
         source.parent.mkdir(parents=True, exist_ok=True)
-        tests = "".join(f'    if (fedkern::has_{name}()) return std::puts("{name}"), 0;\n' for name in known)
-        source.write_text(f'#include <cstdio>\n\n#include "units/levels.hpp"\n\nint main() {{\n{tests}    return 1;\n}}\n')
+        tests = "".join(f'    if (fedkern::has_{name}()) std::puts("{name}");\n' for name in known)
+        source.write_text(f'#include <cstdio>\n\n#include "units/levels.hpp"\n\nint main() {{\n{tests}}}\n')
         subprocess.run([*self.compiler.compiler_so_cxx, "-std=c++20", "-Icsrc", str(source), "-o", str(program)], check=False)
         try:
-            return subprocess.run([program], capture_output=True, text=True, check=True).stdout.strip()
+            return subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
         except (OSError, subprocess.CalledProcessError) as error:
             raise OptionError(
-                f"FEDKERN_LEVELS=native: cannot find out which instructions this machine has ({error}); "
+                f"FEDKERN_LEVELS={wanted_levels()}: cannot find out which instructions this machine has ({error}); "
                 f"give one of {', '.join(known)} instead"
             ) from None
 
@@ -262,9 +264,9 @@ class BuildKernels(build_ext):
 
 
 class BuildPython(build_py):
-    """Puts the headers and the kernels of devices into the package too, so that fedkern.get_include() works from a wheel; beside
-    modules of kernels their stubs (`tools/stubs.py`), from which editors take documentation; the digest of the sources with the
-    choice of levels, by which `make demo` knows a wheel of this checkout (`tools/wheel.py`); and the catalogue of findings."""
+    """Puts the headers and the kernels of devices into the package too, so that fedkern.get_include() works from a wheel; the
+    digest of the sources with the choice of levels, by which `make demo` knows a wheel of this checkout (`tools/wheel.py`); and
+    the catalogue of findings."""
 
     def run(self):
         package = Path(self.build_lib, "fedkern")
@@ -274,12 +276,45 @@ class BuildPython(build_py):
         if not self.editable_mode:
             shutil.copytree(HEADERS, package / "include" / "fedkern")
             shutil.copytree(DEVICE, package / "cuda")  # compiled on the machine that has the device
-            shutil.copytree(STUBS, package, dirs_exist_ok=True)
             # TOML of hundreds of entries takes a tenth of a second to read, JSON a thousandth.
             catalogue = tomllib.loads(CATALOGUE.read_text())
             Path(package, "findings.json").write_text(json.dumps(catalogue, ensure_ascii=False, separators=(",", ":")))
             wheel = runpy.run_path("tools/wheel.py")
             Path(self.build_lib, wheel["RECORDED"]).write_text(f"{wheel['digest_of_sources'](Path())} {wanted_levels()}\n")
+
+
+class BuildStubs(Command):
+    """Has the package that was built write its stubs and completions (`tools/stubs.py`)."""
+
+    description = "write stubs and completions"
+    user_options: ClassVar = []
+    editable_mode = False
+
+    def initialize_options(self):
+        self.build_lib = None
+
+    def finalize_options(self):
+        self.set_undefined_options("build", ("build_lib", "build_lib"))
+
+    def run(self):
+        root = Path() if self.editable_mode else Path(self.build_lib)
+        command = [sys.executable, "-P", "tools/stubs.py", *["--sources"] * self.editable_mode, str(root / "fedkern")]
+        if subprocess.run(command, env=os.environ | {"PYTHONPATH": str(root.absolute())}, check=False).returncode:
+            # A module for another processor does not run here.
+            print("The package is built without stubs and completions: it could not be imported.", file=sys.stderr)
+
+    def get_source_files(self):
+        return ["tools/stubs.py"]
+
+    def get_outputs(self):
+        return []
+
+    def get_output_mapping(self):
+        return {}
+
+
+class Build(build):
+    sub_commands = (*build.sub_commands, ("build_stubs", None))
 
 
 if sys.platform == "win32":
@@ -299,5 +334,5 @@ if __name__ == "__main__":  # also when pip runs this file; not in its tests
                 language="c++",
             )
         ],
-        cmdclass={"build_ext": BuildKernels, "build_py": BuildPython},
+        cmdclass={"build": Build, "build_ext": BuildKernels, "build_py": BuildPython, "build_stubs": BuildStubs},
     )

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import scipy
@@ -28,11 +29,14 @@ from fedkern.algorithms.importance.summaries import CELLS, CELLS_OF_ALL, CELLS_O
 from fedkern.algorithms.importance.summaries import told as told_by
 from fedkern.kernels.families import FAMILIES as FAMILIES_OF
 from fedkern.models.mixed import Layout, Rows
+from fedkern.models.mixed.layout import LESS_WIDE
 from support import curious, curious_rounded
-from support.rounded_jobs import Played, drawn, played
+from support.rounded_jobs import Played, drawn
+from support.rounded_jobs import played as played_by
 
 Array = NDArray[np.float64]
-Columns = Callable[[np.random.Generator, int, int], Array]
+# Default priors may widen, as in jobs. One round of all its draws tells the most: of several the units of values are coarser.
+played = partial(played_by, wider=LESS_WIDE, effective=1e9)
 
 LEVERAGE, KINDS = 0.9, ("normal", "lognormal", "t4", "correlated")
 FAMILIES = (

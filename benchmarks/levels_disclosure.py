@@ -5,13 +5,14 @@
     python levels_disclosure.py --cells    # of a level together with a value of a column; results/levels_disclosure_cells.txt
     python levels_disclosure.py --marginal # with sums of marginal effects; results/levels_disclosure_marginal.txt
 
-Of each client: its log-likelihood at 4,096 draws, rounded to a thousandth of a nat; value, gradient and Hessian with nine
-digits at five points of the way to the mode; sums and sums of squares of its columns; of ordered levels the sums of columns
-over the rows of each level, with four digits. The derivatives of all of these in the cells of its columns, beside a standard
-normal prior of each cell, say how exactly the cells are determined to whoever solves the equations; the levels of the rows are
-given to him. A row counts as told where every one of its cells is known to .05 standard deviations. Whether a solver finds them
-is another question: this is the most that it can. Rows are counted by the numbers that the likelihood depends on: coefficients
-and thresholds, or all coefficients of all levels.
+Of each client: its log-likelihood at 4,096 draws, and value, gradient and Hessian at five points of the way to the mode, each in
+the unit in which it is told (`algorithms.importance.settings`); sums and sums of squares of its columns; of ordered levels the
+sums of columns over the rows of each level, with four digits. The derivatives of all of these in the cells of its columns, beside
+a standard normal prior of each cell, say how exactly the cells are determined to whoever solves the equations; the levels of the
+rows are given to him. A row counts as told where every one of its cells is known to .05 standard deviations. Whether a solver
+finds them is another question: this is the most that it can. Rows are counted by the numbers that the likelihood depends on:
+coefficients and thresholds, or all coefficients of all levels; the fewest are those that level "standard" takes.
+`--prior_sd 2500` is a default prior that rows have widened.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ from typing import Any
 import numpy as np
 
 from fedkern.algorithms.exchanges.sums import DIGITS_OF_LEVELS
+from fedkern.algorithms.importance.settings import OF_VALUES, of_derivatives, of_draws, power
+from fedkern.disclosure.requirement import ALL, Requirement
+from fedkern.disclosure.rules import LEVELS
 from fedkern.kernels import mixed, multinomial, ordered
 from fedkern.models import levels
 from fedkern.models.mixed import Layout, Rows
 from fedkern.models.mixed.marginal import Slope
 
-POINTS, TO_MODE, ROUNDING, DIGITS, TOLD, FREEDOM = 4096, 5, 1e-3 / 12**0.5, 1e-9, 0.05, 7.0
+POINTS, TO_MODE, CLIENTS, OF_ROUNDING, DIGITS, TOLD, FREEDOM = 4096, 5, 3, 12**-0.5, 1e-9, 0.05, 7.0
 PRIOR_SD, STEP, OF_SUMS = 2.5, 1e-5, 1e-4
 EFFECTS = 200  # draws of which marginal effects are told
 
@@ -138,13 +142,32 @@ def mode(family: Any, clients: list[tuple[Any, Any]]) -> tuple[Any, Any, list[An
     return xi, H, path[:TO_MODE]
 
 
+def units(packed: Any, size: int) -> Any:
+    """Those of the values, gradients and Hessians, in their order, of a client with these Hessians (packed) at several points."""
+    at, each = np.tril_indices(size), []
+    for lower in packed:
+        full = np.zeros((size, size))
+        full[at] = lower
+        each.append(of_derivatives(full + np.tril(full, -1).T, np.eye(size) / PRIOR_SD**2, CLIENTS))
+    of_value = np.full(len(packed), float(power(OF_VALUES / CLIENTS**0.5)))
+    return np.concatenate([of_value, *(gradient for gradient, _ in each), *(hessian[at] for _, hessian in each)])
+
+
+def fewest(family: Any) -> int:
+    """The fewest rows that level "standard" takes."""
+    ordered = isinstance(family, Ordinal)
+    numbers = {"more": family.k - 1} if ordered else {"blocks": family.k - 1}
+    asked = Requirement(LEVELS["standard"], tells="values", whole=ALL, **numbers)
+    return asked.told_up_to(family.p + (not ordered)) + 1
+
+
 def told(
     family: Any, rng: np.random.Generator, n: int, slope: float, rare: int = 0, *, cells: bool = False, marginal: str = ""
 ) -> float:
     """The share of a client's rows that are determined, in a job of three such clients; `rare`: of those of the highest level,
     which only so many of them have; `cells`: and that have 1 in the last column, whose values are known; `marginal`: "with" sums
     of marginal effects, or by these "alone"."""
-    clients = [family.draw(rng, n, slope) for _ in range(3)]
+    clients = [family.draw(rng, n, slope) for _ in range(CLIENTS)]
     if cells:
         for X, y in clients:
             X[:, -1] = rng.random(n) < 0.3
@@ -158,8 +181,10 @@ def told(
     root = np.linalg.inv(np.linalg.cholesky(H)).T
     z = rng.standard_normal((POINTS, family.size)) / np.sqrt(rng.chisquare(FREEDOM, POINTS) / FREEDOM)[:, np.newaxis]
     points, (X, y), p = xi + z @ root.T, clients[0], family.p
-    J = [family.slopes(X, y, points).reshape(POINTS, n * p) / ROUNDING]
     exact, at = np.array(path), []
+    alike = CLIENTS * family.curvature(X, y, points)[0] - (points**2).sum(axis=1) / (2 * PRIOR_SD**2)
+    of_values = power(OF_VALUES / CLIENTS**0.5 * of_draws(points, alike)) * OF_ROUNDING
+    J = [family.slopes(X, y, points).reshape(POINTS, n * p) / of_values[:, np.newaxis]]
     for cell in range(n * p):
         both = []
         for sign in (1, -1):
@@ -168,8 +193,7 @@ def told(
             one = slice(cell // p, cell // p + 1)  # all other rows add what they did
             both.append(np.concatenate([part.ravel() for part in family.curvature(moved[one], y[one], exact)]))
         at.append((both[0] - both[1]) / (2 * STEP))
-    size = np.maximum(np.abs(np.concatenate([part.ravel() for part in family.curvature(X, y, exact)])), 1.0)
-    J.append((np.array(at) / (DIGITS * size)).T)
+    J.append((np.array(at) / (units(family.curvature(X, y, exact)[2], family.size) * OF_ROUNDING)).T)
     sums = np.repeat(np.eye(p), n, axis=0).reshape(p, n, p).transpose(1, 2, 0).reshape(n * p, p)
     J += [np.concatenate([sums, 2 * X.reshape(-1, 1) * sums], axis=1).T / DIGITS, family.sums(X, y)]
     if marginal:
@@ -235,8 +259,9 @@ def main() -> None:
     parser.add_argument("--rare", action="store_true", help="a level with few rows")
     parser.add_argument("--cells", action="store_true", help="a level with few rows of a value of a column")
     parser.add_argument("--marginal", action="store_true", help="with sums of marginal effects")
+    parser.add_argument("--prior_sd", type=float, default=PRIOR_SD, help="of coefficients")
     asked = parser.parse_args()
-    jobs = asked.jobs
+    jobs, globals()["PRIOR_SD"] = asked.jobs, asked.prior_sd
     if asked.marginal:
         with_effects(jobs)
         return
@@ -252,15 +277,13 @@ def main() -> None:
         for p, k in ((1, 3), (2, 3), (3, 3), (1, 5), (2, 5)):
             for slope in (0.5, 2.0):
                 family = kind(p, k)
-                for each in (5, 10, 15, 20):
-                    n = each * family.size + 1
+                for n in (fewest(family) // 2, fewest(family), 3 * fewest(family) // 2):
                     if n * p > 400:
                         continue
                     keys = [[8, p, k, job, n] for job in range(jobs)]
                     shares = [told(family, np.random.default_rng(key), n, slope) for key in keys]
-                    print(
-                        f"{name:<11} {p}  {k}  {slope:g}  {n:4d}  {each:3d}   {np.mean(shares):.2f} {max(shares):.2f}", flush=True
-                    )
+                    cells = f"{name:<11} {p}  {k}  {slope:g}  {n:4d}  {n / family.size:5.1f}"
+                    print(f"{cells}   {np.mean(shares):.3f} {max(shares):.3f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -29,9 +29,9 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
 
-from fedkern.bridges.asking import AskingWire
 from fedkern.bridges.gate import Door, heeding, listening
 from fedkern.bridges.nvflare import FIELD, TOPIC, asking
+from fedkern.bridges.server import AskingWire
 from fedkern.transports import tags
 from fedkern.transports.relay_hub import HubLink
 from fedkern.transports.relay_spoke import SpokeLink

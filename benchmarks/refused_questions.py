@@ -103,8 +103,8 @@ class Questions:
                 if w.any():
                     own = np.zeros((p, p)) if prior is None else prior[k * p : (k + 1) * p, k * p : (k + 1) * p]
                     number = weighing.effective(w)
-                    highest = weighing.leverages(rows.X * np.sqrt(w)[:, np.newaxis], own).max()
-                    self.found.append((state.name, state.round, number, number / known, float(highest)))
+                    highest = weighing.levered(rows.X, w, own, 0.0)
+                    self.found.append((state.name, state.round, number, number / known, 0.0 if highest is None else highest[1]))
         return False
 
 

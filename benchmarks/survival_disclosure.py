@@ -1,13 +1,14 @@
 """What the answers of a client of a Cox job determine of its rows, by derivatives at the draws of real posteriors.
 
-    python survival_disclosure.py [--summaries | --sums]
+    python survival_disclosure.py [--summaries | --sums] [--prior_sd 2500]    # a default prior that rows have widened
 
-Of each client: its partial log-likelihood at 4,096 draws, rounded to a thousandth of a nat; value, gradient and Hessian with
-nine digits at five points of the way to the mode; sums and sums of squares of its columns. The derivatives of all of these in the
-cells of its columns, beside a standard normal prior of each cell, say how exactly the cells are determined to whoever solves the
-equations; the order of the times and which rows have events are given to him. A row counts as told where every one of its cells
-(with strata: less the mean of its stratum, which no likelihood tells) is known to .05 standard deviations. Whether a solver finds
-them is another question: this is the most that it can.
+Of each client: its partial log-likelihood at 4,096 draws, and value, gradient and Hessian at five points of the way to the mode,
+each in the unit in which it is told (`algorithms.importance.settings`); sums and sums of squares of its columns. The derivatives
+of all of these in the cells of its columns, beside a standard normal prior of each cell, say how exactly the cells are determined
+to whoever solves the equations; the order of the times and which rows have events are given to him. A row counts as told where
+every one of its cells (with strata: less the mean of its stratum, which no likelihood tells) is known to .05 standard deviations.
+Whether a solver finds them is another question: this is the most that it can. The fewest events are those that level "standard"
+takes.
 
 With `--summaries` the client takes part by a summary (`algorithms.importance.summaries`), in the units in which it tells it:
 value, gradient and curvature at the mode that the other clients have, and averaged over their normal.
@@ -23,12 +24,13 @@ from typing import Any
 
 import numpy as np
 
-from fedkern.algorithms.importance.settings import ASKED_OF_ALL, OF_VALUES, of_derivatives, power
+from fedkern.algorithms.importance.settings import ASKED_OF_ALL, OF_VALUES, of_derivatives, of_draws, power
 from fedkern.algorithms.importance.summaries import AVERAGED, CELLS_OF_ALL
 from fedkern.algorithms.importance.summaries import told as told_by
+from fedkern.disclosure.rules import LEVELS, told_by_values
 from fedkern.kernels import survival
 
-POINTS, TO_MODE, ROUNDING, DIGITS, TOLD, FREEDOM = 4096, 5, 1e-3 / 12**0.5, 1e-9, 0.05, 7.0
+POINTS, TO_MODE, CLIENTS, OF_ROUNDING, DIGITS, TOLD, FREEDOM = 4096, 5, 3, 12**-0.5, 1e-9, 0.05, 7.0
 PRIOR_SD, STEP = 2.5, 1e-5
 
 
@@ -77,9 +79,20 @@ def weights(X: Any, first: Any, ends: Any, points: Any) -> Any:
     return found
 
 
+def units(packed: Any, p: int) -> Any:
+    """Those of the values, gradients and Hessians, in their order, of a client with these Hessians (packed) at several points."""
+    at, each = np.tril_indices(p), []
+    for lower in packed:
+        full = np.zeros((p, p))
+        full[at] = lower
+        each.append(of_derivatives(full + np.tril(full, -1).T, np.eye(p) / PRIOR_SD**2, CLIENTS))
+    of_value = np.full(len(packed), float(power(OF_VALUES / CLIENTS**0.5)))
+    return np.concatenate([of_value, *(gradient for gradient, _ in each), *(hessian[at] for _, hessian in each)])
+
+
 def told(rng: np.random.Generator, n: int, events: int, p: int, slope: float, together: int) -> float:
     """The share of a client's rows that are determined, in a job of three such clients."""
-    clients = [client(rng, n, events, p, slope, together) for _ in range(3)]
+    clients = [client(rng, n, events, p, slope, together) for _ in range(CLIENTS)]
     beta, H, path = mode(clients, p)
     root = np.linalg.inv(np.linalg.cholesky(H)).T
     z = rng.standard_normal((POINTS, p)) / np.sqrt(rng.chisquare(FREEDOM, POINTS) / FREEDOM)[:, np.newaxis]
@@ -88,7 +101,9 @@ def told(rng: np.random.Generator, n: int, events: int, p: int, slope: float, to
     died = np.zeros(n)
     died[sets[1] - 1] = 1.0
     slopes = died - weights(X, sets[0], sets[1], points)  # d value / d eta
-    J = [(slopes[:, :, np.newaxis] * points[:, np.newaxis, :]).reshape(POINTS, n * p) / ROUNDING]
+    alike = CLIENTS * curvature(X, tuple(sets), points)[0] - (points**2).sum(axis=1) / (2 * PRIOR_SD**2)
+    of_values = power(OF_VALUES / CLIENTS**0.5 * of_draws(points, alike)) * OF_ROUNDING
+    J = [(slopes[:, :, np.newaxis] * points[:, np.newaxis, :]).reshape(POINTS, n * p) / of_values[:, np.newaxis]]
     exact, at = np.array(path), np.empty((n * p, len(path) * (1 + p + p * (p + 1) // 2)))
     for cell in range(n * p):
         both = []
@@ -97,8 +112,7 @@ def told(rng: np.random.Generator, n: int, events: int, p: int, slope: float, to
             moved.flat[cell] += sign * STEP
             both.append(np.concatenate([one.ravel() for one in curvature(moved, tuple(sets), exact)]))
         at[cell] = (both[0] - both[1]) / (2 * STEP)
-    size = np.maximum(np.abs(np.concatenate([one.ravel() for one in curvature(X, tuple(sets), exact)])), 1.0)
-    J.append((at / (DIGITS * size)).T)
+    J.append((at / (units(curvature(X, tuple(sets), exact)[2], p) * OF_ROUNDING)).T)
     # The exchange of columns: their sums and sums of squares. A likelihood of differences of rows does not know where these are.
     sums = np.repeat(np.eye(p), n, axis=0).reshape(p, n, p).transpose(1, 2, 0).reshape(n * p, p)
     J.append(np.concatenate([sums, 2 * X.reshape(-1, 1) * sums], axis=1).T / DIGITS)
@@ -234,8 +248,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=3, help="of each kind")
     parser.add_argument("--summaries", action="store_true", help="of clients that take part by a summary")
     parser.add_argument("--sums", action="store_true", help="of sums of all clients but one")
+    parser.add_argument("--prior_sd", type=float, default=PRIOR_SD, help="of coefficients")
     options = parser.parse_args()
-    jobs = options.jobs
+    jobs, globals()["PRIOR_SD"] = options.jobs, options.prior_sd
     if options.sums:
         of_sums(jobs)
         return
@@ -247,15 +262,15 @@ def main() -> None:
     for p in (1, 2, 3):
         for slope in (0.5, 2.0):
             for together, rows in ((0, 1.0), (0, 2.0), (0, 5.0), (2, 2.0), (5, 1.25), (5, 2.0)):
-                for a_column in (5, 10, 15, 20):
-                    events = a_column * p + 1
+                fewest = told_by_values(p, LEVELS["standard"], intercept=False) + 1
+                for events in (fewest // 2, fewest, 3 * fewest // 2):
                     n = int(events * rows)
                     if n * p > 500:
                         continue
                     keys = [[7, p, job, n, events] for job in range(jobs)]
                     shares = [told(np.random.default_rng(key), n, events, p, slope, together) for key in keys]
                     cells = f"{p}  {slope:g}  {together}  {n:4d}  {events:3d}  {events / p:5.1f}"
-                    print(f"{cells}   {np.mean(shares):.2f} {max(shares):.2f}", flush=True)
+                    print(f"{cells}   {np.mean(shares):.3f} {max(shares):.3f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ A place in `{}` of an entry's text is a value, and what is written behind its na
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -27,7 +26,7 @@ from string import Formatter
 from typing import Any, Literal, NoReturn
 
 from .errors import OwnFault
-from .printing import listed, printable
+from .printing import listed, printable, toml_key
 
 Value = str | int | float | None | Sequence[str] | Sequence[tuple[str, float]]
 NAMES = 6  # of a list are shown
@@ -286,14 +285,8 @@ def _cell(value: object, _: str) -> str:
     return repr(text if len(text) <= CELL else text[: CELL - 3] + "...")
 
 
-def _key(name: str, _: str) -> str:
-    """Returns a name as a key of a TOML table has it."""
-    return name if _BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False)
-
-
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _LISTS: Mapping[str, Callable[[Any, str], str]] = {
-    "key": _key,
+    "key": lambda name, _: toml_key(name),
     "names": lambda names, _: listed(names, NAMES),
     "all": lambda names, _: ", ".join(names),
     "listed": lambda names, _: "; ".join(names),

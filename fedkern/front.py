@@ -16,6 +16,7 @@ from .jobs.formula import reading
 from .kernels.families import FAMILIES
 from .methods import data_keys
 from .methods.draft import coded_apart, look_at
+from .printing import listed
 from .results.result import Result
 
 RUN = ("test", "server", "prior", "out", "resume", "progress")  # arguments of `run`; all else are tables of the job
@@ -110,6 +111,9 @@ def _clients(data: object, by: str | None) -> Mapping[str, object]:
         raise JobError(f"fit: data is one table: by = names its column of clients ({columns}, ..), or give {{client: rows}}")
     if by not in names:
         raise JobError(f"fit: by = {by!r} is no column of data")
+    cells = memory.table(data, "data", text=frozenset({by}), used=by.__eq__).cells(by)
+    if empty := [str(k) for k, cell in enumerate(cells, 1) if not cell.strip()]:
+        raise JobError(f"fit: column {by!r} (by) has no client in row {listed(empty, 5)}: name it, or leave the row out")
     if isinstance(data, Mapping):
         arrays = {name: np.asarray(values) for name, values in data.items()}
         rest = {name: values for name, values in arrays.items() if name != by}

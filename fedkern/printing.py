@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,6 +46,26 @@ def listed(names: Sequence[str], most: int) -> str:
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[:most])} and {len(names) - most} more"
+
+
+def toml_text(text: str) -> str:
+    """Quotes a text for TOML: as JSON does, but for characters beyond 16 bits and DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def toml_key(name: str) -> str:
+    """Returns a name as a key of a TOML table has it, in quotes where it needs them.
+
+    Examples
+    --------
+    >>> from fedkern.printing import toml_key
+    >>> print(toml_key("age"), toml_key("log(bmi)"))
+    age "log(bmi)"
+    """
+    return name if _BARE.fullmatch(name) else toml_text(name)
+
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Lines(list[str]):

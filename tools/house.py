@@ -36,14 +36,14 @@ def lines(paths: list[Path]) -> int:
 
 
 def is_sentence(node: ast.AST) -> bool:
-    """Tells whether a literal is a text of four words or more."""
+    """Tells whether a literal is a text of four words or more. An id, a path or a name has no blank, and is none."""
     if isinstance(node, ast.JoinedStr):
         text = " ".join(str(part.value) if isinstance(part, ast.Constant) else "x" for part in node.values)
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
         text = node.value
     else:
         return False
-    return len(re.findall(r"[A-Za-z']{2,}", text)) >= 4
+    return len(text.split()) > 1 and len(re.findall(r"[A-Za-z']{2,}", text)) >= 4
 
 
 def without_docstrings(tree: ast.AST) -> ast.AST:
@@ -95,7 +95,7 @@ def names(tree: ast.AST) -> Iterator[str]:
 
 def of_package() -> list[tuple[str, object]]:
     paths = files(PACKAGE, ".py")
-    held = files(PACKAGE, ".py", ".pyi", ".toml")
+    held = [path for path in files(PACKAGE, ".py", ".pyi", ".toml") if path.parent.name != "_core"]  # what a build has made
     comments = code = 0
     counts: Counter[str] = Counter()
     roles: Counter[str] = Counter()
@@ -148,6 +148,18 @@ def texts(place: str) -> str:
     return "\n".join(path.read_text(encoding="utf-8") for path in own)
 
 
+def named(text: str) -> set[str]:
+    """Returns the keys that a text may name, each with its section, and those that stand alone: behind a quote, or at the begin
+    of a line."""
+    found: set[str] = set()
+    for match in re.finditer(r"""((?:["'`]|^[ #]*)?)([A-Za-z_]\w*(?:\.\w+)*)""", text, re.MULTILINE):
+        parts = match[2].split(".")
+        found.update(".".join(parts[a : b + 1]) for b in range(1, len(parts)) for a in range(b))
+        if match[1] or match.start() == 0 or text[match.start() - 1] == "\n":
+            found.add(parts[0])
+    return found
+
+
 def keys() -> dict[str, tuple[list[str], list[str]]]:
     """Returns section.key -> the methods that have it, an expert's in parentheses, and the places that name it as a key: behind
     its section, a quote, or at the begin of a line."""
@@ -155,12 +167,10 @@ def keys() -> dict[str, tuple[list[str], list[str]]]:
     for line in (TESTS / "api/api.txt").read_text(encoding="utf-8").splitlines():
         if match := re.match(r"job (\S+) ([\w.]+):", line):
             of.setdefault(match[2], []).append(f"({match[1]})" if line.endswith(" expert") else match[1])
-    named = {place: texts(place) for place in PLACES}
+    by_place = {place: named(texts(place)) for place in PLACES}
 
     def places(key: str) -> list[str]:
-        section, _, name = key.rpartition(".")
-        how = re.compile(rf"""(?:\b{re.escape(section)}\.|["'`]|^[ #]*){re.escape(name)}\b""", re.MULTILINE)
-        return [place for place, text in named.items() if how.search(text)]
+        return [place for place, found in by_place.items() if key in found or key.rpartition(".")[2] in found]
 
     return {key: (methods, places(key)) for key, methods in sorted(of.items())}
 

@@ -1,11 +1,12 @@
-"""Prints what the package needs with some extras, by pyproject.toml: python needs.py mpi,dp"""
+"""Prints what the package needs with some extras, and what its build imports, by pyproject.toml: python needs.py mpi,dp"""
 
 import re
 import sys
 import tomllib
 from pathlib import Path
 
-PROJECT = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text())
+PROJECT, BUILD = PYPROJECT["project"], PYPROJECT["build-system"]["requires"]
 
 
 def needs(extra: str) -> list[str]:
@@ -18,4 +19,4 @@ def needs(extra: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    print(*PROJECT["dependencies"], *(need for extra in sys.argv[1].split(",") for need in needs(extra)), sep="\n")
+    print(*BUILD, *PROJECT["dependencies"], *(need for extra in sys.argv[1].split(",") for need in needs(extra)), sep="\n")

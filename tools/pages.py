@@ -2,7 +2,7 @@
 
     python tools/pages.py
 
-A test compares the files with what the program says.
+`make docs` calls it first. But for the tables of docs/concepts/disclosure.md, which a test compares, none of it is kept in git.
 """
 
 from __future__ import annotations
@@ -16,11 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-import shtab
-
 from fedkern import kernels
 from fedkern.algorithms.core.messages import Message
-from fedkern.cli.__main__ import parser
 from fedkern.data.design import LEAST_OF_LEVEL
 from fedkern.disclosure.rules import LEVELS, Rules
 from fedkern.finding import catalogue, remedies
@@ -42,8 +39,8 @@ KEY = re.compile(r"# (?P<key>\S+) = (?P<default>.*?) +# (?P<type>.+?): (?P<help>
 JOBS = """\
 # Keys of a job file
 
-Written by `make pages` from the sections that check a job file; a test holds it to them. The same as commented TOML files, to
-copy from: [likelihood.toml](likelihood.toml), [pvi.toml](pvi.toml), [sparse.toml](sparse.toml), [vertical.toml](vertical.toml),
+Written by `make docs` from the sections that check a job file. The same as commented TOML files, to copy from:
+[likelihood.toml](likelihood.toml), [pvi.toml](pvi.toml), [sparse.toml](sparse.toml), [vertical.toml](vertical.toml),
 [sigma.toml](sigma.toml), [prior.toml](prior.toml).
 
 A job is one TOML file, which every party reads. An unknown key is an error that names the nearest; any key can be overridden
@@ -54,7 +51,7 @@ stands where there is none. Variants and presets have defaults of their own: `fe
 EXPERT = """\
 # Keys for experts
 
-Written by `make pages` from the sections that check a job file; a test holds it to them. What a paper's table or a benchmark
+Written by `make docs` from the sections that check a job file. What a paper's table or a benchmark
 needs beside the [keys of a job file](jobs.md): priors of priors, steps of optimisers and samplers, data that come with a
 dependency. They stand in a job file as the others do; without them a job has their defaults.
 """
@@ -67,7 +64,7 @@ Defaults are those of a map; the preset `"paper"` and the variants have their ow
 FINDINGS = """\
 # Findings
 
-Written by `make pages` from the catalogue of findings; a test holds it to them. What a result says of model, data and run
+Written by `make docs` from the catalogue of findings. What a result says of model, data and run
 has an id, by which a program finds it (`result.findings`, `findings` of `summary.json`), and a page that explains it. In `{}`
 stand values, which `values` of a finding has by the same names. So far these have an id; other notes are texts alone.
 """
@@ -76,13 +73,20 @@ CONVENTIONS = """\
 
 Do you compare a number of fedkern with one of another program? Look here first which convention each has. All numbers are of 60
 rows of `lung` of R's survival, or of draws and a small map (`tests/references`); each was printed by the program and version in
-parentheses. Written by `make pages`; a test holds fedkern's numbers and these to each other, and a nightly one runs the programs
+parentheses. Written by `make docs`; a test holds fedkern's numbers and these to each other, and a nightly one runs the programs
 that are installed. A posterior has priors besides; `model.prior_sd = 1e3` leaves next to nothing of them.
+"""
+MODELS = """
+## Models
+
+Jobs beside the program that fits the same model (`tests/references/models.toml`): log-likelihoods at three points within 1e-8 of
+them, modes within 1e-4 of a posterior's standard deviation, with the program's own estimates where nothing beside coefficients
+has a prior. The columns `family` and `formula` are the job's.
 """
 KERNELS = """\
 # Kernels
 
-Written by `make pages` from the kernels' records; a test holds it to them. A kernel is a function of arrays, scalars and a
+Written by `make docs` from the kernels' records. A kernel is a function of arrays, scalars and a
 random key: it knows no client, no round and no file. `help(fedkern.kernels.FAMILY)` tells what a family computes and `help`
 of a function every argument; `fedkern.kernels.list()` and `fedkern info` give the table of kernels and backends.
 
@@ -338,17 +342,20 @@ def conventions() -> str:
             entry["compare"],
         )
         parts.append("| " + " | ".join(cell(text) for text in cells) + " |")
+    models = tomllib.loads((folder / "models.toml").read_text(encoding="utf-8"))
+    numbers = json.loads((folder / "stored_models.json").read_text(encoding="utf-8"))
+    parts += [MODELS, "| job | family | formula | programs |", "| --- | --- | --- | --- |"]
+    for name, row in models.items():
+        programs = "; ".join(f"{program} ({content['version']})" for program, content in numbers[name].items())
+        said = f"{programs}. {row['differs']}" if "differs" in row else programs
+        family = row["family"] + (f", {row['model']['link']}" if "link" in row.get("model", {}) else "")
+        parts.append("| " + " | ".join(cell(text) for text in (name, family, f"`{row['formula']}`", said)) + " |")
     return "\n".join([*parts, ""])
 
 
 def marked(text: Callable[[], str]) -> str:
     """Commented TOML that says where it comes from."""
-    return f"# Written by `make pages` from the sections that check a file; a test holds it to them.\n{text()}"
-
-
-def completion(shell: str) -> str:
-    """A shell's completion of all commands and options."""
-    return shtab.complete(parser(), shell).rstrip() + "\n"
+    return f"# Written by `make docs` from the sections that check a file.\n{text()}"
 
 
 FILES = {
@@ -360,7 +367,6 @@ FILES = {
     "docs/reference/conventions.md": conventions,
     **{f"docs/reference/{method}.toml": partial(marked, partial(reference.text, method)) for method in METHODS},
     "docs/reference/prior.toml": partial(marked, prior_reference.text),
-    **{f"fedkern/cli/completion/fedkern.{shell}": partial(completion, shell) for shell in ("bash", "fish", "tcsh", "zsh")},
 }
 
 if __name__ == "__main__":

@@ -1,27 +1,27 @@
-"""Writes stubs: `python tools/stubs.py`.
+"""Writes what a package has that is made from it: `python tools/stubs.py FOLDER`, where FOLDER is the package.
 
-Of the compiled module, from the signatures that it carries itself; and of the modules of kernels, whose documentation is made of
-records when they are imported, so that editors, which import nothing, show it. The latter are kept in `stubs`, and are beside the
-modules where these are installed: beside the sources they would hide them from mypy.
+Stubs of the compiled module, from the signatures that it carries itself; stubs of the modules of kernels, whose documentation is
+made of records when they are imported, so that editors, which import nothing, show it; and each shell's completion of commands.
+`setup.py` calls it for a wheel. The sources get no stubs of kernels (`--sources`): these would hide the modules from mypy.
 """
 
 import ast
 import inspect
 import re
-import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
 from types import GenericAlias, ModuleType, UnionType
 from typing import TypeVar, get_origin
 
-import fedkern
+import shtab
+
 from fedkern import _core
+from fedkern.cli.__main__ import parser
 from fedkern.kernels import KERNELS
 
-FOLDER = Path(fedkern.__file__).parent / "_core"
-ROOT = Path(__file__).parents[1]
-WRITTEN = "# Written by `python tools/stubs.py` from the module and its kernels' records; a test holds it to them.\n"
+WRITTEN = "# Written by tools/stubs.py from the module and its kernels' records.\n"
+SHELLS = ("bash", "fish", "tcsh", "zsh")
 TYPES = (
     ("typing.SupportsInt | typing.SupportsIndex", "int"),
     ("typing.SupportsFloat | typing.SupportsIndex", "float"),
@@ -60,14 +60,30 @@ def stub(module):
 
 
 def stubs():
-    """File -> text."""
-    return {FOLDER / "__init__.pyi": stub(_core)} | {FOLDER / f"{name}.pyi": stub(getattr(_core, name)) for name in submodules()}
+    """File below the package -> text."""
+    return {"_core/__init__.pyi": stub(_core)} | {f"_core/{name}.pyi": stub(getattr(_core, name)) for name in submodules()}
 
 
 def of_kernels():
-    """File -> text, of the modules that have kernels."""
+    """File below the package -> text, of the modules that have kernels."""
     modules = {kernel.module: import_module(kernel.module) for kernel in KERNELS.values()}
-    return {ROOT / "stubs" / f"{name.replace('.', '/')}.pyi": of_module(module) for name, module in sorted(modules.items())}
+    return {f"{name.partition('.')[2].replace('.', '/')}.pyi": of_module(module) for name, module in sorted(modules.items())}
+
+
+def completions():
+    """File below the package -> text, of each shell."""
+    return {f"cli/completion/fedkern.{shell}": shtab.complete(parser(), shell).rstrip() + "\n" for shell in SHELLS}
+
+
+def write(package, sources=False):
+    """Writes all files into the package's folder."""
+    files = stubs() | completions()
+    if not sources:
+        files |= of_kernels()
+    for name, text in files.items():
+        path = Path(package, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
 def of_module(module):
@@ -155,7 +171,4 @@ def of_value(name, value, node):
 
 
 if __name__ == "__main__":
-    for path, text in (stubs() | of_kernels()).items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    subprocess.run([sys.executable, "-m", "ruff", "format", "-q", FOLDER], check=True)
+    write(sys.argv[-1], sources="--sources" in sys.argv)

@@ -13,8 +13,9 @@ import zlib
 from pathlib import Path
 
 RECORDED = "fedkern/sources.sha256"  # in a wheel: the digest, a space, FEDKERN_LEVELS of its build
-FOLDERS, FILES = ("csrc", "fedkern", "stubs"), ("setup.py", "pyproject.toml")
+FOLDERS, FILES = ("csrc", "fedkern"), ("setup.py", "pyproject.toml", "tools/stubs.py")
 MADE = {".so", ".pyc", ".pyd"}  # what a build or a run leaves among the sources
+MADE_FOLDERS = ("fedkern/_core", "fedkern/cli/completion")  # and what tools/stubs.py writes there
 
 
 def digest_of_sources(root: Path) -> str:
@@ -23,10 +24,11 @@ def digest_of_sources(root: Path) -> str:
     paths += [path for folder in FOLDERS for path in (root / folder).rglob("*") if path.is_file() and path.suffix not in MADE]
     digest = hashlib.sha256()
     for path in sorted(paths, key=lambda path: path.relative_to(root).as_posix()):
-        if path.name.startswith("."):  # a file manager's
+        name = path.relative_to(root).as_posix()
+        if path.name.startswith(".") or name.rpartition("/")[0] in MADE_FOLDERS:  # a file manager's, too
             continue
-        name, content = path.relative_to(root).as_posix().encode(), path.read_bytes()
-        digest.update(b"%d %d " % (len(name), len(content)) + name + content)
+        content = path.read_bytes()
+        digest.update(b"%d %d " % (len(name.encode()), len(content)) + name.encode() + content)
     return digest.hexdigest()
 
 

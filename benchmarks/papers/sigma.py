@@ -29,7 +29,7 @@ from fedkern.kernels import rng
 from fedkern.kernels.mlp import Architecture
 from fedkern.methods.sigma.prior import build, keys, train
 from fedkern.models.spatial.site import SigmaPrior
-from fedkern.results.draws import Draws
+from fedkern.results.weighted import Draws
 from fedkern.transports import inprocess
 from fedkern.transports.codec import Codec, pack, unpack
 

@@ -30,11 +30,10 @@ from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL, STREAM_DATA_T
 
 from ..errors import JobError
 from ..transports.signals import Signals
-from .asking import AskingWire
 from .engines import check_engine, run_folder, servers_copy
 from .gate import Door
 from .saying import say
-from .server import run_hub
+from .server import AskingWire, run_hub
 from .site import Resident
 
 TOPIC, FIELD = "fedkern.relay", "letter"

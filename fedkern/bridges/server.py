@@ -1,8 +1,14 @@
-"""Runs the server's side of a job whose sites are reached over another engine's wire."""
+"""Runs the server's side of a job whose sites are reached over another engine's wire.
+
+An engine offers a call that brings one request to one site, waits, and returns the reply: a wire is made of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..api import find_ending, perform
@@ -12,7 +18,7 @@ from ..methods import load
 from ..transports.driver import Signals, Timeouts
 from ..transports.ending import Say
 from ..transports.place import Place
-from ..transports.relay import Hub, Wire
+from ..transports.relay import Hub, Lost, Wire
 from .digest import as_asked, digest_of, names_of
 from .saying import say
 
@@ -69,3 +75,67 @@ def run_hub(
         return code
 
     return Hub(wire, sites or names_of(config), timeouts, again, digest).run(main, say, signals)
+
+
+class AskingWire:
+    """Carries requests from a thread for each site, one after another.
+
+    Parameters
+    ----------
+    ask : brings a request to a site and returns its reply, or None where none has come: it is asked again
+    sites : their names
+    pause : seconds before a site is asked again; its process may still be starting
+
+    Attributes
+    ----------
+    counts : site -> requests to which a reply has come
+    """
+
+    def __init__(self, ask: Callable[[str, bytes], bytes | None], sites: Sequence[str], pause: float = 0.5) -> None:
+        self._ask, self._pause = ask, pause
+        self.counts = dict.fromkeys(sites, 0)
+        self._replies = queue.SimpleQueue[tuple[str, bytes] | Lost]()
+        self._requests = {site: queue.SimpleQueue[bytes]() for site in sites}
+        self._closed = threading.Event()
+        self._threads = [threading.Thread(target=self._carry, args=[site], name=f"fedkern-{site}", daemon=True) for site in sites]
+        for thread in self._threads:
+            thread.start()
+
+    def send(self, site: str, data: bytes) -> None:
+        """Starts a request to a site, and does not wait."""
+        self._requests[site].put(data)
+
+    def receive(self, seconds: float) -> tuple[str, bytes] | Lost | None:
+        """Returns the next reply of any site, or the loss of one; None if nothing has come within these seconds."""
+        try:
+            return self._replies.get(timeout=seconds) if seconds > 0 else self._replies.get_nowait()
+        except queue.Empty:
+            return None
+
+    def lose(self, site: str, why: str) -> None:
+        """Tells the hub that a site is lost for good."""
+        self._replies.put(Lost(site, why))
+
+    def close(self, grace: float = 5.0) -> None:
+        """Brings what was sent to the sites that answer at once, how the job has ended for example, and lets the threads end.
+
+        Parameters
+        ----------
+        grace : seconds that all of it may take
+        """
+        self._closed.set()
+        for requests in self._requests.values():
+            requests.put(b"")
+        until = time.monotonic() + grace
+        for thread in self._threads:
+            thread.join(max(until - time.monotonic(), 0.0))
+
+    def _carry(self, site: str) -> None:
+        """Brings requests to a site: each until its reply has come, or until the hub has sent another, or the same again."""
+        requests = self._requests[site]
+        while data := requests.get():
+            while (reply := self._ask(site, data)) is None and requests.empty() and not self._closed.wait(self._pause):
+                pass  # after a pause the site is asked again
+            if reply is not None:
+                self.counts[site] += 1
+                self._replies.put((site, reply))

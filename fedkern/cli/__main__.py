@@ -56,15 +56,17 @@ class Parser(argparse.ArgumentParser):
         return options
 
 
+COMPLETIONS = Path(__file__).with_name("completion")
+
+
 class Completion(argparse.Action):
-    """Prints a shell's completion, which `make pages` has written, so that shtab is not needed here."""
+    """Prints a shell's completion, which the package's build has written (`tools/stubs.py`), so that shtab is not needed here."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: object, option: str | None = None) -> NoReturn:
-        folder = Path(__file__).with_name("completion")
-        shells = sorted(path.suffix.removeprefix(".") for path in folder.iterdir())
+        shells = sorted(path.suffix.removeprefix(".") for path in COMPLETIONS.glob("fedkern.*"))
         if values not in shells:
             parser.error(f"--print-completion {values}: there are {', '.join(shells)}")
-        print((folder / f"fedkern.{values}").read_text(encoding="utf-8"), end="")
+        print((COMPLETIONS / f"fedkern.{values}").read_text(encoding="utf-8"), end="")
         parser.exit(0)
 
 

@@ -19,7 +19,7 @@ from ..jobs.files import writing
 from ..jobs.keys import OWN_PATHS
 from ..jobs.load import tables_of
 from ..methods import load
-from ..printing import printable
+from ..printing import printable, toml_key, toml_text
 
 SITE_NAME = re.compile(r"[A-Za-z0-9_-]+")  # of NVFlare
 CLASSES = "fedkern.bridges.nvflare"
@@ -102,9 +102,9 @@ def without_paths(tables: Mapping[str, Any], names: Sequence[str]) -> dict[str, 
 def to_toml(table: Mapping[str, Any], above: str = "") -> str:
     """Returns tables as TOML."""
     plain = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
-    lines = [f"{_key(key)} = {_inline(value)}" for key, value in plain.items()]
+    lines = [f"{toml_key(key)} = {_inline(value)}" for key, value in plain.items()]
     for key in (key for key in table if key not in plain):
-        path = f"{above}{_key(key)}"
+        path = f"{above}{toml_key(key)}"
         lines += [f"[{path}]", to_toml(table[key], f"{path}.")]
     return "\n".join(line for line in lines if line)
 
@@ -112,19 +112,9 @@ def to_toml(table: Mapping[str, Any], above: str = "") -> str:
 def _inline(value: Any) -> str:
     """Returns a value on one line."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(key)} = {_inline(inner)}" for key, inner in value.items()) + "}"
+        return "{" + ", ".join(f"{toml_key(key)} = {_inline(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_inline, value)) + "]"
     if isinstance(value, bool):
         return str(value).lower()
-    return _text(value) if isinstance(value, str) else str(value)  # repr of a float: inf and nan are TOML's words, too
-
-
-def _key(name: str) -> str:
-    """Returns the name of a key, in quotes where it needs them."""
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
-
-
-def _text(text: str) -> str:
-    """Returns a text in quotes."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return toml_text(value) if isinstance(value, str) else str(value)  # repr of a float: inf and nan are TOML's words, too

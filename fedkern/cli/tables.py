@@ -26,7 +26,7 @@ from ..methods.sigma import predict as sigma
 from ..methods.vertical import predict as vertical
 from ..printing import digits_of, printable, printable_lines
 from ..results import against as comparison
-from ..results import graph_files, stored, table
+from ..results import selection, stored, table
 from ..results.plain import Record
 from ..results.prediction import BEYOND, Prediction
 from ..results.released import Drawing
@@ -93,8 +93,8 @@ def graph(options: argparse.Namespace) -> int:
     """Prints the chosen edges of a graph: as GraphML, or as csv."""
     summary = load(options.folder).summary
     if options.graph == "csv":
-        return _print_csv(graph_files.HEAD, graph_files.edges(summary), options)
-    print(graph_files.graphml(summary).decode(), end="")
+        return _print_csv(selection.HEAD, selection.edges(summary), options)
+    print(selection.graphml(summary).decode(), end="")
     return 0
 
 

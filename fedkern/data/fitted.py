@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
+from ..models.weighing import products
+
 Array = NDArray[np.float64]
-STEPS, ENOUGH = 40, 1e-6  # of Newton's method; a change of the coefficients after which no more are made
+STEPS, ENOUGH = 40, 1e-3  # of Newton's method; a change of the coefficients after which no more are made: the next is its square
 FARTHEST = 30.0  # of a predictor
 
 
@@ -42,7 +44,7 @@ def weights(X: Array, y: Array, trials: Array, offset: Array, weight: Array, pre
     for _ in range(STEPS):
         mean, curvature = moments(b)
         gradient = X.T @ (weight * (y - mean)) - precision * b
-        step = cho_solve(cho_factor((X.T * curvature) @ X + np.diag(precision)), gradient)
+        step = cho_solve(cho_factor(products(X, curvature) + np.diag(precision)), gradient)
         longest = max(2.0, float(np.abs(b).max()) / 2)  # counts far from their mean would throw it too far
         step /= max(1.0, float(np.abs(step).max()) / longest)
         b = b + step

@@ -12,6 +12,7 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 BLOCK = 1 << 16
+SOME = 1000  # numbers of a column, about whose median no digits of its sums are lost
 
 
 class Part(NamedTuple):
@@ -43,7 +44,7 @@ class Design(NamedTuple):
             if j:
                 np.subtract(self.parts[j - 1].numbers(at), self.centre[j - 1], out=Z[k])
                 Z[k] /= self.scale[j - 1]
-        return np.nan_to_num(Z.T, copy=False)
+        return without_gaps(Z.T)
 
     def blocks(self) -> Iterator[Array]:
         """Yields the rows that count, times the roots of their weights."""
@@ -55,14 +56,20 @@ class Design(NamedTuple):
 def design(parts: Sequence[Part], weights: Array) -> Design:
     """Returns columns in their standard deviations, about their means, of weighted rows."""
     total, moments = float(weights.sum()), np.zeros((2, len(parts)))
-    centre = np.array([middle(part.numbers(slice(BLOCK))) for part in parts])
+    first = (part.numbers(slice(BLOCK)) for part in parts)
+    centre = np.array([middle(own[~np.isnan(own)][:SOME]) for own in first])
     for j, part in enumerate(parts):
         for begin in range(0, len(weights), BLOCK):
-            own = np.nan_to_num(part.numbers(slice(begin, begin + BLOCK)) - centre[j])
+            own = without_gaps(part.numbers(slice(begin, begin + BLOCK)) - centre[j])
             moments[:, j] += [(weights[begin : begin + BLOCK] * own**power).sum() for power in (1, 2)]
     mean, square = moments / total
     scale = np.sqrt(np.maximum(square - mean**2, 0))
     return Design(tuple(parts), weights, centre + mean, np.where(scale > 0, scale, 1.0))
+
+
+def without_gaps(numbers: Array) -> Array:
+    """Returns numbers with 0 in the place of those that are missing: the same ones where none is."""
+    return numbers if np.isfinite(numbers.sum()) else np.nan_to_num(numbers, copy=False)
 
 
 def middle(values: Array) -> float:

@@ -23,9 +23,9 @@ from ..data.table import Table
 from ..finding import Value
 from ..kernels.families import FAMILIES
 from ..models.encoding import OTHER, Spec
+from ..models.weighing import effective
 from .combinations import Combinations, combinations
-from .counting import LEAST_AT_RISK, counted, covered_events, weights
-from .look import Look, events, of_a_value
+from .look import LEAST_AT_RISK, NEARLY, Look, covered_events, events, groups_of, of_a_value, weights, whole
 from .refusals import Broken, Few
 from .requirement import Requirement
 from .rules import COARSE_ROWS, EQUATIONS, Rules, told_up_to, with_keys
@@ -34,7 +34,6 @@ Array = NDArray[np.float64]
 
 JOIN = "join-rare"  # the remedy for rare levels
 WIDE = 0.25  # of the coefficients: a column that takes more is named where they are too many
-NEARLY = 1e-9  # what sums of weights lose
 OF_A_SUMMARY = 12  # rows, by their effective number, of a client that takes part by a summary
 
 
@@ -47,9 +46,9 @@ def find_few(asked: Requirement, table: Table, spec: Spec, client: str, more: Se
 
     `more`: ids of other remedies.
     """
-    spec = with_event(spec, table)
     if asked.rules == Rules():
         return None
+    spec = with_event(spec, table)
     every, lowered = dict[object, Broken](), dict[str, float]()
     now, mended, broken = asked, table, [*_broken(asked, table, spec, client)]
     if joins := [one for one in broken if JOIN in one.remedies]:
@@ -103,52 +102,44 @@ def join_rare(
 
 def _broken(asked: Requirement, table: Table, spec: Spec, client: str) -> Iterator[Broken]:
     """Yields the rules that a client's rows break."""
-    rules = asked.rules
-    # A message is made of a batch, so the rows of a batch are counted.
-    n = int(counted(table, spec) * asked.batch + 1e-9)
-    rows = weights(table, spec)
+    rules, rows = asked.rules, weights(table, spec)
+    n = whole(effective(rows) * asked.batch)  # a message is made of a batch, so the rows of a batch are counted
     if not asked.looks_at_values or not table.n_rows:  # of no row there is no column of a formula either
-        yield from _rows(asked, table, n, "rows")
+        yield from _of_rows(asked, table, n, "rows")
         return
     every = combinations(table, spec, rows) if rules.combinations and asked.tells_combinations else None
-    of_file, of_job = table, spec
-    table, spec = looked_at(table, spec, client)  # the columns that a formula makes
-    p = coefficients(asked, table, spec)
+    laid, of_terms = looked_at(table, spec, client)  # the columns that a formula makes
+    p = coefficients(asked, laid, of_terms)
     # Names of levels, and which columns have one value, leave each client without a mask.
-    yield from _rows(asked, of_file, n, "rows_per_value" if asked.summed else least_rows(asked, spec, p))
+    yield from _of_rows(asked, table, n, "rows_per_value" if asked.summed else asked.least_rows(p, intercept=of_terms.intercept))
     if not n:
         return
     found = list[Broken]()
     if not asked.summed:
-        found += [*_of_curvature(asked, table, spec, n, p), *_of_events(asked, table, spec, p, weights(table, spec))]
-    if not table.broken:  # rows that cannot be read end the job, with a text of their own
-        found += [] if asked.summed else _of_groups(asked, of_file, of_job, rows)
-        found += _of_combinations(asked, table, spec, n, every)
+        found += [*_of_curvature(asked, laid, of_terms, n, p), *_of_events(asked, laid, of_terms, p, weights(laid, of_terms))]
+    if not laid.broken:  # rows that cannot be read end the job, with a text of their own
+        found += [] if asked.summed else _of_groups(asked, table, spec, rows)
+        found += _of_combinations(asked, laid, of_terms, n, every)
         # Covariates are left out where each combination of their values is in enough rows.
         covariates = every is None or bool((every.rows * asked.batch < rules.combinations - NEARLY).any())
-        alike = Look.at(asked, table, spec, rows).few(covariates=covariates, weighing=asked.weighing(p))
+        alike = Look.at(asked, laid, of_terms, rows).few(covariates=covariates, weighing=asked.weighing(p))
         found += (one._replace(of_values=True) for one in alike)
     # Rows a coefficient are counted, and again as the fit weighs them: the first says it, with a number that does for both.
     per_coefficient = [one for one in found if one.key == "rows_per_coefficient"]
-    enough = min((one.enough for one in per_coefficient), default=0)
-    columns = sum(_levels(table, spec).values())
-    summed = (
-        asked.small_by_summary
-        and rules.summary > 0
-        and enough >= rules.summary
-        and enough * p >= (rules.rows_of_one_column if p <= 2 else OF_A_SUMMARY)
-        and told(asked.unknowns(columns + spec.intercept) + asked.shapes) <= CELLS * n * columns
-    )
-    yield from (one._replace(enough=enough, by_summary=summed) for one in per_coefficient[:1])
+    if per_coefficient:
+        enough, columns = min(one.enough for one in per_coefficient), sum(_levels(laid, of_terms).values())
+        summed = (
+            asked.small_by_summary
+            and 0 < rules.summary <= enough
+            and enough * p >= (rules.rows_of_one_column if p <= 2 else OF_A_SUMMARY)
+            and told(asked.unknowns(columns + of_terms.intercept) + asked.shapes) <= CELLS * n * columns
+        )
+        yield per_coefficient[0]._replace(enough=enough, by_summary=summed)
     yield from (one for one in found if one.key != "rows_per_coefficient")
 
 
-def least_rows(asked: Requirement, spec: Spec, coefficients: int) -> str:
-    """Returns the rule for the number of rows, by its name."""
-    return "rows_of_one_column" if coefficients <= 1 + spec.intercept else "rows"
-
-
-def _rows(asked: Requirement, table: Table, n: int, rule: str) -> Iterator[Broken]:
+def _of_rows(asked: Requirement, table: Table, n: int, rule: str) -> Iterator[Broken]:
+    """Yields that a client has too few rows, `n` to a message."""
     least = getattr(asked.rules, rule)
     if n < least:
         values = {"rows": n, "wanted": least, "batch": asked.batch, "incomplete": table.incomplete}
@@ -158,14 +149,13 @@ def _rows(asked: Requirement, table: Table, n: int, rule: str) -> Iterator[Broke
 
 
 def _of_groups(asked: Requirement, table: Table, spec: Spec, rows: Array) -> Iterator[Broken]:
-    """Yields that a client has too few groups, of rows that count; an empty label is none."""
-    least = asked.least_of_group
-    if not least or spec.group is None:
+    """Yields that a client has too few groups."""
+    if spec.group is None or not asked.least_of_group:
         return
-    labels = {label for label, row in zip(table.cells(spec.group), rows.tolist()) if row and label}
-    if len(labels) < least:
-        values: dict[str, Value] = {"groups": len(labels), "column": spec.group, "wanted": least}
-        yield Broken("few-groups", "groups", len(labels), values, ("no-groups",))
+    n = len(groups_of(table, spec, rows))
+    if n < asked.least_of_group:
+        values: dict[str, Value] = {"groups": n, "column": spec.group, "wanted": asked.least_of_group}
+        yield Broken("few-groups", "groups", n, values, ("no-groups",))
 
 
 def _in_a_batch(asked: Requirement) -> tuple[str, ...]:
@@ -192,20 +182,20 @@ def _of_curvature(asked: Requirement, table: Table, spec: Spec, n: int, p: int) 
     }
     values: dict[str, Value] = {"rows": n, "coefficients": every, "counted": p, "wanted": wanted, "too": asked.counted_too}
     values |= {"batch": asked.batch, "diagonal": diagonal, "fewer": asked.fewer_too}
+    # Others may not read whether a diagonal covariance is enough.
+    remedies = [*(["diagonal"] if full else []), "fewer-columns"]
     if named:
         shown = no_number(table.columns[widest]) if widest not in spec.columns else ""
         values |= {"levels": levels[widest], "widest": widest, "shown": shown}
-    # Others may not read whether a diagonal covariance is enough.
-    remedies = [*(["diagonal"] if full else []), "fewer-columns", *(_instead(asked) if named else [])]
+        remedies += ["join-its-levels"]
+        if asked.times:
+            remedies += ["make-it-strata"]
+        elif asked.names_groups:
+            remedies += ["make-it-groups"]
     remedies += [*([] if asked.covariance else ["fewer-unknowns"]), "pool"]
-    yield Broken(
-        "few-rows-for-coefficients",
-        "rows_per_coefficient",
-        _enough(asked, n, p),
-        values,
-        tuple(remedies),
-        tuple(name for name, holds in facts.items() if holds),
-    )
+    holding = tuple(name for name, holds in facts.items() if holds)
+    key, enough = "rows_per_coefficient", _enough(asked, n, p)
+    yield Broken("few-rows-for-coefficients", key, enough, values, tuple(remedies), holding)
 
 
 def _enough(asked: Requirement, n: int, p: int) -> float:
@@ -229,26 +219,21 @@ def _of_events(asked: Requirement, table: Table, spec: Spec, p: int, rows: Array
     if not spec.times or not {spec.response, *spec.times} <= set(table.columns):
         return
     event = events(table, spec)[0]
-    if not np.isin(event, (0, 1)).all():
+    counts = covered_events(table, spec, rows, event) if np.isin(event, (0, 1)).all() else None
+    if counts is None or not counts.events:
         return
-    counts = covered_events(table, spec, rows, event)
-    by_coefficients = asked.told_up_to(p)
-    wanted = max(asked.rules.rows, by_coefficients + 1) if by_coefficients else asked.rules.rows
-    if counts is None or not counts.events or (counts.covered if by_coefficients else counts.events) >= wanted:
+    by_coefficients, number = asked.told_up_to(p), counts.events
+    wanted = asked.rules.rows
+    if by_coefficients:
+        wanted, number = max(wanted, by_coefficients + 1), counts.covered
+    if number >= wanted:
         return
-    values: dict[str, Value] = {
-        "events": counts.events,
-        "covered": counts.covered,
-        "at_risk": LEAST_AT_RISK,
-        "coefficients": p,
-        "wanted": wanted,
-    }
-    values |= {"too": asked.counted_too, "label": spec.positive}
+    of_rows = not by_coefficients or number > by_coefficients
+    key, enough = ("rows", number) if of_rows else ("rows_per_coefficient", _enough(asked, number, p))
+    values: dict[str, Value] = {"events": counts.events, "covered": counts.covered, "at_risk": LEAST_AT_RISK, "coefficients": p}
+    values |= {"wanted": wanted, "too": asked.counted_too, "label": spec.positive}
     # A label that counts as an event here and as none elsewhere makes few events of many.
     remedies = (*(["see-event"] if spec.positive is not None else []), "fewer-columns-or-strata", "pool")
-    key, enough = "rows_per_coefficient", _enough(asked, counts.covered, p)
-    if not by_coefficients or counts.covered > by_coefficients:
-        key, enough = "rows", counts.covered if by_coefficients else counts.events
     yield Broken("few-events-for-coefficients", key, enough, values, remedies)
 
 
@@ -277,8 +262,7 @@ def coefficients(asked: Requirement, table: Table, spec: Spec) -> int:
     """
     if spec.coefficients is not None:
         return spec.coefficients
-    most = table.n_rows // LEAST_OF_LEVEL
-    levels = _levels(table, spec)
+    most, levels = table.n_rows // LEAST_OF_LEVEL, _levels(table, spec)
     counts = {name: count if name in spec.columns else max(1, min(count, most)) for name, count in levels.items()}
     factors = sum(1 for name in counts if column_of(spec, table, name).levels is not None)
     follow = 0 if asked.rules.search else max(factors - (not spec.intercept), 0)
@@ -289,10 +273,3 @@ def _levels(table: Table, spec: Spec) -> dict[str, int]:
     """Returns how many coefficients each covariate takes, by this file's own cells: 1 for a number."""
     columns = (column_of(spec, table, name) for name in spec.covariates(table.names))
     return {one.name: 1 if one.levels is None else len(one.levels) for one in columns}
-
-
-def _instead(asked: Requirement) -> list[str]:
-    """Returns the remedies for a column of many levels."""
-    if asked.times:
-        return ["join-its-levels", "make-it-strata"]
-    return ["join-its-levels", *(["make-it-groups"] if asked.names_groups else [])]

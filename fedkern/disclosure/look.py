@@ -1,44 +1,177 @@
-"""Finds rows that a client's columns, or its response, single out, in open jobs: decided where it lives, before anything leaves.
+"""Looks at a client's rows in an open job, where it lives, before anything leaves: which count, how much each weighs, and which
+its columns, its response or the fit single out.
 
 A client sends sums over its rows of functions of them. A column that is 0 in all but a few rows makes sums over these few alone,
-however many others the client has: where it is one row, the sum is that row. So rows that columns single out count as a client
-of their own.
+however many others the client has: where it is one row, the sum is that row. So rows that are singled out count as a client of
+their own, by their effective number, (sum w)^2 / sum w^2. No file is opened here, and no message moved.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from ..data import fitted
-from ..data.cells import MOST_OFF, Cells, Text, floats, labels, number
+from ..data.cells import MISSING, MOST_OFF, Cells, Text, floats, labels, number
 from ..data.design import LEAST_OF_LEVEL, column_of, level_numbers
 from ..data.incomplete import MARK, marked
 from ..data.rare import Rare, Standardised, heavy, rare, standardised, without_faults
+from ..data.rounded import join_rounded
 from ..data.table import Table
 from ..finding import Value
 from ..kernels.families import FAMILIES, Family, is_linear
+from ..kernels.survival import arranged
 from ..models.encoding import Column, Spec
 from ..models.sparse import Spline
-from ..models.weighing import effective, leverages
+from ..models.weighing import effective, levered
 from .refusals import Broken
 from .requirement import Requirement
 from .rules import LEVELS
 
 Array = NDArray[np.float64]
 
+NEARLY = 1e-9  # what sums of weights lose
+LEAST_AT_RISK = 5  # rows at the time of an event that counts as one: of two, the term is a function of one difference of rows
+MOST_LOOKED = 1000  # rows that are at risk, first
 MOST_FITTED = 5e7  # multiplications for the cross-products of rows that are fitted to see what they weigh
 MOST_LEVERED = 5e9  # and of rows whose leverage is looked at
 LEAST_PRECISION = 1e-8  # of a prior there
 OF_INTERCEPT = 1e-4  # the precision of its prior there: next to none, for the middle of columns is not that of the job
 SMALL_R = 0.1  # of a negative binomial whose r is learnt: about as small as r is found to be
 BY_FIT = "by-the-fit"
+
+
+# Which rows count --------------------
+
+
+def weights(table: Table, spec: Spec) -> Array:
+    """Returns (n,) the weight of each row: 1 without weights, and 0 where a job learns nothing of it, for it has no response.
+
+    (A cell that cannot be read is a fault, and counts.)
+    """
+    there = np.ones(table.n_rows, dtype=bool)
+    cells, weight = (table.columns.get(name) if name else None for name in (spec.response, spec.weight or spec.trials))
+    if isinstance(cells, Text):
+        words = {""} if spec.labelled else MISSING
+        there &= np.array([level.lower() not in words for level in cells.levels], dtype=bool)[cells.codes]
+    elif cells is not None:
+        there &= ~np.isnan(np.asarray(cells, np.float64))
+    there[[*table.broken]] = True
+    if weight is None:
+        return there.astype(np.float64)
+    values = floats(weight)
+    return np.where(there & (values != 0), np.nan_to_num(np.abs(values), posinf=0.0), 0.0)
+
+
+def whole(rows: float) -> int:
+    """Returns an effective number of rows, rounded down."""
+    return int(rows + NEARLY)
+
+
+def groups_of(table: Table, spec: Spec, rows: Array) -> set[str]:
+    """Returns the groups of the rows that count; an empty label is none."""
+    if spec.group is None:
+        return set()
+    return {label for label, row in zip(table.cells(spec.group), rows.tolist()) if row and label}
+
+
+def events(table: Table, spec: Spec) -> tuple[Array, Array | None]:
+    """Returns (n,) the events of each row, and (n,) its trials, where rows have them."""
+    cells = table.columns[str(spec.response)]
+    if spec.positive is not None:
+        cells = labels(cells)
+        y = np.array([level == spec.positive for level in cells.levels], dtype=np.float64)[cells.codes]
+    else:
+        y = floats(cells)
+    y = np.nan_to_num(np.abs(without_faults(y)))
+    return y, None if spec.trials is None else floats(table.columns[spec.trials])
+
+
+def codes_of(cells: Cells, levels: Sequence[str]) -> NDArray[np.int64]:
+    """Returns (n,) which of the levels each cell is, -1 for a cell that is none."""
+    if isinstance(cells, Text):
+        return level_numbers(cells, levels)
+    numbers = [number(level) for level in levels]
+    return np.array([numbers.index(value) if value in numbers else -1 for value in floats(cells).tolist()], np.int64)
+
+
+class Events(NamedTuple):
+    """Counts survival times by their weights: effective numbers of rows with their event, in all and where enough are at risk."""
+
+    events: int
+    covered: int
+
+
+def covered_events(table: Table, spec: Spec, rows: Array, event: Array) -> Events | None:
+    """Counts the events of survival times; None where times cannot be read, which is a fault of its own.
+
+    Parameters
+    ----------
+    rows : (n,) `weights`
+    event : (n,) 1 where a row ends with its event
+    """
+    time, *entry = join_rounded((), *(floats(table.columns[name]) for name in spec.times))
+    if spec.upper is not None and spec.upper in table.columns:  # of an event in an interval its end
+        upper = floats(table.columns[spec.upper])
+        time = np.where(np.isfinite(upper), np.maximum(time, upper), time)
+    # Of a hazard that all share a group is a frailty, and no stratum.
+    stratified = not spec.exposed and spec.group is not None and spec.group in table.columns
+    strata = np.array(table.cells(str(spec.group))) if stratified else None
+    there, dying = rows > 0, (rows > 0) & (event == 1)
+    try:
+        sets = arranged(time[there], dying[there], entry[0][there] if entry else None, None if strata is None else strata[there])
+    except ValueError:
+        return None
+    weight, covered = rows[there][sets.order], np.zeros(int(there.sum()))
+    until = np.full(len(covered), len(sets.ends)) if sets.until is None else sets.until
+    most = float(weight.max(initial=0.0))
+    for k, (first, end, deaths) in enumerate(zip(sets.first.tolist(), sets.ends.tolist(), sets.deaths.tolist())):
+        own, at_risk = weight[first:end], until[first:end] > k
+        # No effective number is below the sum of weights over the largest, by which the first rows decide most sets.
+        some = float(own[:MOST_LOOKED][at_risk[:MOST_LOOKED]].sum())
+        if some >= LEAST_AT_RISK * most or effective(own[at_risk]) >= LEAST_AT_RISK * (1 - NEARLY):
+            covered[end - deaths : end] = weight[end - deaths : end]
+    return Events(whole(effective(rows * dying)), whole(effective(covered)))
+
+
+# Of which columns --------------------
+
+
+def columns_told(table: Table, spec: Spec) -> list[Column]:
+    """Returns the columns of which sums of products are told."""
+    columns = [column_of(spec, table, name) for name in spec.covariates(table.names)]
+    # Of a column that the job does not declare the scale is agreed on later: about its own standard deviation.
+    columns = [column if column.name in spec.columns or column.levels else Column(column.name, column.kind) for column in columns]
+    if spec.offset in table.columns:
+        columns.append(_number(str(spec.offset)))
+    if FAMILIES[spec.family].linear and spec.response in table.columns:  # its cross-products are told as columns' are
+        columns.append(_number(str(spec.response)))
+    return columns
+
+
+def with_splines(splines: Mapping[str, Sequence[float]], table: Table, columns: list[Column]) -> tuple[Table, list[Column]]:
+    """Adds the columns that a job makes of some columns: sums over rows are told of these too."""
+    made = {
+        f"{name}~{k}": values
+        for name, knots in splines.items()
+        if name in table.columns
+        for k, values in enumerate(Spline.at(knots).columns(without_faults(floats(table.columns[name]))).T, 1)
+    }
+    return replace(table, columns={**table.columns, **made}), [*columns, *map(_number, made)]
+
+
+def _number(name: str) -> Column:
+    return Column(name, "numeric", center=0.0, scale=1.0)
+
+
+# What singles rows out --------------------
 
 
 def of_a_value(asked: Requirement, family: str) -> int:
@@ -48,14 +181,6 @@ def of_a_value(asked: Requirement, family: str) -> int:
     # Linear sums have the same weights in every round: of two rows or more they are never more than their sums.
     wanted = math.ceil(asked.rules.rows_per_value / asked.batch)
     return min(LEAST_OF_LEVEL, wanted) if is_linear(family) else wanted
-
-
-def of_a_level(asked: Requirement, wanted: int) -> int:
-    """Returns how many rows must have a level of the response, if any has it, where covariates ask for `wanted`.
-
-    A likelihood of ordered levels has a function of the rows of each alone, which thresholds single out: three were determined.
-    """
-    return min(LEAST_OF_LEVEL, wanted) if asked.nominal else wanted
 
 
 @dataclass(frozen=True)
@@ -113,46 +238,48 @@ class Look:
         covariates : whether they are looked at, or the response alone
         weighing : effective number of rows that are asked for, as the fit weighs them; of how many coefficients
         """
-        asked, table, spec, response = self.asked, self.table, self.spec, str(self.spec.response)
-        search, leverage = asked.rules.search, covariates and not asked.rules.search
+        asked, spec, family, response = self.asked, self.spec, self.family, str(self.spec.response)
         every = self._of_values(covariates=covariates and not asked.summed)
         if every:
             yield self.singled_out(every)
-        alone = bool(every)  # then what the fit makes of the rows says the same once more
-        levered = self._of_leverage(self._at_no_slopes) if leverage else None
+        # The search for sparse sums finds a row that has one to itself, so that its leverage would be said once more.
+        looks_at_leverage = covariates and not asked.rules.search
+        levered = self._of_leverage(self._at_no_slopes) if looks_at_leverage else None
         if levered is not None:
             yield levered
-        if response not in table.columns or self.family.measured or not (self.wanted or weighing[0]):
+        if response not in self.table.columns or family.measured or not (self.wanted or weighing[0]):
             return
-        parts = self.of_response()
-        few, least = _fewest(own for _, own in parts[1]), parts[0]
+        least, parts = self.of_response()
+        few = math.ceil(min((rows for rows in (effective(own) for _, own in parts) if rows > 0), default=0) - NEARLY)
         if 0 < few < least and not asked.summed:
             yield self.singled_out((Rare((response,), few, wanted=least),))
-            if self.family.leveled:
+            if family.leveled:
                 return
-        elif (
-            self.wanted > 1 and not (self.family.leveled or self.family.chances or spec.trials) and self._is_heavy(self.events[0])
-        ):
+        elif self.wanted > 1 and not (family.leveled or family.chances or spec.trials) and self._is_heavy(self.events[0]):
             yield self.singled_out((Rare((response,), 1, far=True),))
             return
-        if self._exposed is not None and (number := effective(self._exposed)) < self.wanted:
+        if self._exposed is not None and (rows := effective(self._exposed)) < self.wanted:
+            values: dict[str, Value] = {"rows": rows, "wanted": self.wanted, "column": str(spec.offset)}
             remedies = ("log-of-exposure", "mend-cells", "no-offset")
-            values = {"column": str(spec.offset)}
-            yield _by_weight("rows-by-offset", "rows_per_value", int(number), number, self.wanted, remedies, **values)
+            yield Broken("rows-by-offset", "rows_per_value", int(rows), values, remedies)
             return
-        # Questions, too, ask for rows by their effective number, unless fewer than usual are asked for.
-        rows = asked.rules.rows if asked.weighs is not None and asked.rules.rows >= LEVELS["standard"].rows else 0
+        alone = bool(every)  # then what the fit makes of the rows says the same once more
         for own, why in self._weighed():
-            if why == BY_FIT and not asked.summed and (number := effective(own)) < max(self.wanted, weighing[0], rows):
-                yield _of_fit(number, self.wanted, weighing, rows)
+            light = self._of_fit(effective(own), *weighing) if why == BY_FIT else None
+            if light is not None:
+                yield light
                 alone = True
-            if search and not alone and (found := rare(table, self.columns, own, self.fewest, self.fewest, self.filled)):
-                yield self.singled_out(found, why)
-                alone = True
-            if leverage and levered is None and why == BY_FIT:
+            if asked.rules.search and not alone:
+                every = rare(self.table, self.columns, own, self.fewest, self.fewest, self.filled)
+                if every:
+                    yield self.singled_out(every, why)
+                    alone = True
+            if looks_at_leverage and levered is None and why == BY_FIT:
                 levered = self._of_leverage(own)
                 if levered is not None:
                     yield levered
+
+    # Values
 
     def of_response(self) -> tuple[int, list[tuple[str, Array]]]:
         """Returns how many rows must have a level of the response, or be events, or none; and (n,) the weights of those that do.
@@ -164,25 +291,15 @@ class Look:
         if self.family.leveled:
             codes = codes_of(self.table.columns[str(spec.response)], spec.levels)
             parts = [(f"with {level!r}", np.where(codes == k, weights, 0.0)) for k, level in enumerate(spec.levels)]
-            return of_a_level(self.asked, self.wanted), parts
+            return self.fewest if self.asked.nominal else self.wanted, parts
         y, trials = self.events
         if trials is not None:
             both = [y, np.maximum(trials - y, 0)]
         else:
-            others = self.family.link == "logit" and (not spec.times or spec.exposed)  # of "cox" a row without has no term
-            both = [weights * y, *([weights * np.maximum(1 - y, 0)] if others else [])]
-        rows = [np.where(weights > 0, own, 0.0) for own in both]
-        return self.fewest, [*zip(("with an event", "without one"), rows)]
-
-    def by_fit(self) -> list[Array]:
-        """Returns (n,) the weights of the rows in X'WX where the model fits them, for each of its curvatures.
-
-        There are none where these are the same everywhere, and 0 where the rows are too many to be fitted.
-        """
-        if self.family.measured:
-            return []
-        blocks = len(self.spec.levels) - 1 if self.family.leveled and self.asked.nominal else 1
-        return [own for own, why in self._weighed() if why == BY_FIT] or [np.zeros(len(self.weights))] * blocks
+            both = [weights * y]
+            if self.family.link == "logit" and (not spec.times or spec.exposed):  # of "cox" a row without has no term
+                both.append(weights * np.maximum(1 - y, 0))
+        return self.fewest, [(of, np.where(weights > 0, own, 0.0)) for of, own in zip(("with an event", "without one"), both)]
 
     def _is_heavy(self, values: Array) -> bool:
         return heavy(np.nan_to_num(without_faults(values)), self.weights)
@@ -232,18 +349,107 @@ class Look:
         late = bool(entry) and heavy(np.maximum(end - np.maximum(entry[0], 0.0), 0.0), self.weights)
         return names if late else ()
 
-    @property
+    # Weights of the fit
+
+    def by_fit(self) -> list[Array]:
+        """Returns (n,) the weights of the rows in X'WX where the model fits them, for each of its curvatures.
+
+        There are none where these are the same everywhere, and 0 where the rows are too many to be fitted.
+        """
+        if self.family.measured:
+            return []
+        blocks = len(self.spec.levels) - 1 if self.family.leveled and self.asked.nominal else 1
+        return [own for own, why in self._weighed() if why == BY_FIT] or [np.zeros(len(self.weights))] * blocks
+
+    def _weighed(self) -> Iterator[tuple[Array, str]]:
+        """Yields (n,) the weights of the rows in X'WX, and the fact that says why.
+
+        For example, one row of intensive care may have been there for years, or may have had most visits. Nominal levels have a
+        model of each level against the others, with weights of its own. Ordered levels have a model of all up to a level against
+        those above: they are weighed together, since all have the same slopes.
+        """
+        if self.family.leveled:
+            codes, nominal = codes_of(self.table.columns[str(self.spec.response)], self.spec.levels), self.asked.nominal
+            splits = ((codes == k) if nominal else (codes >= k) for k in range(1, len(self.spec.levels)))
+            every = [own for own in (self._at_fit(split.astype(np.float64), None) for split in splits) if own is not None]
+            yield from ((own, BY_FIT) for own in (every if nominal or not every else [np.sum(every, axis=0)]))
+            return
+        y, trials = self.events
+        if self._exposed is not None:
+            yield self._exposed, "by-the-offset"
+        if self.spec.family.endswith("negative-binomial"):
+            # Rows weigh (r + y) r mu / (r + mu)^2: where r is small, by their counts alone.
+            yield self.weights * ((SMALL_R if self.asked.fit.r is None else self.asked.fit.r) + y), "by-the-counts"
+        at_fit = self._at_fit(y, trials)
+        if at_fit is not None:
+            yield at_fit, BY_FIT
+
+    def _of_fit(self, rows: float, least: int, coefficients: int) -> Broken | None:
+        """Returns that the fit leaves few rows their weight, by their effective number."""
+        asked, usual = self.asked, LEVELS["standard"].rows
+        # Questions, too, ask for rows by their effective number, unless fewer than usual are asked for.
+        in_all = asked.rules.rows if asked.weighs is not None and asked.rules.rows >= usual else 0
+        if asked.summed or rows >= max(self.wanted, least, in_all):
+            return None
+        if least > max(self.wanted, rows):
+            key, wanted, enough = "rows_per_coefficient", least, int(10 * rows / coefficients) / 10
+        elif self.wanted > rows:
+            key, wanted, enough = "rows_per_value", self.wanted, int(rows)
+        else:
+            key, wanted, enough = "rows", in_all, int(rows)
+        return Broken(
+            "rows-by-fit", key, enough, {"rows": rows, "wanted": wanted}, ("leave-out-decider", "natural-scale", "pool")
+        )
+
+    @cached_property
+    def _offset(self) -> Array | None:
+        """(n,) The offset; None where the job has none; a missing cell is 0."""
+        if self.spec.offset is None or self.spec.offset not in self.table.columns:
+            return None
+        return np.clip(np.nan_to_num(floats(self.table.columns[self.spec.offset])), -MOST_OFF, MOST_OFF)
+
+    @cached_property
+    def _exposed(self) -> Array | None:
+        """(n,) The weight of each row in X'WX by its offset; None without an offset.
+
+        The offset stands beside the best intercept, or beside its prior's centre where that leaves fewer rows, or without an
+        intercept where the model has none. With a log link the weight is the exposure, whatever the intercept: with years in
+        place of their logarithms, the longest few rows hold nearly all of it.
+        """
+        fit = self.asked.fit
+        if self._offset is None or self.family.leveled:
+            return None
+        at_best, known = self._at_no_slopes, fit.centre if fit.intercept else 0.0
+        if self.family.link == "log" or known is None:
+            return at_best
+        chance = expit(self._offset + known)
+        at_known = self.weights * chance * (1 - chance)
+        return at_known if not fit.intercept else min(at_best, at_known, key=effective)
+
+    @cached_property
     def _at_no_slopes(self) -> Array:
         """(n,) The weight of each row in X'WX where all slopes are 0."""
         family, weights = self.family, self.weights
         if family.measured or family.leveled or self.spec.response not in self.table.columns or not weights.any():
             return weights
-        y, trials = self.events
-        counted = (weights if trials is None else np.nan_to_num(trials)).sum()
-        if not counted > 0:
-            return weights
-        mean = float(weights @ y / counted)
-        return weights * (mean if family.link == "log" else max(mean * (1 - mean), 1e-6))
+        return self._fitted(*self.events, np.ones((np.count_nonzero(weights), 1)), np.array([OF_INTERCEPT]))
+
+    def _at_fit(self, y: Array, trials: Array | None) -> Array | None:
+        """Returns (n,) the weight of each row in X'WX where the model fits the client's rows; None where they are too many."""
+        design = self._standardised([column for column in self.columns if column.name != self.spec.offset], MOST_FITTED)
+        return None if design is None else self._fitted(y, trials, design.X, self._precision(design))
+
+    def _fitted(self, y: Array, trials: Array | None, X: Array, precision: Array) -> Array:
+        """Returns the same of columns X (rows that count, d) and the prior's precision (d,)."""
+        weights, counted = self.weights, self.weights > 0
+        every, offset = np.ones(len(y)) if trials is None else trials, np.zeros(len(y)) if self._offset is None else self._offset
+        y, every, offset, weight = (own[counted] for own in (y, every, offset, weights))
+        found = fitted.weights(X, y, every, offset, weight, precision, "log" if self.family.link == "log" else "logit")
+        if self.spec.family == "gamma":  # by its part of the mean; of a log link means are those of a Poisson fit
+            found = weight**2 * y / np.maximum(found, 1e-300)
+        weighed = np.zeros(len(weights))
+        weighed[counted] = found
+        return weighed
 
     def _of_leverage(self, weights: Array) -> Broken | None:
         """Finds a row whose leverage in the posterior's curvature is above the rule's: it is nearly alone in some sum.
@@ -258,94 +464,20 @@ class Look:
             return None
         with np.errstate(all="ignore"):  # numbers whose squares are none are faults, or end the job later
             design, there = self._standardised(numbers, MOST_LEVERED), np.flatnonzero(self.weights > 0)
-        if design is None or not weights.any() or not np.isfinite(design.X).all():
+        if design is None or not weights.any() or not np.isfinite(design.X.sum()):
             return None
-        X, precision = design.X * np.sqrt(weights[there])[:, None], np.zeros(1 + len(design.names))
-        if not self.family.linear:
-            precision = self._precision(design)
-        leverage = leverages(X, np.diag(precision))
-        row = int(leverage.argmax())
-        if leverage[row] <= rules.leverage:
+        precision = np.zeros(design.X.shape[1]) if self.family.linear else self._precision(design)
+        found = levered(design.X, weights[there], np.diag(precision), rules.leverage)
+        if found is None:
             return None
+        row, leverage = found
         name = design.names[int(np.abs(design.X[row, 1:]).argmax())]
         cells = table.columns[name]
         value = cells.levels[cells.codes[there[row]]] if isinstance(cells, Text) else float(floats(cells)[there[row]])
-        values: dict[str, Value] = {"row": table.place(int(there[row])), "leverage": float(leverage[row]), "most": rules.leverage}
+        values: dict[str, Value] = {"row": table.place(int(there[row])), "leverage": leverage, "most": rules.leverage}
         values |= {"column": name, "value": value}
-        remedies = ("mend-cell", "cap", "fewer-columns", "pool")
-        return Broken("row-of-leverage", "leverage", 1.0 if lowered else math.ceil(100 * leverage[row]) / 100, values, remedies)
-
-    def _weighed(self) -> Iterator[tuple[Array, str]]:
-        """Yields (n,) the weights of the rows in X'WX, and the fact that says why.
-
-        For example, one row of intensive care may have been there for years, or may have had most visits. Nominal levels have a
-        model of each level against the others, with weights of its own. Ordered levels have a model of all up to a level against
-        those above: they are weighed together, since all have the same slopes.
-        """
-        if self.family.leveled:
-            codes, nominal = codes_of(self.table.columns[str(self.spec.response)], self.spec.levels), self.asked.nominal
-            splits = [(codes == k) if nominal else (codes >= k) for k in range(1, len(self.spec.levels))]
-            fits = (self._at_fit(split.astype(np.float64), None) for split in splits)
-            every = [own for own in fits if own is not None]
-            yield from ((own, BY_FIT) for own in (every if nominal or not every else [np.sum(every, axis=0)]))
-            return
-        y, trials = self.events
-        if self._exposed is not None:
-            yield self._exposed, "by-the-offset"
-        if self.spec.family.endswith("negative-binomial"):
-            # Rows weigh (r + y) r mu / (r + mu)^2: where r is small, by their counts alone.
-            yield self.weights * ((SMALL_R if self.asked.fit.r is None else self.asked.fit.r) + y), "by-the-counts"
-        at_fit = self._at_fit(y, trials)
-        if at_fit is not None:
-            yield at_fit, BY_FIT
-
-    @cached_property
-    def _offset(self) -> Array | None:
-        """(n,) The offset; None where the job has none; a missing cell is 0."""
-        if self.spec.offset is None or self.spec.offset not in self.table.columns:
-            return None
-        return np.clip(np.nan_to_num(floats(self.table.columns[self.spec.offset])), -MOST_OFF, MOST_OFF)
-
-    @cached_property
-    def _exposed(self) -> Array | None:
-        """(n,) The weight of each row in X'WX by its offset; None without an offset.
-
-        The offset stands beside the best intercept, or beside its prior's centre where that leaves fewer rows, or without an
-        intercept where the model has none. With a log link the weight is the exposure: with years in place of their logarithms,
-        the longest few rows hold nearly all of it.
-        """
-        offset, weights, fit = self._offset, self.weights, self.asked.fit
-        if offset is None or self.family.leveled:
-            return None
-        y, trials = self.events
-        if self.spec.family == "gamma":
-            return np.asarray(weights * y * np.exp(-offset))
-        if self.family.link == "log":
-            return np.asarray(weights * np.exp(offset))
-        share = float(y @ np.ones(len(y)) / trials.sum()) if trials is not None else float(weights @ y / weights.sum())
-        low, high = -2 * MOST_OFF, 2 * MOST_OFF
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if weights @ expit(offset + middle) < share * weights.sum() else (low, middle)
-        intercepts = (low, low if fit.centre is None else fit.centre) if fit.intercept else (0.0,)
-        chances = (expit(offset + intercept) for intercept in intercepts)
-        return min((weights * chance * (1 - chance) for chance in chances), key=effective)
-
-    def _at_fit(self, y: Array, trials: Array | None) -> Array | None:
-        """Returns (n,) the weight of each row in X'WX where the model fits the client's rows; None where they are too many."""
-        weights, counted = self.weights, self.weights > 0
-        covariates = [column for column in self.columns if column.name != self.spec.offset]
-        design = self._standardised(covariates, MOST_FITTED)
-        if design is None:
-            return None
-        weighed, every = np.zeros(len(weights)), np.ones(len(y)) if trials is None else trials
-        offset, link = weighed if self._offset is None else self._offset, "log" if self.family.link == "log" else "logit"
-        y, every, offset, weight = (own[counted] for own in (y, every, offset, weights))
-        found = fitted.weights(design.X, y, every, offset, weight, self._precision(design), link)
-        if self.spec.family == "gamma":  # by its part of the mean; of a log link means are those of a Poisson fit
-            found = weight**2 * y / np.maximum(found, 1e-300)
-        weighed[counted] = found
-        return weighed
+        enough = 1.0 if lowered else math.ceil(100 * leverage) / 100
+        return Broken("row-of-leverage", "leverage", enough, values, ("mend-cell", "cap", "fewer-columns", "pool"))
 
     def _standardised(self, columns: Sequence[Column], most: float) -> Standardised | None:
         """Returns `data.rare.standardised` of some columns, which is made once."""
@@ -376,17 +508,21 @@ class Look:
         precision = fit.part * float(fit.precision) * (scale / design.scale) ** 2
         return np.array([OF_INTERCEPT, *np.clip(precision, LEAST_PRECISION, 1 / LEAST_PRECISION)])
 
+    # What is said
+
     def singled_out(self, every: Sequence[Rare], by: str = "") -> Broken:
         """Returns the columns with the fewest rows, and others with few rows, so that all is mended at once.
 
         `by`: the fact that says why they are few.
         """
         wanted, spec, family = every[0].wanted or self.wanted, self.spec, self.family
-        splines = self.asked.fit.splines
-        every = [each._replace(columns=tuple(dict.fromkeys(_owner(name, splines) for name in each.columns))) for each in every]
-        fewest = {frozenset(each.columns): each for each in reversed(every)}  # the first of each
+        fewest = dict[frozenset[str], Rare]()
+        for each in reversed(every):  # the first of each; a spline's columns are those of the one it is made of
+            before = ((name, name.rpartition("~")[0]) for name in each.columns)
+            own = tuple(dict.fromkeys(made if made in self.asked.fit.splines else name for name, made in before))
+            fewest[frozenset(own)] = each._replace(columns=own)
         one, *others = sorted(fewest.values(), key=lambda each: (len(each.columns), each.n_rows))
-        remedies, farthest = self._remedies(one), _farthest(one, self.table)
+        remedies, farthest = self._remedies(one), self._farthest(one)
         values: dict[str, Value] = {"columns": one.columns, "wanted": wanted, "rows": one.n_rows, "offset": spec.offset}
         facts = [by] if by else []
         if farthest is not None and (one.far or (one.n_rows <= 2 and not by)):
@@ -397,10 +533,20 @@ class Look:
         if others:
             values["others"] = [(" and ".join(other.columns), other.n_rows) for other in others]
             facts.append("the-same-of")
-        whole = one.columns == (spec.response,) and not (family.counted or family.binary or spec.levels)
+        measured = one.columns == (spec.response,) and not (family.counted or family.binary or spec.levels)
         # Rows that the fit weighs are counted up: as many as are wanted are fewer.
         enough = min(one.n_rows, wanted - 1, *(other.n_rows for other in others))
-        return Broken("uneven-response" if whole else "rare-values", "rows_per_value", enough, values, remedies, tuple(facts))
+        return Broken("uneven-response" if measured else "rare-values", "rows_per_value", enough, values, remedies, tuple(facts))
+
+    def _farthest(self, one: Rare) -> tuple[str, float] | None:
+        """Returns the row whose cell of a column of numbers is farthest from the others, and the cell; None if there is none."""
+        cells = self.table.columns.get(one.columns[0])
+        # A column of numbers is read as one of texts where cells are empty.
+        if len(one.columns) > 1 or cells is None or (isinstance(cells, Text) and not one.far):
+            return None
+        values = without_faults(floats(cells))
+        at = int(np.nanargmax(np.abs(values - np.nanmedian(values))))
+        return self.table.place(at), float(values[at])
 
     def _remedies(self, one: Rare) -> tuple[str, ...]:
         """Returns the remedies for columns that single out rows."""
@@ -420,88 +566,3 @@ class Look:
         which = "ignore-column" if len(columns) == 1 else "ignore-one-column"
         without = which if spec.coefficients is None else "leave-out-a-term"
         return (*wrong, without) if one.far else (*wrong, "join-values", "pool", without)
-
-
-def columns_told(table: Table, spec: Spec) -> list[Column]:
-    """Returns the columns of which sums of products are told."""
-    columns = [column_of(spec, table, name) for name in spec.covariates(table.names)]
-    # Of a column that the job does not declare the scale is agreed on later: about its own standard deviation.
-    columns = [column if column.name in spec.columns or column.levels else Column(column.name, column.kind) for column in columns]
-    if spec.offset in table.columns:
-        columns.append(_number(str(spec.offset)))
-    if FAMILIES[spec.family].linear and spec.response in table.columns:  # its cross-products are told as columns' are
-        columns.append(_number(str(spec.response)))
-    return columns
-
-
-def _number(name: str) -> Column:
-    return Column(name, "numeric", center=0.0, scale=1.0)
-
-
-def with_splines(splines: Mapping[str, Sequence[float]], table: Table, columns: list[Column]) -> tuple[Table, list[Column]]:
-    """Adds the columns that a job makes of some columns: sums over rows are told of these too."""
-    made = {
-        f"{name}~{k}": values
-        for name, knots in splines.items()
-        if name in table.columns
-        for k, values in enumerate(Spline.at(knots).columns(without_faults(floats(table.columns[name]))).T, 1)
-    }
-    more = [_number(name) for name in made]
-    return replace(table, columns={**table.columns, **made}), [*columns, *more]
-
-
-def _owner(name: str, splines: Collection[str]) -> str:
-    """Returns the column from which a spline column is made."""
-    before = name.rpartition("~")[0]
-    return before if before in splines else name
-
-
-def events(table: Table, spec: Spec) -> tuple[Array, Array | None]:
-    """Returns (n,) the events of each row, and (n,) its trials, where rows have them."""
-    cells = table.columns[str(spec.response)]
-    if spec.positive is not None:
-        cells = labels(cells)
-        y = np.array([level == spec.positive for level in cells.levels], dtype=np.float64)[cells.codes]
-    else:
-        y = floats(cells)
-    y = np.nan_to_num(np.abs(without_faults(y)))
-    return y, None if spec.trials is None else floats(table.columns[spec.trials])
-
-
-def codes_of(cells: Cells, levels: Sequence[str]) -> NDArray[np.int64]:
-    """Returns (n,) which of the levels each cell is, -1 for a cell that is none."""
-    if isinstance(cells, Text):
-        return level_numbers(cells, levels)
-    values = floats(cells)
-    numbers = [number(level) for level in levels]
-    return np.array([numbers.index(value) if value in numbers else -1 for value in values.tolist()], np.int64)
-
-
-def _fewest(several: Iterable[Array]) -> int:
-    """Returns the least effective number of rows with some of these weights, rounded up; 0 where no row has any."""
-    return int(np.ceil(min((n for n in map(effective, several) if n > 0), default=0) - 1e-9))
-
-
-def _farthest(one: Rare, table: Table) -> tuple[str, float] | None:
-    """Returns the row whose cell of a column of numbers is farthest from the others, and the cell; None where there is none."""
-    cells = table.columns.get(one.columns[0])
-    # A column of numbers is read as one of texts where cells are empty.
-    if len(one.columns) > 1 or cells is None or (isinstance(cells, Text) and not one.far):
-        return None
-    values = without_faults(floats(cells))
-    at = int(np.nanargmax(np.abs(values - np.nanmedian(values))))
-    return table.place(at), float(values[at])
-
-
-def _of_fit(few: float, wanted: int, weighing: tuple[int, int], rows: int) -> Broken:
-    """Returns that the fit leaves few rows their weight."""
-    remedies = ("leave-out-decider", "natural-scale", "pool")
-    if weighing[0] > max(wanted, few):
-        return _by_weight("rows-by-fit", "rows_per_coefficient", int(10 * few / weighing[1]) / 10, few, weighing[0], remedies)
-    key, least = ("rows_per_value", wanted) if wanted > few else ("rows", rows)
-    return _by_weight("rows-by-fit", key, int(few), few, least, remedies)
-
-
-def _by_weight(id: str, key: str, enough: float, few: float, wanted: int, remedies: tuple[str, ...], **values: Value) -> Broken:
-    """Returns that few rows have any weight, by their effective number."""
-    return Broken(id, key, enough, {"rows": few, "wanted": wanted, **values}, remedies)

@@ -17,27 +17,16 @@ from .rules import LEVELS
 
 
 class Broken(NamedTuple):
-    """Describes a rule that a client's rows break.
+    """Describes a rule that a client's rows break."""
 
-    Attributes
-    ----------
-    id : of its entry in the catalogue
-    key : of [disclosure], whose number the rule is
-    enough : the number that these rows would do for
-    values : what stands in the holder's text
-    remedies, facts : ids of what can be done, and of what is said beside it
-    of_values : whether it is about values in the rows, which may be faults
-    by_summary : whether the client can take part by a summary all the same
-    """
-
-    id: str
-    key: str
-    enough: float
-    values: Mapping[str, Value]
-    remedies: tuple[str, ...]
-    facts: tuple[str, ...] = ()
-    of_values: bool = False
-    by_summary: bool = False
+    id: str  # of its entry in the catalogue
+    key: str  # of [disclosure], whose number the rule is
+    enough: float  # the number that these rows would do for
+    values: Mapping[str, Value]  # what stands in the holder's text
+    remedies: tuple[str, ...]  # ids of what can be done
+    facts: tuple[str, ...] = ()  # and of what is said beside it
+    of_values: bool = False  # whether it is about values in the rows, which may be faults
+    by_summary: bool = False  # whether the client can take part by a summary all the same
 
     @property
     def about(self) -> object:

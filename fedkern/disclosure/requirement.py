@@ -16,59 +16,19 @@ NONE, ALL = range(0), range(1 << 31)  # numbers of coefficients
 
 @dataclass(frozen=True)
 class Fit:
-    """Holds what the fit of a client's rows depends on, beside these.
+    """Holds what the fit of a client's rows depends on, beside these."""
 
-    Attributes
-    ----------
-    precision : of the prior of coefficients; None where it is one of columns in the standard deviations of all sites
-    centre : of the intercept's prior, if it has one
-    intercept : whether there is one
-    r : of a negative binomial; None where it is learnt
-    splines : column -> its knots
-    part : of the prior, that rows have which are a part of those that the model fits
-    """
-
-    precision: float | None = None
-    centre: float | None = None
+    precision: float | None = None  # of the prior of coefficients; None: one of columns in the standard deviations of all sites
+    centre: float | None = None  # of the intercept's prior, if it has one
     intercept: bool = True
-    r: float | None = None
-    splines: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    part: float = 1.0
+    r: float | None = None  # of a negative binomial; None where it is learnt
+    splines: Mapping[str, Sequence[float]] = field(default_factory=dict)  # column -> its knots
+    part: float = 1.0  # of the prior, that rows have which are a part of those that the model fits
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """Says what a job asks of its clients' rows.
-
-    Attributes
-    ----------
-    rules, level : the numbers that bind, and the level that they are of
-    counts : whether clients have rows of people and no noise protects them: else nothing is asked
-    looks_at_values : whether rows are looked at that columns or a response single out: the job must know which these are
-    tells : what messages tell by coefficients
-    each_row : whether clients tell a number for every row, whatever its values are
-    whole : numbers of coefficients of which every client's messages tell X'WX
-    blocks, more, shapes : a likelihood has blocks * coefficients + more + shapes unknowns: coefficients of levels, thresholds,
-        numbers of the family
-    of_family : those of the shapes that do not count as columns where these are few
-    marginal : rows for each of these but shapes where sums of what changes levels' probabilities are told
-    slopes, intercept : slopes that differ between groups; whether one coefficient is no column's
-    weighs : coefficients beside those of columns where rows are counted as the fit weighs them; None: not counted so
-    rows : whether choices have every client's messages tell its rows, however many they are
-    summaries, groups : whether clients that are too small for values may take part by a summary; whether the model has effects
-        of groups
-    batch : the share of its rows from which a message is made, on average
-    counted_too, fewer_too : words for unknowns beside coefficients of columns, and for what a job may have fewer of
-    family, nominal, covariance, times, drops, names_groups : of the model: the family, whether each of its levels has
-        coefficients of its own, the covariance of sites ("" without sites), whether rows have survival times, whether those that
-        lack a cell are left out, whether a column could name groups
-    fit : what a fit depends on
-    small, secure : what becomes of a client whose rows are refused, and whether sums are masked
-    additive, summed : whether the sum of what clients tell is the same however their rows are dealt; whether rules on sums are
-        judged on all clients' rows together (`totals`), and here only those on a client's own
-    unit, keyed, factory, readers : the unit that a private job protects, or None; whether its noise can be drawn again; the
-        function of the holders' packages that it runs; who reads what clients send
-    own : the job's own rules, where a holder's are beside them
+    """Says what a job asks of its clients' rows. A method's keys make it; a holder's rules are added by `bound_by`.
 
     Examples
     --------
@@ -78,43 +38,56 @@ class Requirement:
     72
     """
 
-    rules: Rules = LEVELS["none"]
-    level: Level = "standard"
-    counts: bool = True
+    rules: Rules = LEVELS["none"]  # the numbers that bind
+    level: Level = "standard"  # that they are of
+    counts: bool = True  # whether clients have rows of people and no noise protects them: else nothing is asked
+    # Whether rows are looked at that columns or a response single out: the job must know which these are.
     looks_at_values: bool = True
-    tells: Kind = "nothing"
-    each_row: bool = False
-    whole: range = NONE
-    blocks: int = 1
-    more: int = 0
-    shapes: int = 0
-    of_family: int = 0
-    marginal: int = 0
-    slopes: int = 0
-    intercept: bool = True
-    weighs: int | None = None
-    rows: bool = False
-    summaries: bool = False
-    groups: bool = False
-    batch: float = 1.0
-    counted_too: str = ""
-    fewer_too: str = "random slopes"
+
+    # What messages tell.
+    tells: Kind = "nothing"  # by coefficients
+    each_row: bool = False  # a number for every row, whatever its values are
+    whole: range = NONE  # numbers of coefficients of which every client's messages tell X'WX
+    rows: bool = False  # its rows, however many, by choices of the job
+    batch: float = 1.0  # the share of its rows from which a message is made, on average
+
+    # Unknowns of a likelihood: blocks * coefficients + more + shapes.
+    blocks: int = 1  # of coefficients: one of each level beside the first
+    more: int = 0  # thresholds
+    shapes: int = 0  # numbers of the family
+    of_family: int = 0  # those of the shapes that do not count as columns where these are few
+    marginal: int = 0  # rows for each of these but shapes where sums of what changes levels' probabilities are told
+    slopes: int = 0  # that differ between groups
+    intercept: bool = True  # whether one coefficient is no column's
+    weighs: int | None = None  # coefficients beside columns' where rows count as the fit weighs them; None: they do not
+    counted_too: str = ""  # words for unknowns beside coefficients of columns
+    fewer_too: str = "random slopes"  # and for what a job may have fewer of
+
+    # Of the model.
     family: str = "gaussian"
-    nominal: bool = False
-    covariance: str = ""
-    times: bool = False
-    drops: bool = False
-    names_groups: bool = False
+    nominal: bool = False  # whether each level has coefficients of its own
+    covariance: str = ""  # of sites; "" without sites
+    times: bool = False  # whether rows have survival times
+    drops: bool = False  # whether rows that lack a cell are left out
+    groups: bool = False  # whether it has effects of groups
+    names_groups: bool = False  # whether a column could name groups
     fit: Fit = Fit()
+
+    # What becomes of a client that is refused, and of sums.
     small: Literal["refuse", "leave-out"] = "refuse"
-    secure: bool = False
-    additive: bool = False
-    summed: bool = False
-    unit: Unit | None = None
-    keyed: bool = False
-    factory: str | None = None
+    summaries: bool = False  # whether clients that are too small for values may take part by a summary
+    secure: bool = False  # whether sums are masked
+    additive: bool = False  # whether the sum of what clients tell is the same however their rows are dealt
+    summed: bool = (
+        False  # whether rules on sums are judged on all clients' rows (`totals`), and here those on a client's own alone
+    )
+
+    # Who is protected, and from whom.
+    unit: Unit | None = None  # of a private job
+    keyed: bool = False  # whether its noise can be drawn again
+    factory: str | None = None  # the function of the holders' packages that it runs
     readers: str = "a server"
-    own: Rules | None = None
+    own: Rules | None = None  # the job's own rules, where a holder's are beside them
 
     @property
     def tells_combinations(self) -> bool:
@@ -130,6 +103,10 @@ class Requirement:
     def least_of_group(self) -> int:
         """The number of groups that a client must have; 0 where none is asked for."""
         return self.rules.groups if self.groups else 0
+
+    def least_rows(self, coefficients: int, *, intercept: bool) -> str:
+        """Returns the rule for the number of rows, by its name."""
+        return "rows_of_one_column" if coefficients <= 1 + intercept else "rows"
 
     def bound_by(self, rules: Rules) -> Requirement:
         """Returns the same with what a holder asks of its own rows beside it: the stricter one of each rule."""

@@ -19,25 +19,6 @@ Level = Literal["none", "standard", "strict"]
 class Rules(NamedTuple):
     """What an open job asks of each client's rows before anything of them leaves. 0 asks for nothing.
 
-    Attributes
-    ----------
-    rows : of a client
-    rows_of_one_column : of a client, where the model has one column
-    values, values_of_two_columns, values_of_one_column : rows a coefficient where log-likelihoods at draws and exact curvatures
-        are sent: of few columns more
-    weighed : the same of their effective number, as the fit of a client's rows weighs them
-    summary : rows a coefficient, by both numbers, of a client that is too small for values and takes part by a summary; 0: none
-    sites, sites_of_few_columns : rows a coefficient where sites are sent, and of one or two columns
-    linear : rows a coefficient where cross-products alone are sent
-    rows_per_value : rows that have a level, or a value of a column of two, if any has it
-    summed_per_value : the same of all clients together, where they take part by a summary of masked sums
-    groups : of a client, where the model has effects of groups
-    combinations : rows that have each combination of the covariates' values, where few can occur
-    leverage : of a row at the fit of its client's rows, at most
-    slopes : more rows for each variance and covariance of random slopes of a nonlinear model
-    sloped_groups : groups of one row, and of two, of a linear model with random slopes
-    search : whether sums and products of columns are searched for rows that they single out
-
     Examples
     --------
     >>> from fedkern.disclosure.rules import LEVELS, Rules
@@ -47,24 +28,25 @@ class Rules(NamedTuple):
     False
     """
 
-    rows: int = 0
-    rows_of_one_column: int = 0
+    rows: int = 0  # of a client
+    rows_of_one_column: int = 0  # of a client, where the model has one column
+    # Rows a coefficient where log-likelihoods at draws and exact curvatures are sent: of few columns more.
     values: float = 0
     values_of_two_columns: float = 0
     values_of_one_column: float = 0
-    weighed: float = 0
-    summary: float = 0
-    sites: float = 0
+    weighed: float = 0  # the same of their effective number, as the fit of a client's rows weighs them
+    summary: float = 0  # the same, by both numbers, of a client that is too small and takes part by a summary; 0: none
+    sites: float = 0  # rows a coefficient where sites are sent
     sites_of_few_columns: float = 0
-    linear: float = 0
-    rows_per_value: int = 0
-    summed_per_value: int = 0
-    groups: int = 0
-    combinations: int = 0
-    leverage: float = 1.0
-    slopes: int = 0
-    sloped_groups: int = 0
-    search: bool = False
+    linear: float = 0  # rows a coefficient where cross-products alone are sent
+    rows_per_value: int = 0  # that have a level, or a value of a column of two, if any has it
+    summed_per_value: int = 0  # the same of all clients together, where they take part by a summary of masked sums
+    groups: int = 0  # of a client, where the model has effects of groups
+    combinations: int = 0  # rows that have each combination of the covariates' values, where few can occur
+    leverage: float = 1.0  # of a row at the fit of its client's rows, at most
+    slopes: int = 0  # more rows for each variance and covariance of random slopes of a nonlinear model
+    sloped_groups: int = 0  # groups of one row, and of two, of a linear model with random slopes
+    search: bool = False  # whether sums and products of columns are searched for rows that they single out
 
     @property
     def of_coefficients(self) -> bool:

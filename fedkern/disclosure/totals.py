@@ -31,9 +31,8 @@ from ..data.rare import differing
 from ..data.table import Table
 from ..errors import OwnFault
 from ..models.encoding import Encoding, Spec
-from .counting import covered_events, weights
-from .few import coefficients, least_rows
-from .look import Look, codes_of, events
+from .few import coefficients
+from .look import Look, codes_of, covered_events, events, groups_of, weights
 from .requirement import Requirement
 
 Array = NDArray[np.float64]
@@ -46,25 +45,23 @@ RARE = 'set disclosure.rare = "join", join rare values in all files, or put the 
 
 
 class Count(NamedTuple):
-    """Counts rows of one kind, by their effective number.
+    """Counts rows of one kind, by their effective number."""
 
-    Attributes
-    ----------
-    of : the kind, as all clients know it
-    key, least, remedy : the rule's key of [disclosure], its number, and what to do where there are fewer
-    none : whether no row of this kind is enough, too
-    summary : the number where all clients together take part by a summary
-    sum, squares : of the rows' weights, and of their squares
-    """
+    of: str  # the kind, as all clients know it
+    key: str  # the rule's, of [disclosure]
+    least: float  # its number
+    remedy: str  # what to do where there are fewer
+    none: bool  # whether no row of this kind is enough, too
+    sum: float  # of the rows' weights
+    squares: float  # of their squares
+    summary: float = math.inf  # the number where all clients together take part by a summary
 
-    of: str
-    key: str
-    least: float
-    remedy: str
-    none: bool
-    sum: float
-    squares: float
-    summary: float = math.inf
+    @classmethod
+    def of_rows(
+        cls, of: str, key: str, least: float, remedy: str, rows: Array, *, none: bool = False, summary: float = math.inf
+    ) -> Count:
+        """Returns the count of rows (n,) of these weights."""
+        return cls(of, key, least, remedy, none, float(rows.sum()), float((rows**2).sum()), summary)
 
     @property
     def effective(self) -> float:
@@ -115,59 +112,56 @@ def counts(asked: Requirement, table: Table, spec: Spec, n_clients: int) -> tupl
     """
     asked = replace(asked, fit=replace(asked.fit, part=1 / n_clients))
     rows = weights(table, spec)
-    groups = {label for label, row in zip(table.cells(spec.group), rows.tolist()) if row and label} if spec.group else ()
+    groups = groups_of(table, spec, rows)
     table, spec = looked_at(table, spec)
     p = coefficients(asked, table, spec)
-    found = [_count("rows", "rows", getattr(asked.rules, least_rows(asked, spec, p)), POOL, rows)]
-    if wanted := asked.told_up_to(p):
-        least = max(wanted, int(asked.rules.linear * p)) + 1
-        found.append(_per_coefficient(asked, p, f"rows for {p} coefficients", least, rows))
+    wanted = asked.told_up_to(p)
+    least = getattr(asked.rules, asked.least_rows(p, intercept=spec.intercept))
+    found = [Count.of_rows("rows", "rows", least, POOL, rows)]
+    # Rows, or events, that the job asks for by coefficients; by a summary of all together, numbers are fewer than cells.
+    columns, summary = p - asked.intercept, None
+    if asked.summaries and asked.rules.summary and columns > 0:
+        cells = columns * (CELLS_OF_ONE if columns == 1 else CELLS_OF_ALL)
+        summary = told(asked.unknowns(p) + asked.shapes, ASKED_OF_ALL) / cells
+
+    def by_coefficients(of: str, least: float, own: Array) -> Count:
+        enough = math.inf if summary is None else min(least, summary)
+        return Count.of_rows(of, "rows_per_coefficient", least, POOL, own, summary=enough)
+
+    if wanted:
+        found.append(by_coefficients(f"rows for {p} coefficients", max(wanted, int(asked.rules.linear * p)) + 1, rows))
         if spec.times:
             dying = covered_events(table, spec, rows, events(table, spec)[0])  # of their own client
             covered = np.ones(0 if dying is None else dying.covered)
-            found.append(_per_coefficient(asked, p, "events", max(asked.rules.rows, wanted + 1), covered))
+            found.append(by_coefficients("events", max(asked.rules.rows, wanted + 1), covered))
     if asked.least_of_group and spec.group:
-        found.append(_count(f"groups in column {spec.group!r}", "groups", asked.least_of_group, POOL, np.ones(len(groups))))
-    return found, [*_values(asked, table, spec, rows, p)]
+        of = f"groups in column {spec.group!r}"
+        found.append(Count.of_rows(of, "groups", asked.least_of_group, POOL, np.ones(len(groups))))
+    look, least_weighed = Look.at(asked, table, spec, rows), asked.weighing(p)[0]
+    at_fit = (by_coefficients("rows that weigh in the fit", max(look.wanted, least_weighed), own) for own in look.by_fit())
+    return found, [*_values(look), *at_fit]
 
 
-def _count(of: str, key: str, least: float, remedy: str, rows: Array, *, none: bool = False, summary: float = math.inf) -> Count:
-    return Count(of, key, least, remedy, none, float(rows.sum()), float((rows**2).sum()), summary)
-
-
-def _per_coefficient(asked: Requirement, p: int, of: str, least: float, rows: Array) -> Count:
-    """Counts rows, or events, of which a job with so many coefficients asks for so many."""
-    columns, unknowns, most = p - asked.intercept, asked.unknowns(p) + asked.shapes, math.inf
-    if asked.summaries and asked.rules.summary and columns > 0:
-        cells = columns * (CELLS_OF_ONE if columns == 1 else CELLS_OF_ALL)
-        most = min(least, told(unknowns, ASKED_OF_ALL) / cells)
-    return _count(of, "rows_per_coefficient", least, POOL, rows, summary=most)
-
-
-def _values(asked: Requirement, table: Table, spec: Spec, rows: Array, p: int) -> Iterator[Count]:
-    """Yields the counts of rows that share a value, or have weight."""
-    look, column_of_response = Look.at(asked, table, spec, rows), f"rows in column {spec.response!r}"
-    wanted, fewer = look.wanted, asked.rules.summed_per_value if asked.summaries else math.inf
-
-    def sharing(of: str, least: int, own: Array) -> Count:
-        return _count(of, "rows_per_value", least, RARE, own, none=True, summary=fewer)
-
+def _values(look: Look) -> Iterator[Count]:
+    """Yields the counts of rows that share a value."""
+    rules, fewer = look.asked.rules, math.inf
+    if look.asked.summaries:
+        fewer = rules.summed_per_value
     for column in look.columns:
-        cells, of = table.columns[column.name], f"rows in column {column.name!r}"
+        cells, of = look.table.columns[column.name], f"rows in column {column.name!r}"
         if column.levels is None:
-            of += " that differ from all others"
-            yield Count(of, "rows_per_value", wanted, RARE, True, *differing(floats(cells), rows), fewer)
+            sums = differing(floats(cells), look.weights)
+            yield Count(f"{of} that differ from all others", "rows_per_value", look.wanted, RARE, True, *sums, fewer)
             continue
         codes = codes_of(cells, column.levels)
         for k, level in enumerate(column.levels):
-            yield sharing(f"{of} with {level!r}", wanted, np.where(codes == k, rows, 0.0))
+            own = np.where(codes == k, look.weights, 0.0)
+            yield Count.of_rows(f"{of} with {level!r}", "rows_per_value", look.wanted, RARE, own, none=True, summary=fewer)
     if not look.family.measured:
         least, parts = look.of_response()
         for what, own in parts:
-            yield sharing(f"{column_of_response} {what}", least, own)
-    least_weighed, _ = asked.weighing(p)
-    for own in look.by_fit():
-        yield _per_coefficient(asked, p, "rows that weigh in the fit", max(wanted, least_weighed), own)
+            of = f"rows in column {look.spec.response!r} {what}"
+            yield Count.of_rows(of, "rows_per_value", least, RARE, own, none=True, summary=fewer)
 
 
 def numbers(own: Sequence[Count], *, small: bool, lax: bool) -> Array:

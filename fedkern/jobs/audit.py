@@ -17,8 +17,7 @@ from ..algorithms.core.messages import SERVER
 from ..errors import JobError
 from ..printing import align_columns
 from ..privacy.accountant import Mechanism, Parts
-from ..privacy.certificate import ALONE, certificate, describe_claim
-from ..privacy.certificate_fields import find_problem
+from ..privacy.certificate import ALONE, certificate, describe_claim, find_problem
 from ..privacy.losses import epsilon_bounds
 from ..results.plain import plain
 from ..results.summary import claim_of

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
@@ -34,7 +33,7 @@ from ..data.formula import of_file
 from ..disclosure import describe as described
 from ..disclosure import few
 from ..errors import JobError, owned
-from ..printing import printable
+from ..printing import printable, toml_key
 from ..results import guard
 from ..results.result import Result
 from ..transports.place import carrier, signers
@@ -286,8 +285,7 @@ def _written(parties: Parties, path: Path) -> Dialect | None:
 
 def _table_name(path: Path) -> str:
     """Returns a file's name as policies have it, in quotes where TOML wants some."""
-    name = stem(path)
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
+    return toml_key(stem(path))
 
 
 def _policies(parties: Parties, path: Path, dialect: Dialect) -> Iterable[Policy]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from ..algorithms.core.masked import ALL
 from .keys import ColumnSection, JobSection
 
 O_co = TypeVar("O_co", covariant=True)
+C = TypeVar("C")
+T = TypeVar("T")
 
 
 class _Data(Protocol):
@@ -46,6 +48,26 @@ class Sections(Protocol[O_co]):
     def secure(self) -> bool: ...
 
 
+class Value(Generic[T]):
+    """Is a property of a model that returns a plain value of its job file."""
+
+    def __init__(self, of: Callable[[Any], T], about: str) -> None:
+        self._of, self.__doc__ = of, about
+
+    def __get__(self, model: Any, owner: type) -> T:
+        return self._of(model.config)
+
+
+class Values(Generic[C]):
+    """Makes such properties of models whose job files are `C`."""
+
+    def __call__(self, of: Callable[[C], T], about: str) -> Value[T]:
+        return Value(of, about)
+
+
+value = Values[Sections[Any]]()
+
+
 @dataclass(frozen=True)
 class JobModel(Generic[O_co]):
     """Holds a job with its clients.
@@ -58,10 +80,11 @@ class JobModel(Generic[O_co]):
     config: Sections[O_co]
     names: tuple[str, ...]
 
-    @property
-    def seed(self) -> int:
-        """The seed of all keyed streams."""
-        return self.config.job.seed
+    seed = value(lambda config: config.job.seed, "The seed of all keyed streams.")
+    ignored = value(lambda config: config.data.ignore, "The columns that the job leaves out.")
+    intercept = value(
+        lambda config: config.model.intercept, "Whether the model has an intercept; in a sparse job each client has its own."
+    )
 
     @property
     def secure(self) -> bool:
@@ -69,29 +92,19 @@ class JobModel(Generic[O_co]):
         return self.config.secure
 
     @property
-    def telling(self) -> tuple[str, ...]:
-        """The names of those whose numbers the server gets in the rounds: the clients, or where sums are secure all as one."""
-        return (ALL,) if self.secure else self.names
-
-    @property
-    def ignored(self) -> Sequence[str]:
-        """The columns that the job leaves out."""
-        return self.config.data.ignore
-
-    @property
     def declared(self) -> Mapping[str, ColumnSection]:
         """The public facts of the columns."""
         return self.config.data.columns
 
     @property
+    def telling(self) -> tuple[str, ...]:
+        """The names of those whose numbers the server gets in the rounds: the clients, or where sums are secure all as one."""
+        return (ALL,) if self.secure else self.names
+
+    @property
     def references(self) -> dict[str, str | None]:
         """The level of each categorical column that others are compared with."""
         return {name: column.reference for name, column in self.declared.items()}
-
-    @property
-    def intercept(self) -> bool:
-        """Whether the model has an intercept; in a sparse job each client has its own."""
-        return self.config.model.intercept
 
     @property
     def output(self) -> O_co:

@@ -66,10 +66,10 @@ def read(job: Record, encoding: Encoding, rows: object, *labels: str | None) -> 
     for name in labels:
         loaded = with_group(loaded, name)
     centers = _centers(job, encoding)
-    return _completed(incomplete.fill_cells(loaded, centers) if centers else loaded, encoding)
+    return completed(incomplete.fill_cells(loaded, centers) if centers else loaded, encoding)
 
 
-def _completed(rows: Table, encoding: Encoding) -> tuple[Table, NDArray[np.bool_]]:
+def completed(rows: Table, encoding: Encoding) -> tuple[Table, NDArray[np.bool_]]:
     """Returns the rows with their empty cells filled, and which rows (n,) had some."""
     beside = {encoding.response, encoding.weight, encoding.row_id, encoding.trials}
     levels = {column.name: column.levels for column in encoding.columns}

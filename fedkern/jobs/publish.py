@@ -17,12 +17,11 @@ from ..algorithms.exchanges.compare import flagged
 from ..errors import FedkernError, JobError, mark_party
 from ..finding import Finding
 from ..results import guard
-from ..results.digest import digest
 from ..results.inference_data import netcdf
 from ..results.plain import Record, plain
 from ..results.released import Released
 from ..results.result import Result
-from ..results.summary import claim_of
+from ..results.summary import claim_of, digest
 from ..results.verdict import Verdict, not_judged
 from . import machine
 from .convergence import of_those_left

@@ -20,8 +20,7 @@ from ..data.incomplete import marked
 from ..data.joined import gone_of
 from ..data.rare import without_faults
 from ..data.table import Table, as_written
-from ..disclosure.counting import weights
-from ..disclosure.look import with_splines
+from ..disclosure.look import weights, with_splines
 from ..errors import FedkernError
 from ..models.encoding import Column, Spec
 from ..privacy.sketch import Sketch, mix_bits

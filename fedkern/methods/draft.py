@@ -31,6 +31,7 @@ from ..data.plain_text import SEPARATORS as KNOWN
 from ..data.plain_text import UTF16
 from ..data.table import Table
 from ..errors import JobError
+from ..printing import toml_key, toml_text
 from . import METHODS
 
 RESPONSES = ("y", "response", "outcome", "target", "label", "cases", "case", "count", "events", "event", "status", "died")
@@ -169,7 +170,7 @@ def job(wanted: Wanted) -> Draft:
         )
     many = "file" if len(tables) == 1 else "files"
     lines = [f"# Drafted from the headers of {len(tables)} {many} and the types of their cells. Look at every line, then"]
-    lines += ["# `fedkern check` this file; docs/reference/jobs.md has all keys.", ""]
+    lines += ["# `fedkern check` this file; `fedkern schema` has all keys.", ""]
     lines += ["[job]", f'method = "{method}"', "seed = 1", *_rounds(method, wanted.private), "", "[data]"]
     lines += [f"clients = {_patterns(wanted)}{_note('the file name is the client')}"]
     sections = {"likelihood": _likelihood, "pvi": _pvi, "sparse": _sparse, "vertical": _vertical, "sigma": _sigma}[method]
@@ -465,7 +466,7 @@ def _private(method: str, seen: Seen, part: Part) -> Iterator[str]:
         yield from ("clip_z = 3.0             # bound on a row's part of the predictor", "clip_gradient = 1.0", "")
     yield "# Publicly known constants of every covariate, from another source than these rows: fill in all of them."
     for name in _covariates(seen, part):
-        yield from ("", f"[data.columns.{_text(name)}]")
+        yield from ("", f"[data.columns.{toml_key(name)}]")
         numeric = "# center = .., scale = ..   (or lower = .., upper = ..)"
         yield '# levels = ["..", ".."]' if seen.kinds[name] == "text" else numeric
 
@@ -475,7 +476,7 @@ def _constants(seen: Seen, part: Part) -> Iterator[str]:
     yield "privacy: epsilon, delta, clips and noise are examples; choose them"
     for name in _covariates(seen, part):
         wanted = "levels" if seen.kinds[name] == "text" else "center and scale, or lower and upper"
-        yield f"data.columns.{_text(name)}: {wanted}"
+        yield f"data.columns.{toml_key(name)}: {wanted}"
 
 
 def _covariates(seen: Seen, part: Part) -> list[str]:
@@ -557,7 +558,7 @@ def _code_lines(seen: Seen, roles: Collection[str], *, groups: bool) -> list[str
     where = "as the group of [model.random], or with" if groups else "with"
     return [
         f"# {_texts(names)}: taken for a number, with a slope. Where it is a code (of a ward, say), have it {where}",
-        f'# kind = "categorical" in [data.columns.{_text(names[0])}].',
+        f'# kind = "categorical" in [data.columns.{toml_key(names[0])}].',
     ]
 
 
@@ -866,4 +867,4 @@ def _text(text: str) -> str:
         text.encode()
     except UnicodeEncodeError:
         raise JobError(f"init: {text!r} cannot be written into a TOML file, which is UTF-8; rename it") from None
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return toml_text(text)

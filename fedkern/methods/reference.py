@@ -18,7 +18,7 @@ from . import METHODS, load_method
 HEAD = """\
 # Every key of a job file{}, with its default (... where there is none) and what it may be. Copy those that you need.
 # Variants and presets have defaults of their own: `fedkern check` tells what a job will do. Keys that only experiments want
-# stand in docs/reference/expert.md.
+# stand on the page of keys for experts.
 """
 
 

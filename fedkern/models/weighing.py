@@ -15,6 +15,7 @@ Vector = NDArray[np.float64]
 
 FULL = 6  # rows a coefficient; of fewer each row is nearly alone in some sum of many columns
 ENOUGH_DIGITS, TINY = 1e-9, 1e-300  # of the largest eigenvalue of X'X; of a column's squares
+BLOCK = 1 << 12  # rows whose products are added at once: they stay near the processor
 
 
 class Weighed(Protocol):
@@ -59,23 +60,43 @@ def effective(weights: Vector) -> float:
     return float(relative.sum()) ** 2 / float((relative**2).sum())
 
 
-def leverages(X: Vector, precision: Vector) -> Vector:
-    """Returns (n,) each row's leverage in X'X and a prior's precision; of few rows its largest share of a column's squares.
+def products(X: Vector, weights: Vector) -> Vector:
+    """Returns X'WX (p, p) of X (n, p) and weights (n,)."""
+    found = np.zeros((X.shape[1], X.shape[1]))
+    for begin in range(0, len(X), BLOCK):
+        rows = X[begin : begin + BLOCK]
+        found += (rows.T * weights[begin : begin + BLOCK]) @ rows
+    return found
+
+
+def levered(X: Vector, weights: Vector, precision: Vector, most: float) -> tuple[int, float] | None:
+    """Returns the row of the highest leverage in X'WX and a prior's precision, and this, where it is above `most`.
+
+    Of few rows it is a row's largest share of a column's squares.
 
     Parameters
     ----------
-    X : (n, p) times the roots of weights
+    X : (n, p)
+    weights : (n,)
     precision : (p, p)
     """
-    products = X.T @ X + precision
-    lengths = np.maximum(np.diag(products), TINY)
+    both = products(X, weights) + precision
+    lengths = np.maximum(np.diag(both), TINY)
     if len(X) <= FULL * X.shape[1]:
-        return np.asarray((X**2 / lengths).max(axis=1))
+        leverage = weights * (X**2 / lengths).max(axis=1)
+        row = int(leverage.argmax())
+        return (row, float(leverage[row])) if leverage[row] > most else None
     scale = np.sqrt(lengths)  # so that units decide nothing
-    sizes, turned = np.linalg.eigh(products / np.outer(scale, scale))
+    sizes, turned = np.linalg.eigh(both / np.outer(scale, scale))
     kept = sizes > ENOUGH_DIGITS * sizes[-1]
-    Q = (turned[:, kept] / np.sqrt(sizes[kept]) / scale[:, np.newaxis]).T @ X.T
-    return np.asarray(np.einsum("ji,ji->i", Q, Q))
+    # No row has more than its squares over the least eigenvalue: nearly all have too little to be looked at.
+    some = np.flatnonzero(weights * np.einsum("ij,ij,j->i", X, X, 1 / lengths) > most * sizes[kept][0])
+    if not len(some):
+        return None
+    Q = X[some] @ (turned[:, kept] / np.sqrt(sizes[kept]) / scale[:, np.newaxis])
+    leverage = weights[some] * (Q**2).sum(axis=1)
+    best = int(leverage.argmax())
+    return (int(some[best]), float(leverage[best])) if leverage[best] > most else None
 
 
 def few(rows: Weighed, point: Vector, prior: Vector, least: Least) -> bool:
@@ -92,6 +113,6 @@ def few(rows: Weighed, point: Vector, prior: Vector, least: Least) -> bool:
             continue
         if effective(weights) < least.rows:
             return True
-        if leverages(X * np.sqrt(weights)[:, np.newaxis], prior[block, block]).max() > least.leverage:
+        if levered(X, weights, prior[block, block], least.leverage) is not None:
             return True
     return False

@@ -285,9 +285,9 @@ def window(tables: Sequence[tuple[Table, int]], points: int) -> tuple[float, flo
 
     def end(sign: int) -> float:
         @cache
-        def bound(at: int) -> float:
-            rate = sum(steps * log_mean_exp(powers[at] * sign * t.loss, t.p) for t, steps in tables)
-            return float((rate - math.log(ETA)) / powers[at])
+        def bound(k: int) -> float:
+            rate = sum(steps * log_mean_exp(powers[k] * sign * t.loss, t.p) for t, steps in tables)
+            return float((rate - math.log(ETA)) / powers[k])
 
         # The rate is convex in the power and 0 at 0, so that the bound falls up to its least value and rises from there.
         low, high = 0, len(powers) - 1

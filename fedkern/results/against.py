@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from ..errors import JobError
 from ..printing import listed
 from . import mixing, page, plots
-from .marginals import Drawn, Marginal
-from .released import Drawing, Group, Released
+from .released import Drawing, Drawn, Group, Marginal, Released
 
 Array = NDArray[np.float64]
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .mixing import Stream
 from .plain import Record
 from .selection import GAP
-from .streaming import Stream
 
 Array = NDArray[np.float64]
 

@@ -14,8 +14,7 @@ from ..algorithms.core.messages import SERVER
 from ..kernels import rng
 from ..models.expfam import Gaussian
 from ..models.reference import Coding
-from .marginals import Normal
-from .released import Drawing, Group
+from .released import Drawing, Group, Normal
 
 Vector = NDArray[np.float64]
 INTERCEPT = "intercept"

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.core.exchange import LEAST
+from ..algorithms.core.exchange import LARGEST, LEAST
 from ..algorithms.core.masked import ALL, describe_few
 from ..algorithms.core.once import Server, not_in
-from ..algorithms.core.rounding import LARGEST
 from ..algorithms.exchanges.sums import BINS, LooSums
 from ..finding import Finding
 from ..models import psis

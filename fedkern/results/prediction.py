@@ -119,7 +119,7 @@ def within(prediction: Prediction, family: str, more: NDArray[np.bool_] | None =
     cut = cut if more is None else cut | more
     if not cut.any():
         return prediction
-    used = {**prediction.used, BEYOND: [f"rate above e^{MOST:g}" if one else "" for one in cut.tolist()]}
+    used = {**prediction.used, BEYOND: np.where(cut, f"rate above e^{MOST:g}", "").tolist()}
     return replace(_without(prediction, cut), used=used)
 
 
@@ -128,7 +128,7 @@ def without_lacking(prediction: Prediction, lacking: NDArray[np.bool_]) -> Predi
     if not lacking.any():
         return prediction
     made = _without(prediction, lacking)
-    linear = [np.where(lacking, np.nan, one) if len(one) else one for one in (made.linear_mean, made.linear_sd)]
+    linear = [np.where(lacking, np.nan, moment) if len(moment) else moment for moment in (made.linear_mean, made.linear_sd)]
     note = f"{int(lacking.sum())} of {len(lacking)} rows lack a cell that the model needs, and have no prediction"
     return replace(made, linear_mean=linear[0], linear_sd=linear[1], notes=(*made.notes, note))
 

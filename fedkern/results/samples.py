@@ -9,9 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from . import by_name, mixing
-from .marginals import Drawn
-from .released import Drawing, Group
+from . import mixing, released
+from .released import Drawing, Drawn, Group
 from .selection import LARGE, matrix, partial_correlations
 
 Array = NDArray[np.float64]
@@ -243,7 +242,7 @@ class Samples:
 
     def marginal(self, name: str, site: str = "") -> Drawn | None:
         """Returns a parameter by its draws, on the data's scale; None for a function of the draws, such as `negligible`."""
-        return by_name.of_draws(self._groups, name, site)
+        return released.of_draws(self._groups, name, site)
 
     @cached_property
     def _groups(self) -> dict[str, Group]:

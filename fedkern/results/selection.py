@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
+from xml.etree import ElementTree
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..errors import JobError
 from ..printing import listed
 from .diagnostics import MARKED
 from .plain import Record, real
@@ -21,6 +24,11 @@ DEVIATING = ("p_differs", "contrast", "p_deviates", "mean", "q05", "q95", "rhat"
 ARROW = " -> "  # between the node that an edge comes from and the one that it points to
 MORE_POWER = "output.site_fits = true adds a meta-analysis, whose set asks only whether the average is 0"
 GAP = 0.15  # standardised units: medians farther apart may be in different modes
+HEAD = ("to", "source", "mean", "pip", "mcse", "rhat")  # of an edge: its ends, standardised effect, PIP, the PIP's error, R-hat
+NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
+NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that no XML may hold
+
+Row = list[str | float]
 
 
 class Graphical(Protocol):
@@ -374,3 +382,44 @@ def either(samples: Draws) -> Array:
 def gamma_table(samples: Draws) -> Array:
     """Returns (p, p) PIPs [to, from] of a graph, as the paper's heat map shows them."""
     return matrix(samples.pip, len(samples.nodes))
+
+
+# Files for other programs --------------------
+
+
+def edges(summary: Record) -> list[Row]:
+    """Returns the edges of the false discovery rate's set, as summary.json has them, in the order of `HEAD`; NaN if unknown.
+
+    Raises
+    ------
+    JobError
+        The result is no graph, or its chains disagree, so that there is no graph over all of them.
+    """
+    if "graph" not in summary:
+        raise JobError('the result has no graph: model.kind = "mrf" or "sem" gives one')
+    if "by_mode" in summary:
+        raise JobError(
+            "the chains disagree, and there is no graph over all of them: by_mode in summary.json has one of each mode"
+        )
+    return [[str(row["to"]), str(row["source"]), *(real(row.get(key)) for key in HEAD[2:])] for row in summary["graph"]["edges"]]
+
+
+def graphml(summary: Record) -> bytes:
+    """Returns all nodes and the chosen edges, directed, as GraphML; names of nodes are their `label`."""
+    chosen = edges(summary)
+    root = ElementTree.Element("graphml", xmlns=NAMESPACE)
+    keys = [("node", "label", "string"), *(("edge", name, "double") for name in HEAD[2:])]
+    for about, name, kind in keys:
+        ElementTree.SubElement(root, "key", {"id": name, "for": about, "attr.name": name, "attr.type": kind})
+    graph = ElementTree.SubElement(root, "graph", edgedefault="directed")
+    place = {str(name): f"n{i}" for i, name in enumerate(summary["graph"]["nodes"])}
+    for name, label in place.items():
+        node = ElementTree.SubElement(graph, "node", id=label)
+        ElementTree.SubElement(node, "data", key="label").text = NO_XML.sub("\ufffd", name)
+    for to, source, *numbers in chosen:
+        edge = ElementTree.SubElement(graph, "edge", source=place[str(source)], target=place[str(to)])
+        for name, value in zip(HEAD[2:], numbers):
+            if value == value:
+                ElementTree.SubElement(edge, "data", key=name).text = repr(value)
+    ElementTree.indent(root)
+    return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"

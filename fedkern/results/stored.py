@@ -12,12 +12,11 @@ from ..errors import JobError
 from ..models.encoding import Encoding
 from ..models.expfam import Gaussian
 from ..models.reference import coding_of, references_of
-from . import by_name
+from . import released
 from .gaussian import Posterior, label
 from .inference_data import REMEDY, SAMPLED
-from .marginals import Drawn
 from .plain import Record
-from .released import Drawing, Group, Released
+from .released import Drawing, Drawn, Group, Released
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Stored:
 
     def marginal(self, name: str, site: str = "") -> Drawn | None:
         """Returns a parameter by its draws."""
-        return by_name.of_draws(self.kept, name, site)
+        return released.of_draws(self.kept, name, site)
 
     def groups(self, drawing: Drawing) -> dict[str, Group]:
         """Returns the groups of the file, whatever number of draws is asked for.

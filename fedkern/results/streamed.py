@@ -8,11 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from . import by_name, mixing
-from .marginals import Drawn
-from .released import Drawing, Group
+from . import mixing, released
+from .mixing import Stream
+from .released import Drawing, Drawn, Group
 from .samples import OWN, Array, Row, rescaled
-from .streaming import Stream
 
 JUDGED = ("theta", "log_tau", "inclusion", "log_eta", "logit_rho", "average")  # moments need logarithms
 ALONE = ("log_eta", "logit_rho")  # for that alone: eta and rho are published
@@ -102,7 +101,7 @@ class Streamed:
 
     def marginal(self, name: str, site: str = "") -> Drawn | None:
         """Returns a coefficient by its thinned draws."""
-        return by_name.of_draws(self._groups, name, site)
+        return released.of_draws(self._groups, name, site)
 
     @cached_property
     def _groups(self) -> dict[str, Group]:

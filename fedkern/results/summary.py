@@ -1,10 +1,14 @@
-"""Counts what went over the wire, and says what a job claims, as summary.json has both."""
+"""Counts what went over the wire, says what a job claims, and computes the digest of a whole result: as summary.json has them."""
 
 from __future__ import annotations
 
+import hashlib
 import math
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+
+import numpy as np
 
 WAYS = ("to_client", "to_server")
 
@@ -50,3 +54,25 @@ def claim_of(privacy: Mapping[str, Mapping[str, object]]) -> str:
 
 def _finite(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
+
+
+def digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """Returns BLAKE2b-256 (64 hexadecimal digits) over the arrays sorted by name: name, dtype, shape, little-endian C-order
+    bytes.
+
+    Each part is preceded by its length, so that no two sets of arrays give the same bytes.
+
+    Raises
+    ------
+    TypeError
+        An array is of objects.
+    """
+    state = hashlib.blake2b(digest_size=32)
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name])
+        if array.dtype.hasobject:
+            raise TypeError(f"{name}: arrays of objects have no digest")
+        array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        for part in (name.encode(), array.dtype.str.encode(), struct.pack(f"<{array.ndim}Q", *array.shape), array.tobytes("C")):
+            state.update(struct.pack("<Q", len(part)) + part)
+    return state.hexdigest()

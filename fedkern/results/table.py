@@ -15,9 +15,8 @@ from typing import Any
 from ..errors import JobError
 from ..kernels.families import FAMILIES, HAZARDS, NOMINAL
 from ..models.reference import MOVED
-from .marginals import difference
 from .plain import Record, real
-from .released import Released
+from .released import Released, difference
 from .shown import blocks, own_levels
 
 Row = dict[str, Any]

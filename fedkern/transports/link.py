@@ -1,18 +1,103 @@
-"""Describes how bytes travel between the ranks of a job: `mpi.MpiLink` and `relay` do it.
+"""Describes how bytes travel between the ranks of a job: `mpi.MpiLink` and `relay` do it, and wait without using a core.
 
-Nothing here ever blocks, so that silence can be noticed.
+Nothing here blocks for long, so that silence can be noticed.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+import select
+import socket
+import sys
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Protocol
 
 from .codec import Frame
-from .patience import Patience
 
+# Offers the core to others; the shortest sleep does it where Python has no such call.
+YIELD = getattr(os, "sched_yield", lambda: time.sleep(0))
 CONTROL = 1 << 20  # longest control message, bytes
 DRAINED = 1 << 26  # longest frame that is still taken when a job ends
+
+
+class Bell:
+    """Wakes ranks of the same host from their sleep, by a datagram socket without a file for each.
+
+    It is a help, not a need: a rank that is not woken looks by itself after some milliseconds. A ring carries no information.
+    OSError where the system has no such sockets.
+    """
+
+    def __init__(self, job: str, rank: int) -> None:
+        self.job = job
+        if sys.platform != "linux":  # no other system has sockets without a file
+            raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._socket.bind(self._name(rank))
+
+    def ring(self, rank: int) -> None:
+        """Wakes a rank."""
+        with suppress(OSError):  # it has ended, or has been rung often enough
+            self._socket.sendto(b"!", self._name(rank))
+
+    def wait(self, seconds: float) -> bool:
+        """Waits for a ring; returns whether one came within this time."""
+        if not select.select([self._socket], [], [], seconds)[0]:
+            return False
+        with suppress(OSError):
+            while True:
+                self._socket.recv(1)
+        return True
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _name(self, rank: int) -> bytes:
+        return f"\0fedkern-{self.job}-{rank}".encode()
+
+
+class Patience:
+    """Waits: looks again and again for `spin` seconds, then sleeps between two looks.
+
+    A sleep lasts an eighth of the time waited so far, or half of it with a bell: a rank that is rung for may sleep long, and
+    every look costs. A sleep is at most `longest`; a ring ends it, and looking begins anew.
+    """
+
+    LOOKS = 16  # between two offers of the core to others (Open MPI makes its own where ranks outnumber cores)
+
+    def __init__(self, spin: float) -> None:
+        self.spin, self.longest, self.since, self.looks = spin, 2e-3, time.monotonic(), 0
+        self.bell: Bell | None = None
+
+    def reset(self) -> float:
+        """Begins to wait now; returns the time."""
+        self.since, self.looks = time.monotonic(), 0
+        return self.since
+
+    @property
+    def waited(self) -> float:
+        """The seconds waited so far."""
+        return time.monotonic() - self.since
+
+    def pause(self) -> bool:
+        """Spins or sleeps between two looks; returns True when time has passed."""
+        self.looks += 1
+        if self.looks % self.LOOKS:
+            return False
+        waited = self.waited
+        if waited < self.spin:
+            YIELD()
+        else:
+            share = 8 if self.bell is None else 2
+            seconds = min(waited / share, self.longest)
+            self.looks = -1  # after one look it sleeps again
+            if self.bell is None:
+                time.sleep(seconds)
+            elif self.bell.wait(seconds):
+                self.reset()
+        return True
 
 
 class Link(Protocol):

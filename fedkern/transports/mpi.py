@@ -15,8 +15,7 @@ from ..errors import JobError, LostPeer
 from . import tags
 from .codec import Codec, Frame
 from .driver import Hooks, Signals, Timeouts
-from .link import CONTROL, DRAINED
-from .patience import Bell, Patience
+from .link import CONTROL, DRAINED, Bell, Patience
 from .ranks import Ranks
 
 S = TypeVar("S")

@@ -21,8 +21,7 @@ from . import relay_letters, tags
 from .codec import Frame
 from .ending import Say
 from .ranks import CODE
-from .relay_end import End
-from .relay_letters import ANEW, ASIDE, BUSY, ENDED, LONGEST_REASON, REFUSED, UNBEGUN, UNMARKED, WAITING, Item, Letter
+from .relay_letters import ANEW, ASIDE, BUSY, ENDED, LONGEST_REASON, REFUSED, UNBEGUN, UNMARKED, WAITING, End, Item, Letter
 
 EVERY = 5.0  # seconds of silence after which a site that waits is asked whether it has something to say
 GONE = 0  # in the queue of what has come, behind the last words of a site: it is gone

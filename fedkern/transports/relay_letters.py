@@ -1,4 +1,4 @@
-"""Defines the bytes of a relay: the requests of a hub, and the replies of its sites.
+"""Defines the bytes of a relay, and what both of its ends have: the server's (`relay_hub`) and a site's (`relay_spoke`).
 
 A request holds all that the hub has for the site, and a reply all that the site says until it waits again. Both name the run, the
 site and the request, so that a reply that comes late, twice or from elsewhere is known for what it is.
@@ -7,10 +7,13 @@ site and the request, so that a reply that comes late, twice or from elsewhere i
 from __future__ import annotations
 
 import struct
+import time
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ..algorithms.core.messages import RemoteFault
 from . import tags
+from .link import CONTROL, Patience
 
 # magic, version, state of the site, number of the site, run, digest of the job, mark of the site's start, number of the request,
 # items
@@ -102,3 +105,41 @@ def put_aside(request: bytes) -> bytes:
     """Returns the reply of a site at which somebody has to decide first; the hub will send the request again."""
     letter = Letter.unpack(request)
     return Letter(ASIDE, letter.job, letter.number, [], letter.digest, letter.site).pack()
+
+
+class Waiting(Patience):
+    """Waits as its end of the relay does."""
+
+    def __init__(self, wait: Callable[[], None]) -> None:
+        super().__init__(0.0)
+        self.wait = wait
+
+    def pause(self) -> bool:
+        """Waits for the other end, a fraction of a second."""
+        self.wait()
+        return True
+
+
+class End:
+    """Holds what both ends of a relay have."""
+
+    def __init__(self, rank: int, size: int, wait: Callable[[], None]) -> None:
+        self.rank, self.size, self.run = rank, size, 0
+        self.over = -1  # the latest protocol, once its frames are late
+        self.parted = -1  # the latest protocol whose end has travelled with its question
+        self.patience: Patience = Waiting(wait)
+        self.gone: set[int] = set()
+        self.clock = [time.monotonic()] * size
+
+    def wake(self, job: str, near: Iterable[int]) -> bool:
+        """Returns False: the other end cannot be woken."""
+        return False
+
+    def is_due(self, sender: str, number: int, data: bytes, longest: int) -> bool:
+        """Tells whether a message is not late, of a protocol that has ended; RemoteFault where it is too long."""
+        tag, run = number % tags.RUN, number // tags.RUN
+        if tag == tags.FRAME and (run != self.run or run == self.over):
+            return False
+        if len(data) > (allowed := longest if tag == tags.FRAME else CONTROL):
+            raise RemoteFault(f"{sender}: a message of {len(data)} bytes, at most {allowed} expected")
+        return True

@@ -9,8 +9,7 @@ from collections import deque
 from ..errors import JobError
 from . import tags
 from .codec import Frame
-from .relay_end import End
-from .relay_letters import ANEW, ASIDE, BUSY, ENDED, UNBEGUN, UNMARKED, WAITING, Item, Letter, refuse
+from .relay_letters import ANEW, ASIDE, BUSY, ENDED, UNBEGUN, UNMARKED, WAITING, End, Item, Letter, refuse
 
 
 class SpokeLink(End):

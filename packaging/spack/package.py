@@ -25,6 +25,7 @@ class PyFedkern(PythonPackage):
     depends_on("cxx", type="build")
     depends_on("py-setuptools@77:", type="build")
     depends_on("py-pybind11@3:", type="build")
+    depends_on("py-shtab@1.7:", type="build")
 
     with default_args(type=("build", "run")):
         depends_on("python@3.11:")

@@ -21,6 +21,7 @@ from fedkern.models.encoding import Column, Encoding, Spec
 from fedkern.transports import inprocess
 from fedkern.transports.codec import Codec
 from fedkern.transports.driver import Hooks
+from support.refusal import refusal
 
 SPEC = Spec("y")
 PUBLIC = {"age": Column("age", center=40.0, scale=10.0), "job": Column("job", "categorical", ("clerk", "smith"))}
@@ -219,11 +220,9 @@ def test_labels_of_a_positive_response():
     spec = Spec("y", positive="yes")
     assert agree(spec, [summary(labels=("no",)), summary(labels=("no", "yes"))]).labels == ("no", "yes")
     assert agree(spec, [summary(labels=("no",))]).labels == ()  # one class only is legitimate
-    with pytest.raises(
-        JobError, match="client 'c': 'y' has a label too many: all clients together have 3 labels, and positive = 'yes'; a"
-    ):
+    with refusal(JobError, "c", "y", "3", "yes"):
         agree(spec, [summary(labels=("no", "yes")), summary(labels=("no", "yes")), summary(labels=("no", "yess"))])
-    with pytest.raises(JobError, match="client 'a': 'y' has a label too many: all clients together have 2 labels"):
+    with refusal(JobError, "a", "y", "2"):
         agree(spec, [summary(labels=("f", "m"))])
     declared = Spec("y", positive="yes", columns={"y": Column("y", "categorical", ("maybe", "no", "yes"))})
     assert agree(declared, [summary(labels=("no", "yes"))]).labels == ("maybe", "no", "yes")
@@ -329,11 +328,11 @@ def test_a_client_does_not_answer_what_its_job_does_not_ask():
         with pytest.raises(RemoteFault, match=rf"AskSchema\.round is {leg}, of which this client's job file says nothing"):
             PROTOCOL.client_receive(Client(PRIVATE, summary()), AskSchema(leg, 0, 1, b'{"means":[0.0]}'))
     constants = dataclasses.replace(SPEC, columns={"age": PUBLIC["age"]})
-    with pytest.raises(RemoteFault, match=r"AskSchema\.round is 2, of which"):
+    with refusal(RemoteFault, "AskSchema", "2"):
         PROTOCOL.client_receive(Client(constants, summary()), AskSchema(2, 0, 1, b'{"means":[0.0]}'))
     with pytest.raises(RemoteFault, match="means must be a list of 1 numbers"):
         PROTOCOL.client_receive(Client(SPEC, summary()), AskSchema(2, 0, 1, b"{}"))
-    with pytest.raises(RemoteFault, match=r"server: Agreed\.text: not an encoding"):
+    with refusal(RemoteFault, "Agreed"):
         PROTOCOL.client_receive(Client(SPEC, summary()), agreement.Agreed(2, 0, 1, b'{"columns":[{"name":"x"}]}'))
 
 
@@ -407,7 +406,7 @@ def test_a_private_client_takes_the_constants_and_levels_of_its_job_file_alone(s
 
 
 def test_a_second_encoding_is_refused():
-    with pytest.raises(RemoteFault, match="Agreed came after the columns were agreed"):
+    with refusal(RemoteFault, "Agreed"):
         PROTOCOL.client_receive(told(), agreement.Agreed(2, 0, 1, json.dumps(TOLD).encode()))
 
 

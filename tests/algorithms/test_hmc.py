@@ -17,6 +17,7 @@ from support import hamiltonian as ham
 from support import hierarchical as h
 from support.federations import play
 from support.mixed_model import MixedModel
+from support.refusal import refusal
 
 SHORT = ham.SHORT
 
@@ -259,11 +260,11 @@ def test_a_step_that_is_far_too_long_ends_in_rejections():
 
 def test_start_values_are_checked():
     models = h.linear([2, 1])
-    with pytest.raises(NumericalError, match="client 'c1': the log-density at the start of chain 0 is not finite"):
+    with refusal(NumericalError, "c1", "0"):
         ham.run([models[0], Cliff(**vars(models[1]))], SHORT, xi=1.0)
     with pytest.raises(ValueError, match=r"start values of xi must have the shape \(3,\) or \(2, 3\), got \(4,\)"):
         ham.machines(models, SHORT, xi=np.zeros(4))
-    with pytest.raises(ValueError, match=r"start values of client 'c0' must have the shape \(2,\)"):
+    with refusal(ValueError, "c0", "2"):
         ham.machines(models, SHORT, u=[np.zeros((3, 2)), 0.0])
     with pytest.raises(NumericalError, match="log p\\(xi\\) at the start values"):
         ham.machines(models, SHORT, xi=np.inf)
@@ -372,13 +373,13 @@ def test_what_nobody_asked_for_is_refused():
     (server, effects), clients = ham.machines(models, SHORT)
     state, (answer,) = hmc.client_receive(clients[0], effects[0][1])
     server = hmc.server_receive(server, 0, answer)[0]
-    with pytest.raises(RemoteFault, match="client 0: Slope is no answer to round 0"):
+    with refusal(RemoteFault, "0", "Slope"):
         hmc.server_receive(server, 0, answer)
-    with pytest.raises(RemoteFault, match="client 1: SlopeChange is no answer"):
+    with refusal(RemoteFault, "1", "SlopeChange"):
         hmc.server_receive(server, 1, hmc.SlopeChange(answer.gradient, np.zeros(2)))
-    with pytest.raises(RemoteFault, match="Move was not expected"):
+    with refusal(RemoteFault, "Move"):
         hmc.client_receive(state, hmc.Move(answer.gradient))
-    with pytest.raises(RemoteFault, match="Launch was not expected"):
+    with refusal(RemoteFault, "Launch"):
         hmc.client_receive(state, hmc.Launch(1, np.zeros(2), np.ones(2), answer.gradient))
 
 

@@ -21,6 +21,7 @@ from fedkern.transports.codec import Codec, pack, unpack
 from support import chosen
 from support.federations import play
 from support.likelihoods import Function, Logistic, Normal, counts, found, machines, run
+from support.refusal import refusal
 
 Coordinates = importance.Coordinates
 FULL = {"points": 4096, "effective": 2000}
@@ -410,7 +411,7 @@ def test_a_step_to_where_there_is_no_value_is_shortened():
 def test_a_flat_direction_is_named():
     flat = Function(3, lambda x: -0.5 * (x[:, 0] + x[:, 1]) ** 2 - 0.5 * x[:, 2] ** 2, step=0.05)
     coordinates = Coordinates(("age", "smoke", "sex"))
-    with pytest.raises(NumericalError, match=r"the posterior is flat along 'age' \([-+]1\), 'smoke' \([-+]1\): neither"):
+    with refusal(NumericalError, "age", "smoke"):
         found([flat], Normal(np.zeros(3), np.zeros((3, 3))), np.ones(3), coordinates)
     unused = Function(2, lambda x: -0.5 * x[:, 0] ** 2, step=0.05)
     with pytest.raises(NumericalError, match="flat along 'smoke': neither"):
@@ -422,7 +423,7 @@ def test_a_separated_coefficient_is_named_and_a_proper_prior_is_enough():
     y = np.concatenate([np.tile([0.0, 1.0], 10), np.ones(20)])
     coordinates = Coordinates(("intercept", "exposed"))
     improper = Normal(np.zeros(2), np.zeros((2, 2)))
-    with pytest.raises(NumericalError, match=r"no mode .* in 25 rounds; still moving: 'exposed' \(now [\d.]+\)") as said:
+    with refusal(NumericalError, "25", "exposed") as said:
         found([Logistic(X[::2], y[::2]), Logistic(X[1::2], y[1::2])], improper, coordinates=coordinates, newton=25)
     assert "model.prior_sd" in str(said.value)
     assert "'intercept'" not in str(said.value)
@@ -442,7 +443,7 @@ def test_a_separated_coefficient_is_named_and_a_proper_prior_is_enough():
 def test_a_lost_client_ends_the_job():
     models, prior, *_ = linear()
     (state, _), _ = machines(models, prior)
-    with pytest.raises(LostPeer, match=r"client 'c1' is gone in round 0, .*--resume"):
+    with refusal(LostPeer, "c1", "0"):
         importance.server_receive(state, 1, ClientLost(1))
 
 
@@ -462,7 +463,7 @@ def test_answers_that_cannot_be():
     with pytest.raises(RemoteFault, match=r"client 0: Curvature.rule is negative"):
         importance.server_receive(opened()[0], 0, replace(answer, rule=np.array([-1.0])))
     state, _ = importance.server_receive(state, 0, answer)
-    with pytest.raises(RemoteFault, match=r"client 0: Curvature is no answer"):
+    with refusal(RemoteFault, "0", "Curvature"):
         importance.server_receive(state, 0, answer)
 
 
@@ -475,7 +476,7 @@ def test_drops_that_are_none_are_refused():
     _, (answer,) = importance.client_receive(clients[0], effects[0][1])
     assert isinstance(answer, importance.Values)
     for drops in (answer.drops[:-4], answer.drops[:-1], b"", answer.drops + answer.drops):
-        with pytest.raises(RemoteFault, match=r"client 0: Values\.drops of \d+ bytes are not one for each draw"):
+        with refusal(RemoteFault, "0", "Values"):
             importance.server_receive(state, 0, replace(answer, drops=drops))
 
 
@@ -511,11 +512,11 @@ def test_questions_that_cannot_be():
             importance.client_receive(clients[0], wrong)
     asked = importance.AskValues.of(0, 2, np.zeros(4), np.zeros((1024, 4)))
     for steps in (asked.steps[:-4], b"", asked.steps + asked.steps, asked.steps[:-4] + b"\0\0\xc0\x7f"):
-        with pytest.raises(RemoteFault, match=r"AskValues\.steps of round 0 are no draws"):
+        with refusal(RemoteFault, "AskValues", "0"):
             importance.client_receive(clients[0], replace(asked, steps=steps))
     client, _ = importance.client_receive(clients[0], question)
     client, _ = importance.client_receive(client, importance.Posterior(1, 2, 1, np.zeros((20, 4))))
-    with pytest.raises(RemoteFault, match="AskCurvature was not expected"):
+    with refusal(RemoteFault, "AskCurvature"):
         importance.client_receive(client, question)
 
 

@@ -14,6 +14,7 @@ from fedkern.models.spatial.units import Units
 from fedkern.privacy.masks import ONCE, holds
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import run_protocol
+from support.refusal import refusal
 
 NAMES = ("a", "b", "c")
 
@@ -106,7 +107,7 @@ def test_a_client_sends_two_numbers_and_a_wrong_one_is_named():
     settings = level.Settings("poisson")
     server, asked = level.start(settings, NAMES)
     assert [k for k, _ in asked] == [0, 1, 2]
-    with pytest.raises(RemoteFault, match="client 2: LevelSums of -1 and 2 cannot be"):
+    with refusal(RemoteFault, "2", "LevelSums", "1"):
         level.PROTOCOL.server_receive(server, 2, level.LevelSums(0, -1.0, 2.0))
     with pytest.raises(RemoteFault, match="was not expected"):
         level.client_receive(level.Client("a", settings, rows([1])), level.LevelSums(0, 1.0, 2.0))
@@ -138,7 +139,7 @@ def test_with_masks_no_number_that_the_server_tells_ends_the_job_at_one_client(s
         _, (told,) = level.client_receive(state, question)
         assert holds(told.numbers(), ONCE, 3).all()
         return
-    with pytest.raises(RemoteFault, match=r"^server: AskLevel was not expected, or has a number that cannot be$"):
+    with refusal(RemoteFault, "AskLevel"):
         level.client_receive(state, question)
 
 

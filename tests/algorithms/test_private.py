@@ -16,7 +16,7 @@ from fedkern.models.expfam import Gaussian, kl
 from fedkern.models.glm import Rows, prior
 from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.noise import KeyedSource, SecureSource
-from support.federations import deal, make_rows, play, settings
+from support.federations import client_of, deal, make_rows, play, settings
 
 D = 4
 DP = {"optimiser": "adagrad", "learning_rate": 0.5, "damping": 0.1, "damping_form": "moment", "average": "half", "rounds": 150}
@@ -46,7 +46,7 @@ def private_run(s, m, n=4000, algorithm=pvi, secure=False, ids=False, charge=Non
     for k, part in enumerate(parts):
         row_ids = np.random.default_rng(k).integers(2**63, size=len(part)).astype(np.uint64) if ids else None
         source = SecureSource() if secure else keyed(k)
-        clients[k] = algorithm.client(f"c{k}", Local(part, s, k, m, source, row_ids), p)
+        clients[k] = client_of(algorithm, f"c{k}", Local(part, s, k, m, source, row_ids), p)
     server, _ = play(algorithm, algorithm.start(s, p, 3), clients, charge=charge)
     return server
 

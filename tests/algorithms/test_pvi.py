@@ -332,6 +332,18 @@ def test_a_stale_asynchronous_delta_is_refused(monkeypatch):
     assert dict(server.dropped) == {1: 1}
     loaded = kept.load(asked("asynchronous", 2)[0], kept.save(server))
     assert dict(loaded.dropped) == {1: 1}
+    version = server.waiting[1]
+    server, effects = pvi.server_receive(server, 1, replace(delta(version=version, round=server.round), delta_id=1))
+    assert effects[0] == (1, SiteApplied(1, 1.0))  # of a client's second delta, whose first is in no q
+
+
+def test_a_client_takes_no_answer_that_is_about_another_of_its_deltas():
+    client = pvi.client("c", Local(make_rows("bernoulli", d=3), settings(optimiser="adagrad", local_steps=1), 0), prior(3))
+    client, (sent,) = pvi.client_receive(client, QUpdate(0, 0, np.zeros(3), np.ones(3)))
+    with pytest.raises(RemoteFault, match="SiteApplied of delta 1, but this client waits for that of 0"):
+        pvi.client_receive(client, SiteApplied(1, 1.0))
+    client, _ = pvi.client_receive(client, SiteApplied(sent.delta_id, 1.0))
+    assert client.outstanding is None
 
 
 def test_the_cavity_is_floored_and_counted():

@@ -360,3 +360,20 @@ def test_a_client_with_an_effect_of_its_own_is_cut_off_nowhere_as_long_as_there_
     value, cut = Saturated(rows).counted(points[box.holds(points)], 1)
     assert value.min() < -20 * LIMIT
     assert not cut.any()
+
+
+def test_a_box_of_sums_moves_places_to_its_border_and_holds_them_there() -> None:
+    """As of a cube of years: sums of large numbers are bounded, of which a place itself has no bound."""
+    rng = np.random.default_rng(11)
+    basis = np.tril(rng.normal(size=(4, 4))) + 2 * np.eye(4)
+    basis[3] /= 1e5
+    box = Box.about(np.ones(4), np.array([10.0, 20.0, 20.0, 20.0]), basis)
+    points = np.linalg.solve(basis, rng.uniform(-40, 40, (500, 4)).T).T
+    inside = (np.abs(points @ basis.T - basis @ np.ones(4)) <= [10, 20, 20, 20]).all(axis=1)
+    assert (box.holds(points) == inside).all()
+    moved = box.nearest(points)
+    assert box.holds(moved).all()
+    assert (moved[inside] == points[inside]).all()
+    assert np.allclose(box.sums(moved)[~inside], np.clip(box.sums(points), *box.ends())[~inside])
+    steps = (box.nearest(points, box.border) - 1).astype(np.float32).astype(np.float64)
+    assert box.holds(1 + steps).all()

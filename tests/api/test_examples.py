@@ -12,6 +12,7 @@ import fedkern
 from fedkern import kernels
 from fedkern.kernels._docs import example_of
 from fedkern.kernels._record import KERNELS, Kernel
+from support.refusal import refusal
 
 ROOT = Path(fedkern.__file__).parent
 BESIDE = ("bound", "families", "homes", "ordered", "ranges")  # modules of kernels that `fedkern.kernels` does not name
@@ -148,5 +149,5 @@ def test_a_record_without_an_example_is_refused():
     other = object.__new__(Kernel)
     for name, value in vars(kernel).items():
         object.__setattr__(other, name, ">>> 1 + 1\n2" if name == "example" else value)
-    with pytest.raises(TypeError, match=r"optim\.adam: its record has no example of optim\.adam; write one in `example`"):
+    with refusal(TypeError, "optim.adam"):
         example_of(other)

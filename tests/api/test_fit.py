@@ -130,3 +130,26 @@ def test_what_is_missing_is_named(arguments: dict[str, Any], named: list[str], a
         fedkern.fit(**{"formula": "two ~ x", **arguments})
     assert all(name in str(fault.value) for name in named)
     assert not asked
+
+
+def _lacking(values: list[Any]) -> pd.DataFrame:
+    return pd.DataFrame({"x": range(len(values)), "two": [k % 2 for k in range(len(values))], "site": values})
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        _lacking(["a", None, "b", "a", np.nan]),
+        _lacking([1, pd.NA, 2, 1, pd.NA]).convert_dtypes(),
+        _lacking([1.0, np.nan, 2.0, 1.0, np.nan]),
+        _lacking([1.0, np.nan, 2.0, 1.0, np.nan]).to_dict("list"),
+        _lacking(["a", "", "b", "a", " "]),
+        pl.DataFrame({"x": range(5), "two": [0, 1, 0, 1, 0], "site": ["a", None, "b", "a", None]}),
+        {"x": np.arange(5.0), "two": [0, 1, 0, 1, 0], "site": ["a", None, "b", "a", None]},
+    ],
+)
+def test_rows_of_no_client_are_named(table: Any, asked: list[dict[str, Any]]) -> None:
+    """They were a client called None or nan, of no rows."""
+    with pytest.raises(JobError, match=r"'site'.*row 2, 5"):
+        fedkern.fit("two ~ x", table, by="site")
+    assert not asked

@@ -114,9 +114,9 @@ def test_other_commits_have_other_turns():
 
 
 def test_a_commit_has_some_cases_of_each_test_and_others_have_the_others() -> None:
-    many = [f"tests/methods/test_b.py::test_c[{k}]" for k in range(5)]
+    many = [f"tests/models/test_b.py::test_c[{k}]" for k in range(5)]
     pages, planted = (
-        [f"{name}[{k}]" for k in range(3)] for name in ("jobs/test_d.py::test_e", "methods/f.py::test_negative_control")
+        [f"{name}[{k}]" for k in range(3)] for name in ("jobs/test_config.py::test_e", "methods/f.py::test_negative_control")
     )
     always = {*pages, *planted, "tests/data/test_b.py::test_alone"}
     commits = [suite_cases.chosen([*always, *many], 2, commit) for commit in map(str, range(50))]

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from fedkern.bridges.asking import AskingWire
+from fedkern.bridges.server import AskingWire
 from fedkern.jobs.keeping import Keeper
 from fedkern.transports.driver import Timeouts
 from fedkern.transports.relay import Hub, Lost, Spoke

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import subprocess
 import tomllib
 from pathlib import Path
@@ -21,6 +22,7 @@ from fedkern.jobs.run import Output
 from fedkern.methods import METHODS, draft
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import load
+from fedkern.printing import toml_key
 from support import few
 
 KINDS = {"logistic": "pvi", "poisson": "pvi", "regression": "pvi", "sparse": "sparse", "mrf": "sparse", "sem": "sparse"}
@@ -204,7 +206,7 @@ def test_a_private_jobs_constants_are_asked_for_all_at_once(
     names = ["x1", "x2", "x3"] if kind == "logistic" else [f"x{client}_{k}" for client in (1, 2, 3) for k in (1, 2, 3)]
     for name in names:
         assert name in said
-        assert f'data.columns."{name}": center and scale' in listed
+        assert f"data.columns.{toml_key(name)}: center and scale" in listed
     text = path.read_text()
     assert text.count("[data.columns.") == len(names)  # not the response, not the id
     assert text.count("# center = .., scale = ..") == len(names)
@@ -511,26 +513,38 @@ def test_an_unknown_method_of_a_schema(capsys: pytest.CaptureFixture[str]) -> No
     assert 'did you mean "sparse"?' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("shell", ["bash", "fish", "tcsh", "zsh"])
-def test_completion(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The package has the scripts; shtab, which has written them, is no part of it."""
-    with pytest.raises(SystemExit, match="0"):
-        main(["--print-completion", shell])
-    assert {"launch", "predict", "reproduce"} <= set(re.findall(r"\w+", capsys.readouterr().out))
+@pytest.fixture(scope="module")
+def completions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of all shells' scripts, which an installed package has (`api/test_stubs.py`)."""
+    folder = tmp_path_factory.mktemp("completion")
+    written = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "stubs.py"))["completions"]()
+    for name, text in written.items():
+        (folder / Path(name).name).write_text(text, encoding="utf-8")
+    return folder
 
 
-def test_bash_completes_a_command() -> None:
-    """Bash itself is asked what follows `fedkern rep`."""
-    script = "source /dev/stdin; COMP_WORDS=(fedkern rep); COMP_CWORD=1; _shtab_fedkern; printf '%s\\n' \"${COMPREPLY[@]}\""
-    completion = Path(fedkern.cli.__main__.__file__).with_name("completion") / "fedkern.bash"
-    shown = subprocess.run(["bash", "-c", script], input=completion.read_text(), capture_output=True, text=True, check=True)
-    assert shown.stdout.split() == ["report", "reproduce"]
+@pytest.fixture
+def _installed(completions: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fedkern.cli.__main__, "COMPLETIONS", completions)
 
 
-def test_a_shell_that_has_no_completion(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("_installed")
+def test_completion(capsys: pytest.CaptureFixture[str]) -> None:
+    for shell in ("bash", "fish", "tcsh", "zsh"):
+        with pytest.raises(SystemExit, match="0"):
+            main(["--print-completion", shell])
+        assert {"launch", "predict", "reproduce"} <= set(re.findall(r"\w+", capsys.readouterr().out))
     with pytest.raises(SystemExit, match="2"):
         main(["--print-completion", "ksh"])
-    assert "there are bash, fish, tcsh, zsh" in capsys.readouterr().err
+    assert re.findall(r"bash|fish|tcsh|zsh", capsys.readouterr().err) == ["bash", "fish", "tcsh", "zsh"]
+
+
+def test_bash_completes_a_command(completions: Path) -> None:
+    """Bash itself is asked what follows `fedkern rep`."""
+    script = "source /dev/stdin; COMP_WORDS=(fedkern rep); COMP_CWORD=1; _shtab_fedkern; printf '%s\\n' \"${COMPREPLY[@]}\""
+    text = (completions / "fedkern.bash").read_text(encoding="utf-8")
+    shown = subprocess.run(["bash", "-c", script], input=text, capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == ["report", "reproduce"]
 
 
 def hospitals(folder: Path, rows: int = 240) -> list[str]:

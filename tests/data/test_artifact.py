@@ -17,6 +17,7 @@ from fedkern.errors import JobError
 from fedkern.models.spatial.condition import Condition, Hyperprior
 from fedkern.models.spatial.loadings import MeanLoadings
 from fedkern.models.spatial.site import Auxiliary
+from support.refusal import refusal
 
 CONDITION = Condition("phi", 0.0, 0.99, hyperprior=Hyperprior("logit-normal", 0.0, 2.0))
 COMMON = Common("ab" * 32, "car", CONDITION, "printed", 2, 3, 3, 4, 1, 0.1)
@@ -130,9 +131,9 @@ def test_files_that_do_not_fit_together(change: dict[str, object], text: str) ->
 
 
 def test_another_client_s_file(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(JobError, match=r"is the file of client 'Tas', not of 'a/b'; give each client its own file"):
+    with refusal(JobError, "Tas", "a/b"):
         read_client(folder / "clients" / "Tas.npz", "a/b")
-    with pytest.raises(JobError, match=r"trained for New South Wales, Tas, a/b, not for a client 'Vic'"):
+    with refusal(JobError, "New", "South", "Wales", "Tas", "Vic"):
         read_client(folder, "Vic")
 
 
@@ -196,7 +197,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(JobError, match="No space left on device; free some space"):
+    with pytest.raises(JobError, match="No space left"):
         write(tmp_path, COMMON, [client(0)])
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 

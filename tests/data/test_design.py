@@ -14,6 +14,7 @@ from fedkern.data.design import Column, Encoding, Spec, describe, encode
 from fedkern.data.faults import LISTED
 from fedkern.errors import JobError, OwnFault
 from fedkern.kernels import privacy
+from support.refusal import refusal
 
 AGE, JOB = Column("age", center=40.0, scale=10.0), Column("job", "categorical", ("clerk", "farmer", "smith"))
 ENCODING = Encoding((AGE, JOB), "y", offset="o", weight="w", row_id="id")
@@ -45,7 +46,7 @@ def test_what_others_read_of_faults_is_of_each_column_alone(csv):
     said = set()
     for one, other in (("smith", "clerk"), ("clerk", "smith")):
         path = csv("a", HEADER.replace("age,job", "job,age"), f"{one},83,0,1,p1,1", f"{other},30,0,1,p2,0", "farmer,55,0,1,p3,0")
-        with pytest.raises(OwnFault, match=r"column 'age' is an unknown level, column 'job' is") as fault:
+        with refusal(OwnFault, "age", "job") as fault:
             encode(read(path, known), known)
         said.add(str(fault.value))
         rows = [line for line in fault.value.own.splitlines() if line.startswith("  ")]
@@ -104,7 +105,7 @@ def test_a_bad_row_of_a_mapped_matrix(tmp_path):
         table.load(tmp_path),
         Encoding((Column("x1", center=0.0, scale=1.0), Column("x2", center=0.0, scale=1.0)), "y", intercept=False),
     )
-    with pytest.raises(OwnFault, match=r"rows cannot be used \(.*'x1' is not finite, .*'x2' .*, .*'y'.*\)") as fault:
+    with refusal(OwnFault, "x1", "x2", "y") as fault:
         encode(mapped, encoding)
     assert re.search(r"row 1, column 'y': '5' is not 0 or 1; correct", fault.value.own)
     made = encode(mapped, encoding, private=True)
@@ -288,9 +289,7 @@ def test_a_positive_label(csv):
 def test_no_rows(csv):
     path = csv("a", HEADER)
     for call in (lambda: encode(read(path), ENCODING, client="a"), lambda: describe(read(path), SPEC, "a")):
-        with pytest.raises(
-            JobError, match=r"client 'a', a\.csv: no rows; remove the client from \[data\] clients, or give it data"
-        ):
+        with refusal(JobError, "a", "a.csv"):
             call()
     made = encode(read(path), ENCODING, private=True)
     assert (made.X.shape, made.y.shape, made.row_ids.shape) == ((0, 5), (0,), (0,))
@@ -323,9 +322,7 @@ def test_many_faults_are_counted_and_the_first_are_listed(csv):
 def test_missing_columns(csv):
     path = csv("a", "age,job,y", "30,clerk,1")
     for call in (lambda: encode(read(path), ENCODING, client="c"), lambda: describe(read(path), SPEC, "c")):
-        with pytest.raises(
-            OwnFault, match=r"^client 'c', a\.csv: column 'o' is missing; the header names 3 others; correct"
-        ) as fault:
+        with refusal(OwnFault, "c", "a.csv", "o", "3") as fault:
             call()
         assert re.search(
             r"client 'c', /.*a\.csv: column 'o' is missing; there are age, job, y; correct the file, or \[data\]", fault.value.own
@@ -360,9 +357,9 @@ def test_a_private_job_declares_every_covariate(csv):
         assert name not in str(fault.value)
         assert f"{name!r} = {{kind" in fault.value.own, "all at once"
     half = {"age": Column("age"), "job": Column("job", "categorical"), "bmi": Column("bmi", center=0.0, scale=1.0)}
-    with pytest.raises(JobError, match=r"it does for 'bmi', but what it says of 'age', 'job' is not complete"):
+    with refusal(JobError, "bmi", "age", "job"):
         Spec("y", standardise="public", private=True, columns=half)
-    with pytest.raises(JobError, match=r"it does for 'age', 'bmi', but what it says of 'job' is not complete"):
+    with refusal(JobError, "age", "bmi", "job"):
         Spec("y", standardise="none", private=True, columns=half)
 
 
@@ -425,7 +422,7 @@ def test_labels_that_cannot_be_do_not_leave(csv):
     for labels in (["ann", "bob", "yes"], ["ann", "bob"]):
         path = csv("a", "age,y", *(f"{k},{label}" for k, label in enumerate(labels * 3)))
         spec = Spec("y", positive="yes")
-        with pytest.raises(OwnFault, match="column 'y' has other labels than a response may have, and positive = 'yes'") as fault:
+        with refusal(OwnFault, "y", "yes") as fault:
             describe(table.load(path, text=spec.texts), spec, "c")
         assert not re.search(r"ann|bob|\d", str(fault.value)), "no count of them either"
         assert f"{len(labels)} different labels (ann, bob" in fault.value.own
@@ -434,7 +431,7 @@ def test_labels_that_cannot_be_do_not_leave(csv):
 def test_public_constants_are_asked_for_all_at_once(csv):
     path = csv("a", "age,bmi,zip,job,y", *(f"30,1,7,{job},0" for job in ["clerk", "smith"] * 3))
     spec = Spec("y", standardise="public", columns={"age": AGE, "bmi": Column("bmi")})
-    with pytest.raises(OwnFault, match=r"column 'bmi', column no\. 3: standardise = .* needs their constants") as fault:
+    with refusal(OwnFault, "bmi", "3") as fault:
         describe(table.load(path), spec, "c")
     assert "zip" not in str(fault.value)
     assert "'bmi', 'zip'" in fault.value.own
@@ -472,7 +469,7 @@ def test_a_stored_type_is_a_fault_of_the_file_unless_the_job_is_private(tmp_path
     parquet.write_table(pa.table({"age": ["30", "x"], "y": [0, 1]}), tmp_path / "a.parquet")
     np.savez(tmp_path / "a.npz", age=np.array(["30", "x"]), y=np.array([0, 1]))
     for path in (tmp_path / "a.parquet", tmp_path / "a.npz"):
-        with pytest.raises(JobError, match=r"client 'b', .*: column 'age' is stored as text, not as numbers; give levels"):
+        with refusal(JobError, "b", "age"):
             describe(table.load(path), Spec("y", columns={"age": AGE}), "b")
         assert describe(table.load(path), Spec("y", ignore=("age",), standardise="none")).names == ()
         private = Spec("y", private=True, standardise="none", columns={"age": AGE})

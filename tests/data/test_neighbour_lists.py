@@ -22,6 +22,7 @@ from fedkern.data.graph import Graph, Map, grid, read_map
 from fedkern.data.neighbours import read
 from fedkern.errors import JobError
 from support.published import ROOT, needs
+from support.refusal import refusal
 
 LISTS = Path(__file__).parent / "lists"
 with (LISTS / "nc_areas.csv").open() as file:
@@ -56,7 +57,7 @@ def shuffled(tmp_path: Path) -> Path:
 
 def test_positions_are_not_taken_for_names_that_are_numbers() -> None:
     """The file of the issue: both readings are of areas that are there, and differ in most pairs."""
-    with pytest.raises(JobError, match=r"ids are 1 to 100 in this order.* 1 is the name of .* the position of '5'") as caught:
+    with refusal(JobError, "1", "100", "5") as caught:
         mapped(LISTS / "nc_spdep.gal", "number")
     text = str(caught.value)
     assert '[data] adjacency_ids = "positions" or "names"' in text
@@ -175,7 +176,7 @@ def test_other_weights_are_said_to_count_as_one(csv: Any) -> None:
     assert (many.pairs.tolist(), many.notes) == ([[0, 1], [1, 2]], ())
     with pytest.raises(JobError, match=r"line 3: km is no finite number; fill it in"):
         read(csv("lacks", "one,other,km", "a,b,1", "b,c,"), names)
-    with pytest.raises(JobError, match=r"every pair has the weight 0 \('km'\)"):
+    with refusal(JobError, "0", "km"):
         read(csv("none", "one,other,km", "a,b,0"), names)
 
 

@@ -19,6 +19,7 @@ from fedkern.errors import JobError, OwnFault
 from fedkern.methods.sigma import maps
 from methods.sigma.test_areas import areas, job
 from support import sigma_artifacts as artifacts
+from support.refusal import refusal
 
 SQUARE = np.array([(0, 0), (1, 0), (1, 1), (0, 1), (0, 0)], float)
 
@@ -65,10 +66,10 @@ def test_a_geopackage_of_metres_is_the_same_map(tmp_path: Path) -> None:
     np.testing.assert_allclose(made.centroids(), want.centroids(), atol=1e-9)
     frame[["area", "geometry"]].to_file(tmp_path / "none.shp")
     (tmp_path / "none.prj").unlink()
-    with pytest.raises(JobError, match=r"none\.shp: does not say its coordinate system .* \.prj"):
+    with refusal(JobError, "none.shp"):
         polygons.read(tmp_path / "none.shp", "area")
     (tmp_path / "broken.gpkg").write_text("nothing")
-    with pytest.raises(JobError, match=r"broken\.gpkg: cannot be read"):
+    with refusal(JobError, "broken.gpkg"):
         polygons.read(tmp_path / "broken.gpkg", "area")
 
 
@@ -233,9 +234,9 @@ def test_a_client_gets_a_geopackage_of_its_areas_with_every_column(tmp_path: Pat
     assert [shape.area for shape in found.geometry] == pytest.approx([0.01] * len(table))
     assert (home / "areas.gpkg").stat().st_mode & 0o077 == 0
     monkeypatch.setitem(sys.modules, "geopandas", None)
-    with pytest.raises(JobError, match=r"areas\.gpkg \(output\.polygons\): needs geopandas .* pip install 'fedkern\[spatial\]'"):
+    with refusal(JobError, "areas.gpkg", "output.polygons", "fedkern[spatial]"):
         fedkern.run(path)
-    with pytest.raises(JobError, match=r'output\.polygons = "gpkg": a GeoPackage needs borders'):
+    with refusal(JobError, "output.polygons", "gpkg", "GeoPackage"):
         fedkern.run(job(tmp_path / "bare", output={"polygons": "gpkg"}))
 
 
@@ -261,7 +262,7 @@ def test_polygons_that_do_not_match_end_job_and_check(tmp_path: Path, capsys: py
 
     path = job(tmp_path, data={"polygons": "map.geojson"})
     map_of(tmp_path / "map.geojson", drop=11)
-    with pytest.raises(OwnFault, match=r"client 'east': map\.geojson: no polygon for 5 of its 5 areas in the prior") as caught:
+    with refusal(OwnFault, "east", "map.geojson", "5") as caught:
         fedkern.run(path, out=tmp_path / "out")
     assert "east-1" not in str(caught.value)
     own = (tmp_path / "out" / "client-east" / "holder.txt").read_text()

@@ -11,6 +11,7 @@ import pytest
 
 from fedkern.data.sets import builtin, heart_disease, published, rppa, sachs
 from fedkern.errors import JobError
+from support.refusal import refusal
 
 FILES = {
     "heart-disease": "uci-heart-disease/processed.va.data",
@@ -101,7 +102,7 @@ def test_a_built_in_federation_has_its_own_clients(name):
         assert table.source == f"{name}, {client}"
         for column, values in sites[client].items():
             np.testing.assert_array_equal(table.columns[column], values)
-    with pytest.raises(JobError, match='preprocess = "paper": only builtin = "adult" has it'):
+    with refusal(JobError, "paper", "adult"):
         builtin.load(name, preprocess="paper")
 
 

@@ -17,6 +17,7 @@ from fedkern.kernels import mixed, survival
 from fedkern.methods import load as job_of
 from fedkern.methods.vertical.keys import Config
 from fedkern.models.encoding import Column
+from support.refusal import refusal
 
 NEGATIVE_LOGLIK = {
     "logistic": lambda a, y: np.logaddexp(0, a).sum() - y @ a,
@@ -120,7 +121,7 @@ def test_weibull_times_have_their_shape(tmp_path):
     wanted = np.array([truth["theta[age]"], truth["theta[sex]"], np.log(1.5)])
     assert abs((fit.x[1:] - wanted) / sd[1:]).max() < 4
     assert abs(fit.x[3]) > 5 * sd[3]
-    with pytest.raises(JobError, match="--family: needs one of cox, weibull, got 'gamma'"):
+    with refusal(JobError, "--family", "gamma"):
         Settings(family="gamma")
 
 
@@ -249,11 +250,11 @@ def test_faults(tmp_path):
         with pytest.raises(JobError, match=f"simulate {kind}: a graph needs --columns of at least 2, got 1"):
             simulate(kind, tmp_path, Settings(columns=1))
     simulate("logistic", tmp_path, Settings(rows=1))
-    with pytest.raises(JobError, match="clients: already holds files; choose another --out, or remove them"):
+    with refusal(JobError, "--out"):
         simulate("logistic", tmp_path)
-    with pytest.raises(JobError, match="--rows: needs at least 1, got 0"):
+    with refusal(JobError, "--rows", "1"):
         Settings(rows=0)
-    with pytest.raises(JobError, match="--seed: needs a number of 64 bits"):
+    with refusal(JobError, "--seed", "64"):
         Settings(seed=-1)
 
 

@@ -9,6 +9,7 @@ from fedkern.data import split, table
 from fedkern.data.sets import heart_failure
 from fedkern.errors import JobError
 from support.published import ROOT, needs
+from support.refusal import refusal
 
 HEART = "heart-failure-prediction/heart.csv"
 
@@ -39,7 +40,7 @@ def test_the_scaler_sees_training_rows_only():
     assert found[train, 0].mean() == pytest.approx(0, abs=1e-12)
     assert found[train, 0].std() == pytest.approx(1)
     assert abs(found[:, 0].mean()) > 0.01  # and all rows' mean is another
-    with pytest.raises(JobError, match="Age is the same in all 1 training rows"):
+    with refusal(JobError, "Age", "1"):
         patients.columns(np.array([3]))
 
 
@@ -91,7 +92,7 @@ def test_missing_and_altered_files(tmp_path, monkeypatch):
     with pytest.raises(JobError, match=r"neither .* nor .*\.gz; get .*"):
         heart_failure.read(tmp_path)
     (tmp_path / "heart.csv").write_text("Age,Sex\n1,M\n")
-    with pytest.raises(JobError, match="columns Age,Sex; needs Age, Sex"):
+    with refusal(JobError, "Age", "Sex"):
         heart_failure.read(tmp_path)
 
 
@@ -99,5 +100,5 @@ def test_missing_and_altered_files(tmp_path, monkeypatch):
 def test_an_unknown_level_is_named(tmp_path):
     text = (ROOT / HEART).read_text().replace(",Up,", ",Steep,", 1)
     (tmp_path / "heart.csv").write_text(text)
-    with pytest.raises(JobError, match="ST_Slope has Steep; needs Down, Flat, Up"):
+    with refusal(JobError, "Steep", "Down", "Flat", "Up"):
         heart_failure.read(tmp_path)

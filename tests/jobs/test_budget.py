@@ -22,8 +22,7 @@ from fedkern.jobs.holding.binding import Account
 from fedkern.jobs.holding.budget import Decision, Holder
 from fedkern.jobs.holding.policy import read_policies
 from fedkern.privacy.accountant import Mechanism, calibrate, epsilon, neighbours_of
-from fedkern.privacy.certificate import certificate, format_certificate
-from fedkern.privacy.certificate_fields import find_problem
+from fedkern.privacy.certificate import certificate, find_problem, format_certificate
 
 Charge = namedtuple("Charge", "steps round")
 M = Mechanism(sampling="poisson", sampling_rate=0.05, noise_multiplier=3.0, clip=1.0, dimension=20)
@@ -227,7 +226,7 @@ def test_a_full_disk_charges_nothing(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", half)
-        with pytest.raises(JobError, match=r"budget.jsonl: can't be written \(No space left on device\); nothing was charged"):
+        with pytest.raises(JobError, match="No space left"):
             h.charge(Charge(5, 1))
     assert (tmp_path / "budget.jsonl").read_bytes() == before
     assert h.charge(Charge(5, 1)) == Decision(5, 5, ALLOWED)

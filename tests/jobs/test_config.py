@@ -28,6 +28,7 @@ from fedkern.methods import METHODS, load, load_method, parse
 from fedkern.methods.pvi.keys import Config
 from fedkern.methods.sigma.prior.keys import PriorConfig
 from fedkern.sections import marked_keys
+from support.refusal import refusal
 
 OPEN: dict[str, Any] = {"data": {"clients": ["clients/*.csv"], "response": "income"}}
 PRIVATE: dict[str, Any] = OPEN | {
@@ -298,7 +299,7 @@ def test_the_faults_come_from_the_changes(base: dict[str, Any]) -> None:
 
 
 def test_all_faults_are_reported_at_once() -> None:
-    with pytest.raises(JobError, match=r"unknown key job\.sede.*also privacy\.epsilon = -1.*also privacy\.delta = 2"):
+    with refusal(JobError, "privacy.epsilon", "privacy.delta"):
         parse(changed(PRIVATE, {"privacy.epsilon": -1, "privacy.delta": 2.0, "job.sede": 1}))
 
 
@@ -429,20 +430,18 @@ def test_two_keys_that_are_one() -> None:
 
 @pytest.mark.parametrize("text", ["rounds=3", "job.rounds", "=3", "job.=3", "job.seed.x=1"])
 def test_a_malformed_override(text: str) -> None:
-    with pytest.raises(JobError, match=r"--set .*: (wanted section\.key=value, such as job\.rounds=10|seed is no section)"):
+    with refusal(JobError, "--set"):
         parse(changed(OPEN, {"job.seed": 1}), sets=[text])
 
 
 def test_files_that_are_no_job(tmp_path: Any) -> None:
-    with pytest.raises(
-        JobError, match=r"nothing\.toml: cannot be read \(No such file or directory\); give the path of a job file"
-    ):
+    with refusal(JobError, "nothing.toml"):
         load(tmp_path / "nothing.toml")
     (tmp_path / "bad.toml").write_text("[job\n")
-    with pytest.raises(JobError, match=r"bad\.toml: is no TOML: .*line 1"):
+    with refusal(JobError, "bad.toml"):
         load(tmp_path / "bad.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(JobError, match=r"binary\.toml: is no UTF-8 text"):
+    with refusal(JobError, "binary.toml", "8"):
         load(tmp_path / "binary.toml")
 
 
@@ -489,5 +488,5 @@ def test_names_are_compared_in_one_way_of_writing_and_paths_are_not() -> None:
 
 @pytest.mark.parametrize("text", ["job.rounds=1\njob.seed=2", "job.rounds=1\rjob.seed=2", "job.seed=\n2"])
 def test_a_line_break_in_an_override_is_refused(text: str) -> None:
-    with pytest.raises(JobError, match="has a line break; give one --set for each key"):
+    with refusal(JobError, "--set"):
         parse(OPEN, sets=[text])

@@ -23,9 +23,10 @@ from fedkern.jobs import files
 from fedkern.jobs.files import Lines, RunFolder, unwritable, write_atomically
 from fedkern.jobs.keeping import Exchange, Keeper
 from fedkern.jobs.outbox import Outbox
-from fedkern.results.digest import digest
+from fedkern.results.summary import digest
 from fedkern.transports.inprocess import InProcess
 from support import toy
+from support.refusal import refusal
 
 NAMES, ROUNDS = ("ward a", "b/b", "c"), 6
 N = len(NAMES)
@@ -153,7 +154,7 @@ def test_a_signal_ends_a_run_with_a_checkpoint(tmp_path, whole):
         def should_stop(self):
             return "SIGTERM" if self.sent >= 7 else None
 
-    with pytest.raises(LostPeer, match=r"stopped by SIGTERM; --resume goes on from checkpoint 1") as caught:
+    with refusal(LostPeer, "--resume") as caught:
         Stopped(tmp_path, every=1e9).go()
     assert caught.value.exit_code == 3
     assert result(Run(tmp_path).go(resume=True)) == whole[0]
@@ -268,14 +269,14 @@ def test_a_checkpoint_of_another_job_is_refused(tmp_path):
 
 def test_runs_are_not_overwritten(tmp_path):
     folder = interrupted(tmp_path)
-    with pytest.raises(JobError, match=r"holds an interrupted run: --resume"):
+    with refusal(JobError, "--resume"):
         folder.claim([SERVER], resume=False)
     with pytest.raises(JobError, match=r"client-ward_a/checkpoint holds an interrupted run"):
         folder.claim([0], resume=False)
     folder.write_json("summary.json", {"epsilon": np.inf, "mean": np.float64(1.5)})
     assert json.loads((tmp_path / "summary.json").read_text()) == {"epsilon": "inf", "mean": 1.5}
     for resume in (False, True):
-        with pytest.raises(JobError, match=r"summary\.json is there: the run in this folder has finished"):
+        with refusal(JobError, "summary.json"):
             folder.claim([SERVER], resume=resume)
         with pytest.raises(JobError, match=r"has finished"):  # whose checkpoint a kill has left: nothing goes on with it
             folder.claim([0, SERVER], resume=resume)
@@ -303,9 +304,7 @@ def test_a_full_disk_is_a_job_error_and_leaves_the_old_file(tmp_path, monkeypatc
     path = tmp_path / "summary.json"
     write_atomically(path, b"old")
     monkeypatch.setattr(files.os, "fsync", no_space)
-    with pytest.raises(
-        JobError, match=r"cannot write .*summary\.json: No space left on device; free some space there or .*--out"
-    ) as caught:
+    with pytest.raises(JobError, match="No space left") as caught:
         write_atomically(path, b"new")
     assert caught.value.exit_code == 2
     assert path.read_bytes() == b"old"
@@ -317,7 +316,7 @@ def test_a_log_on_a_full_disk_is_a_job_error(tmp_path):
     full = os.open("/dev/full", os.O_WRONLY)
     os.dup2(full, log._handle.file)
     os.close(full)
-    with pytest.raises(JobError, match=r"cannot write .*full\.jsonl: No space left on device"):
+    with pytest.raises(JobError, match="No space left"):
         log.append({"round": 1})
 
 
@@ -425,7 +424,7 @@ def test_what_must_be_gone_before_a_run_goes_on_is_an_error_with_its_file(tmp_pa
     newer = tmp_path / "checkpoint" / f"{toy.PROTOCOL.name}-000099.ckpt"
     newer.write_bytes(b"")
     refuse_to_remove(monkeypatch, errno.EIO)
-    with pytest.raises(JobError, match=r"cannot write .*000099.ckpt: Input/output error"):
+    with pytest.raises(JobError, match="Input/output error"):
         Run(tmp_path).go(resume=True)
 
 

@@ -25,6 +25,7 @@ from fedkern.methods.likelihood import keys
 from fedkern.models.encoding import Encoding
 from support import interrupted
 from support.command import mpirun
+from support.refusal import refusal
 
 formulaic = pytest.importorskip("formulaic", reason='formulaic is not installed: pip install "fedkern[formula]"')
 
@@ -73,8 +74,6 @@ def test_a_slope_of_groups_may_be_calculated(frames: dict[str, pd.DataFrame]) ->
     for name, row in wanted.items():
         own = found[name.replace("age", "I(age - 50)")]
         assert (own["mean"], own["sd"]) == pytest.approx((row["mean"], row["sd"]), rel=1e-6, abs=1e-8), name
-    with pytest.raises(JobError, match="a slope of groups is that of a numeric column"):
-        run(frames, "dose ~ cs(age, df = 3) + (1 + cs(age, df = 3) | ward)", **model)
 
 
 def test_a_federated_job_is_the_pooled_one(frames: dict[str, pd.DataFrame]) -> None:
@@ -206,7 +205,7 @@ def test_new_rows_have_the_columns_of_the_run(
         ]
     )
     np.testing.assert_allclose(found["mean"], X @ standard, rtol=1e-10)
-    with pytest.raises(JobError, match=r"column 'drug': 'z' is an unknown level"):
+    with refusal(JobError, "drug", "z"):
         result.predict(some.assign(drug="z"))
     with pytest.raises(JobError, match="column 'bmi' is missing"):
         result.predict(some.drop(columns="bmi"))
@@ -223,7 +222,7 @@ def test_new_rows_have_the_columns_of_the_run(
 def test_a_label_that_only_test_rows_have(frames: dict[str, pd.DataFrame], tmp_path: Path) -> None:
     test = frames["ada"].head(30).assign(drug=["z", *["a"] * 29])
     test.to_csv(tmp_path / "test.csv", index=False)
-    with pytest.raises(JobError, match=r"column 'drug': 'z' is an unknown level"):
+    with refusal(JobError, "drug", "z"):
         run(
             frames,
             "dose ~ age + drug",
@@ -233,24 +232,45 @@ def test_a_label_that_only_test_rows_have(frames: dict[str, pd.DataFrame], tmp_p
         )
 
 
-@pytest.mark.parametrize(
-    ("formula", "told"),
-    [
-        ("died ~ agee", "column 'agee' is missing"),
-        ("died ~ log(sex)", "calculates with column 'sex', which holds texts"),
-        ("died ~ log(bmi - 25)", r"column 'bmi': '.*' has no finite log\(bmi - 25\)"),
-        ("died ~ scale(log(bmi - 25))", r"column 'bmi': '.*' has no finite scale\(log\(bmi - 25\)\)"),
-        (
-            "died ~ bs(bmi, df=4, lower_bound=20, upper_bound=30)",
-            "column 'bmi': '.*' is outside of the bounds of bs.*the bounds are 20 and 30",
-        ),
-        ("died ~ drug:(1 | ward)", "a bar is for effects of groups"),
-        ("died ~ age + ward:sex", "26 coefficients by its columns"),
-    ],
-)
-def test_formulas_that_do_not_fit_the_rows(formula: str, told: str, frames: dict[str, pd.DataFrame]) -> None:
-    with pytest.raises(JobError, match=told):
-        run(frames, formula, **STRICT)
+COLUMN_OF_AGE = "data.columns.age"
+# A formula, what the job has beside it -> the keys and columns that the error names.
+REFUSALS: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
+    # what the rows do not have
+    ("died ~ agee", STRICT, ("agee", "age")),
+    ("died ~ log(sex)", STRICT, ("sex", "model.formula")),
+    ("died ~ log(bmi - 25)", STRICT, ("bmi", "25")),
+    ("died ~ scale(log(bmi - 25))", STRICT, ("bmi", "25")),
+    ("died ~ bs(bmi, df=4, lower_bound=20, upper_bound=30)", STRICT, ("bmi", "20", "30", "clip", "extend")),
+    ("died ~ age + ward:sex", STRICT, ("26", "disclosure.rows_per_coefficient")),
+    # keys that contradict it
+    ("died ~ age", {"data": {"response": "dose"}}, ("data.response", "died", "dose")),
+    ("died ~ age", {"model": {"intercept": False}}, ("model.intercept", "0")),
+    ("died ~ 0 + age", {"model": {"intercept": True}}, ("model.intercept",)),
+    ("died ~ age", {"data": {"ignore": ["age"]}}, ("age", "data.ignore")),
+    ("died ~ age + died", {}, ("died", "data.response")),
+    ("died ~ sex + (1 | ward)", {"model": {"random": {"group": "sex"}}}, ("model.random.group", "ward", "sex")),
+    ("died ~ sex + (1 + age | ward)", {}, ("model.random.slopes", "age")),
+    ("died ~ age", {"model": {"missing": "indicator"}}, ("model.missing", "indicator", "drop")),
+    ("died ~ log(age)", {"data": {"columns": {"age": {"levels": ["1"]}}}}, ("age", COLUMN_OF_AGE)),
+    ("died ~ C(age)", {"data": {"columns": {"age": {"kind": "numeric"}}}}, ("age", COLUMN_OF_AGE)),
+    ("died ~ sex", {"data": {"columns": {"sex": {"reference": "w"}}}}, ("data.columns.sex.reference", "w", "2")),
+    ("died ~ sex + scale(age)", {"data": {"standardise": "none"}}, (COLUMN_OF_AGE,)),
+    ("died ~ age + (1 | ward)", {"method": "pvi"}, ("model.formula", "likelihood")),
+    ("Surv(age, died) ~ 0 + sex", {"model": {"family": "cox"}}, ("cox", "0")),
+    # what no formula may have
+    ("died ~ C(age) + log(age)", {}, ("age", "model.formula")),
+    ("died ~ drug:(1 | ward)", {}, ("model.formula",)),
+    ("dose ~ drug:poly(age, 2)", {"model": {"family": "gaussian"}}, ("model.formula", "2")),
+    ("dose ~ cs(age, df = 3) + (1 + cs(age, df = 3) | ward)", {"model": {"family": "gaussian"}}, ("model.formula", "3")),
+]
+
+
+@pytest.mark.parametrize(("formula", "tables", "names"), REFUSALS)
+def test_a_formula_is_refused(
+    formula: str, tables: dict[str, Any], names: tuple[str, ...], frames: dict[str, pd.DataFrame]
+) -> None:
+    with refusal(JobError, *names):
+        run(frames, formula, **tables)
 
 
 def test_a_term_of_one_label_adds_nothing_and_is_noted(frames: dict[str, pd.DataFrame]) -> None:
@@ -265,9 +285,9 @@ def test_a_rare_cell_of_an_interaction_is_a_rare_label(frames: dict[str, pd.Data
     both = rare["bo"].index[(rare["bo"].sex == "m") & (rare["bo"].drug == "c")]
     rare["bo"].loc[both[1:], "drug"] = "a"
     for formula in ("died ~ sex * drug + age", "died ~ sex:drug + age - 1", "died ~ sex + drug + age"):
-        with pytest.raises(JobError, match=r"client 'bo', .* to themselves: 1; (10|3) are asked for"):
+        with refusal(JobError, "bo", "1"):
             run(rare, formula, **STRICT)
-    with pytest.raises(JobError, match=r"client 'bo', .* 6 combinations of values, and 1 of those that occur are in fewer"):
+    with refusal(JobError, "bo", "6", "1"):
         run(rare, "died ~ sex * drug", **STRICT)
 
 
@@ -279,7 +299,7 @@ def test_a_rare_cell_of_three_columns_is_one_where_a_term_has_it(frames: dict[st
     bo.loc[all_three[1:], "old"] = "no"
     run(rare, "died ~ sex + drug + old + bmi", **STRICT)
     for terms in ("sex * drug * old", "(sex + drug + old)**2"):  # the product of two interactions is this cell too
-        with pytest.raises(JobError, match=r"client 'bo', .*\[T.b\].* to themselves: 1;"):
+        with refusal(JobError, "bo", "1"):
             run(rare, f"died ~ {terms} + bmi", **STRICT)
 
 
@@ -344,51 +364,6 @@ def test_what_a_private_job_must_be_given(
         private(frames, formula, given)
 
 
-@pytest.mark.parametrize(
-    ("formula", "tables", "told"),
-    [
-        ("died ~ age", {"data": {"response": "dose"}}, r'says that data\.response is "died", and data\.response = '),
-        ("died ~ age", {"model": {"intercept": False}}, r"has an intercept \(0 \+ \.\. has none\), and model\.intercept = false"),
-        ("died ~ 0 + age", {"model": {"intercept": True}}, r"has no intercept, and model\.intercept = true"),
-        ("died ~ age", {"data": {"ignore": ["age"]}}, r'"age" stands among the terms, and in data\.ignore'),
-        ("died ~ age + died", {}, r'"died" stands among the terms, and is data\.response too'),
-        ("died ~ sex + (1 | ward)", {"model": {"random": {"group": "sex"}}}, r"says that model\.random\.group is 'ward'"),
-        ("died ~ sex + (1 + age | ward)", {}, r'slopes: "age" is no term of model\.formula by itself'),
-        ("died ~ age", {"model": {"missing": "indicator"}}, r'model\.missing = "indicator" makes columns'),
-        ("died ~ C(age) + log(age)", {}, r'"age" is taken for numbers in one term, and for labels'),
-        (
-            "died ~ log(age)",
-            {"data": {"columns": {"age": {"levels": ["1"]}}}},
-            r"calculates with .age., and \[data\.columns\.age\]",
-        ),
-        (
-            "died ~ C(age)",
-            {"data": {"columns": {"age": {"kind": "numeric"}}}},
-            r"takes .age. for labels \(C\), and \[data\.columns\.age\]",
-        ),
-        (
-            "died ~ sex",
-            {"data": {"columns": {"sex": {"reference": "w"}}}},
-            r"data\.columns\.sex\.reference: 'w' is none of the 2 labels",
-        ),
-        (
-            "died ~ sex + scale(age)",
-            {"data": {"standardise": "none"}},
-            r"needs the centre and scale of age.*\[data\.columns\.age\]",
-        ),
-        ("Surv(age, died) ~ 0 + sex", {"model": {"family": "cox"}}, r'"cox" has no intercept that could be left out'),
-    ],
-)
-def test_keys_that_contradict_a_formula(formula: str, tables: dict[str, Any], told: str, frames: dict[str, pd.DataFrame]) -> None:
-    with pytest.raises(JobError, match=told):
-        run(frames, formula, **tables)
-
-
-def test_effects_of_groups_are_for_another_method(frames: dict[str, pd.DataFrame]) -> None:
-    with pytest.raises(JobError, match='effects of groups, which are for method = "likelihood"'):
-        run(frames, "died ~ age + (1 | ward)", "pvi")
-
-
 def test_survival_as_r_has_it(frames: dict[str, pd.DataFrame]) -> None:
     """Treatment contrasts, though a Cox model has no intercept; the same as by keys and columns of its own, but for the prior:
     each of two levels has one, and a column of 0 and 1 has one."""
@@ -432,9 +407,7 @@ def test_all_parties_read_the_same(frames: dict[str, pd.DataFrame]) -> None:
     mine, other = ({"formula": {"terms": "1 + age", "formulaic": version}} for version in ("1.1.0", "1.2.2"))
     told = [json.dumps(one).encode() for one in (mine, mine, other)]
     assert laid.alike(told[:2]) == told[0]
-    with pytest.raises(
-        JobError, match=r"rank 2 reads model\.formula as '1 \+ age' by formulaic 1\.2\.2, and rank 0 as .* 1\.1\.0"
-    ):
+    with refusal(JobError, "2", "model.formula", "1", "1.2.2", "0"):
         laid.alike(told)
     raw = {"job": {"method": "likelihood"}, "data": {"clients": ["a.csv"]}}
     one, two = (config_of(keys, {**raw, "model": {"formula": text}}) for text in ("died ~ age", "died ~ age + sex"))
@@ -566,11 +539,6 @@ def test_numbers_as_labels_are_sorted_as_numbers(frames: dict[str, pd.DataFrame]
     for data in ({}, {"columns": {"grams": {"levels": ["10", "2", "30"]}}}):
         names = [*run(given, "dose ~ factor(grams)", model={"family": "gaussian"}, data=data).parameters]
         assert {"theta[C(grams)[T.10]]", "theta[C(grams)[T.30]]"} <= {*names}
-
-
-def test_a_curve_without_its_main_effect_is_refused(frames: dict[str, pd.DataFrame]) -> None:
-    with pytest.raises(JobError, match=r"'drug:poly\(age, 2\)': the constant of poly\(age, 2\) is not in the model.*: add drug,"):
-        run(frames, "dose ~ drug:poly(age, 2)", model={"family": "gaussian"})
 
 
 @pytest.mark.parametrize("formula", ["y ~ x", "y ~ x + diet"])

@@ -12,6 +12,7 @@ import pytest
 import fedkern
 from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
+from support.refusal import refusal
 
 
 def rows(labels: list[Any], seed: int, n: int = 120) -> pd.DataFrame:
@@ -37,13 +38,13 @@ def test_labels_are_sorted_and_numbers_stand_in_their_order() -> None:
 
 def test_categories_that_have_an_order_keep_it_and_words_have_none() -> None:
     data = {"a": rows(["none", "mild", "severe"], 1), "b": rows(["none", "mild", "severe"], 2)}
-    with pytest.raises(JobError, match=r"data\.levels is missing: .* in their order, the lowest first"):
+    with refusal(JobError, "data.levels"):
         levels("ordinal", data)
     grades = pd.CategoricalDtype(["none", "mild", "severe"], ordered=True)
     ordered = {name: frame.astype({"y": grades}) for name, frame in data.items()}
     assert levels("ordinal", ordered) == ["none", "mild", "severe"]
     ordered["b"] = ordered["b"].assign(y=ordered["b"]["y"].cat.reorder_categories(["severe", "mild", "none"]))
-    with pytest.raises(JobError, match=r"data\.levels is missing"):
+    with refusal(JobError, "data.levels"):
         levels("ordinal", ordered)
 
 
@@ -60,10 +61,10 @@ def test_levels_of_files_that_this_process_reads_alone(tmp_path: Path, capsys: p
     assert main(["run", job, "--quiet", "--out", str(tmp_path / "out")]) == 0
     assert fedkern.load(tmp_path / "out").digest == found.digest
     # Where parties are to be apart the job names them, and a policy that binds rows is asked before any is read.
-    with pytest.raises(JobError, match=r"data\.levels is missing"):
+    with refusal(JobError, "data.levels"):
         fedkern.check(job, apart=True)
     (tmp_path / "sites").mkdir()
     (tmp_path / "sites" / "a.toml").write_text('policy = "../policy.toml"\n')
     (tmp_path / "policy.toml").write_text("open = true\n[data.a]\n")
-    with pytest.raises(JobError, match=r"data\.levels is missing"):
+    with refusal(JobError, "data.levels"):
         fedkern.run(job)

@@ -29,6 +29,7 @@ from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior.keys import load
 from support import few
 from support.outside import threads
+from support.refusal import refusal
 
 FRAMES: dict[str, Callable[[pd.DataFrame], Any]] = {
     "pandas": lambda frame: frame,
@@ -128,7 +129,7 @@ def test_what_is_masked_is_missing(part: str) -> None:
     hidden = {"X": X, "y": y}[part][:15].copy()
     hidden[3] = 1e6
     masked = np.ma.masked_array(hidden, hidden == 1e6)
-    with pytest.raises(JobError, match=r"row 4, column '\w+': 'nan' is (missing|not finite)") as caught:
+    with refusal(JobError, "4", "nan") as caught:
         fedkern.run(job, data=whole | {"a": (masked, y[:15]) if part == "X" else (X[:15], masked)})
     assert "1000000" not in str(caught.value)
     with pytest.raises(JobError, match="a masked array of texts"):
@@ -285,9 +286,7 @@ def test_what_is_no_table_is_named_by_its_type(odd: str) -> None:
 def test_a_private_job_tells_nothing_of_a_row_in_memory() -> None:
     terms = {"epsilon": 1.0, "delta": 1e-5, "clip": 1.0, "noise_multiplier": 5.0, "sampling_rate": 0.5}
     private: Any = {**JOB, "privacy": terms, "data": {"response": "y", "columns": {"name": {"levels": ["b", "c"]}}}}
-    with pytest.raises(
-        JobError, match=r"client 'a': the file is not what \[data\] describes, a table whose header names 'y', 'name'$"
-    ) as fault:
+    with refusal(JobError, "a", "y", "name") as fault:
         fedkern.run(private, data={"a": frame().drop(columns="y"), "b": frame()})
     assert SECRET not in str(fault.value)
 
@@ -318,7 +317,7 @@ def test_names_that_are_none(simulated: dict[str, Path]) -> None:
         fedkern.run(JOB, data=frame())  # type: ignore[arg-type]
     with pytest.raises(JobError, match="data: a client is named by a value of type int"):
         fedkern.run(JOB, data={1: frame()})  # type: ignore[dict-item]
-    with pytest.raises(JobError, match=r"did you mean data\.response"):
+    with refusal(JobError, "data.response"):
         fedkern.run(JOB, data={"respones": "y"})
 
 

@@ -16,6 +16,7 @@ from fedkern.jobs.draws import Draws, Reference
 from fedkern.jobs.files import RunFolder
 from fedkern.transports.codec import unpack
 from support.interrupted import Crash, job, run
+from support.refusal import refusal
 
 
 def row(i: int) -> dict[str, Any]:
@@ -63,7 +64,7 @@ def test_what_no_checkpoint_knows_is_cut_off(tmp_path: Path) -> None:
     assert other is not None
     assert (tmp_path / "hmc-000001.draws").stat().st_size == other.length
     same(Trace.load(Draws(tmp_path, "hmc").restored(2, other)), going)
-    with pytest.raises(ValueError, match=r"hmc-000001\.draws was cut short or altered"):
+    with refusal(ValueError, "hmc-000001.draws"):
         again.check(second)
     again.check(first)
 

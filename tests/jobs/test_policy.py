@@ -335,7 +335,7 @@ def test_a_folder_of_another_client_that_is_closed_to_us(world: World, monkeypat
     monkeypatch.setattr(os, "access", lambda at, mode: Path(at) != path and real(at, mode))
     assert world.bind().refusal("open") is None
     monkeypatch.setattr(os, "listdir", lambda at: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
-    with pytest.raises(JobError, match=r"clients \(FEDKERN_CLIENT_HOME\): can't be read \(Permission denied\)"):
+    with pytest.raises(JobError, match="Permission denied"):
         world.bind()
 
 

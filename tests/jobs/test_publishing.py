@@ -54,7 +54,7 @@ def test_a_full_disk_leaves_no_torn_file_and_a_run_that_goes_on(tmp_path: Path, 
 
     with monkeypatch.context() as patch:
         patch.setattr(files.os, "fsync", full)
-        with pytest.raises(JobError, match=r"cannot write .*posterior\.nc: No space left .*--resume goes on") as caught:
+        with pytest.raises(JobError, match="No space left") as caught:
             run(path, out, *SHORT)
     assert caught.value.exit_code == 2
     assert not [file for file in out.iterdir() if "posterior" in file.name or file.name == "summary.json"]

@@ -13,6 +13,7 @@ import pytest
 
 import fedkern
 from fedkern.errors import JobError
+from support.refusal import refusal
 
 JOB: Any = {
     "job": {"method": "likelihood"},
@@ -211,7 +212,7 @@ def test_a_missing_cell_names_the_key_in_response_and_covariates_alike(column: s
     numbers = {client: frame.assign(y=(frame["y"] == "dead") * 1.0) for client, frame in data.items()}
     numbers["b"].loc[7, "y"] = np.nan
     for family in ("bernoulli", "gaussian", "poisson"):
-        with pytest.raises(JobError, match=r"row 8, column 'y': 'nan' is missing; .*model.missing = \"drop\""):
+        with refusal(JobError, "8", "y", "nan", "drop"):
             fedkern.run({**JOB, "model": {"family": family, "missing": "error"}}, data=numbers)
 
 

@@ -11,6 +11,7 @@ import pytest
 import fedkern
 from fedkern.errors import JobError
 from fedkern.jobs.hooks import RunHooks
+from support.refusal import refusal
 
 JOB = {
     "job": {"method": "pvi", "rounds": 12},
@@ -52,7 +53,7 @@ def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_run_that_died_goes_on_to_the_result_that_it_would_have_had(left: Path) -> None:
-    with pytest.raises(JobError, match=r"holds an interrupted run: --resume goes on with it"):
+    with refusal(JobError, "--resume"):
         fedkern.run(JOB, data=DATA, out=left)
     result = fedkern.run(JOB, data=DATA, out=left, resume=True)
     assert result.digest == fedkern.run(JOB, data=DATA).digest
@@ -65,15 +66,15 @@ def test_it_goes_on_with_its_own_rows_and_its_own_job_alone(left: Path) -> None:
     changed: dict[str, Any] = {**DATA, "ada": (X, y + 1e-9)}
     with pytest.raises(JobError, match="client 'ada': its rows are not those with which this run began"):
         fedkern.run(JOB, data=changed, out=left, resume=True)
-    with pytest.raises(JobError, match=r"another job: algorithm\.damping was 0\.5 and is now 0\.4"):
+    with refusal(JobError, "algorithm.damping", "0.5"):
         fedkern.run(JOB, data=DATA, out=left, resume=True, algorithm={"damping": 0.4})
     assert fedkern.run(JOB, data=DATA, out=left, resume=True).stop == "rounds"
 
 
 def test_nothing_is_resumed_where_nothing_was_kept(tmp_path: Path) -> None:
-    with pytest.raises(JobError, match=r"resume = True goes on with a run whose files were kept, and out = None keeps none"):
+    with refusal(JobError, "True", "None"):
         fedkern.run(JOB, data=DATA, resume=True)
     with pytest.raises(JobError, match="no run to resume"):
         fedkern.run(JOB, data=DATA, out=tmp_path / "none", resume=True)
-    with pytest.raises(JobError, match="resume = 'runs/study': wanted True or False"):
+    with refusal(JobError, "runs/study", "True", "False"):
         fedkern.run(JOB, data=DATA, out=tmp_path / "none", resume="runs/study")  # type: ignore[call-overload]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -35,6 +36,7 @@ from fedkern.methods import load
 from support import few, interrupted, sigma_artifacts
 from support.command import Ended, mpirun
 from support.interrupted import KINDS, Crash, run
+from support.refusal import refusal
 
 
 def job(folder: Path, kind: str) -> Path:
@@ -56,7 +58,7 @@ def crashed(folder: Path, kind: str = "private", *sets: str, after: int = 20) ->
 def stopped(folder: Path, kind: str = "private", *sets: str, after: int = 20) -> tuple[Path, Path]:
     """A job that was stopped with a checkpoint."""
     path, out = job(folder, kind), folder / "out"
-    with pytest.raises(LostPeer, match="--resume goes on from checkpoint 1"):
+    with refusal(LostPeer, "--resume", "1"):
         run(path, out, *sets, stop=after)
     return path, out
 
@@ -65,11 +67,12 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def refused(path: Path, out: Path, *sets: str, match: str | None = None) -> str:
-    """What is said to a resume that is refused, which changes nothing."""
+def refused(path: Path, out: Path, *sets: str, names: tuple[str, ...] = ()) -> str:
+    """A resume is refused with an error that names these, and changes nothing."""
     before = contents(out)
-    with pytest.raises(JobError, match=match) as caught:
+    with refusal(JobError, *names) as caught:
         run(path, out, *sets, resume=True)
+    assert isinstance(caught.value, JobError)
     assert caught.value.exit_code == 2
     after = contents(out)
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
@@ -80,24 +83,30 @@ def refused(path: Path, out: Path, *sets: str, match: str | None = None) -> str:
 # --- the job
 
 
-CHANGES = {
-    "privacy.clip=3.0": r"job\.json: .* another job: privacy\.clip was 2\.5 and is now 3\.0",
-    "privacy.noise_multiplier=9.0": r"privacy\.noise_multiplier was 3\.0 and is now 9\.0",
-    'privacy.noise_source="keyed"': r'privacy\.noise_source was "secure" and is now "keyed"',
-    "privacy.sampling_rate=0.01": r"privacy\.sampling_rate was 0\.2 and is now 0\.01",
-    "algorithm.local_steps=4": r"algorithm\.local_steps was 3 and is now 4",
-    "model.prior_sd=2.0": r"model\.prior_sd was 1\.0 and is now 2\.0",
-    "job.seed=4": r"job\.seed was 0 and is now 4",
-    'data.names=["x", "b"]': r'data\.names was \[\] and is now \["x", "b"\]; the clients were \["a", "b"\]',
-    'data.ignore=["sex"]': r'data\.ignore was \[\] and is now \["sex"\]',
-    "output.metrics_every=2": r"output\.metrics_every was 1 and is now 2",
+CHANGES = {  # a setting -> what the run had
+    "privacy.clip=3.0": "2.5",
+    "privacy.noise_multiplier=9.0": "3.0",
+    'privacy.noise_source="keyed"': "secure",
+    "privacy.sampling_rate=0.01": "0.2",
+    "algorithm.local_steps=4": "3",
+    "model.prior_sd=2.0": "1.0",
+    "job.seed=4": "0",
+    'data.names=["x", "b"]': "a",  # the client's name
+    'data.ignore=["sex"]': "",
+    "output.metrics_every=2": "1",
 }
+
+
+def changed(setting: str) -> tuple[str, ...]:
+    """The key of a setting, its value and that of before."""
+    key, _, now = setting.partition("=")
+    return key, *re.findall(r"[\w.]+", now), *filter(None, [CHANGES[setting]])
 
 
 def test_a_run_that_died_early_goes_on_with_its_own_job_only(tmp_path: Path) -> None:
     path, out = crashed(tmp_path)
-    for change, says in CHANGES.items():
-        refused(path, out, change, match=says)
+    for setting in CHANGES:
+        refused(path, out, setting, names=changed(setting))
     said = refused(path, out, *list(CHANGES)[:7])
     assert said.count(" was ") == 6
     assert "; also job.seed. Resume" in said or "; also privacy." in said
@@ -107,21 +116,21 @@ def test_a_run_that_died_early_goes_on_with_its_own_job_only(tmp_path: Path) -> 
 
 def test_after_a_checkpoint_too(tmp_path: Path) -> None:
     path, out = stopped(tmp_path)
-    for change, says in list(CHANGES.items())[:3]:
-        refused(path, out, change, match=says)
+    for setting in list(CHANGES)[:3]:
+        refused(path, out, setting, names=changed(setting))
     assert run(path, out, resume=True).stop == "rounds"
 
 
 def test_a_private_run_is_not_resumed_as_an_open_one(tmp_path: Path) -> None:
     path, out = crashed(tmp_path)
     path.write_text(interrupted.PVI)
-    refused(path, out, match=r"another job: .*also .*privacy\.clip, .*privacy\.noise_multiplier")
+    refused(path, out, names=("privacy.clip", "privacy.noise_multiplier"))
 
 
 def test_a_keyed_run_is_not_resumed_as_a_secure_one(tmp_path: Path) -> None:
     """It would claim epsilon 0 for a posterior that is made of keyed noise."""
     path, out = crashed(tmp_path, "private", "privacy.noise_source=keyed")
-    refused(path, out, match=r'privacy\.noise_source was "keyed" and is now "secure"')
+    refused(path, out, names=("privacy.noise_source", "keyed", "secure"))
     assert {c["epsilon"] for c in run(path, out, "privacy.noise_source=keyed", resume=True).privacy.values()} == {"inf"}
 
 
@@ -130,25 +139,23 @@ def test_whoever_edits_the_servers_job_file_still_has_the_clients_against_it(tmp
     for name in ("job.json", "client-a/job.json"):
         kept = (out / name).read_text()
         (out / name).write_text(kept.replace('"clip": 2.5', '"clip": 3.0'))
-        refused(path, out, match=r"privacy\.clip was 3\.0 and is now 2\.5")
+        refused(path, out, names=("privacy.clip", "3.0", "2.5"))
         (out / name).write_text(kept)
     for name in ("job.json", "client-a/job.json", "client-b/job.json"):
         (out / name).write_text((out / name).read_text().replace('"clip": 2.5', '"clip": 3.0'))
     # and if all were edited, their stored answers
-    refused(path, out, "privacy.clip=3.0", match=r"outbox/.*\.log belongs to another job, whose job file, options or clients")
+    assert "client-a/outbox/" in refused(path, out, "privacy.clip=3.0")
 
 
 @pytest.mark.parametrize("name", ["job.json", "client-a/job.json"])
 def test_a_record_that_is_missing_or_no_record(tmp_path: Path, name: str) -> None:
     path, out = crashed(tmp_path)
     kept = (out / name).read_bytes()
-    where = name.replace(".", r"\.")
     for content in (b"", b"[]", b"{", kept[:-40], b"\xff"):
         (out / name).write_bytes(content)
-        refused(path, out, match=rf"{where} cannot be read .*put it back|{where} is of an older version")
+        assert name in refused(path, out)
     (out / name).unlink()
-    server = r"job\.json is missing, and without it there is no run to resume"
-    refused(path, out, match=server if name == "job.json" else rf"{where} is missing: client 'a'")
+    assert name in refused(path, out)
     (out / name).write_bytes(kept)
     assert run(path, out, resume=True).stop == "rounds"
 
@@ -157,11 +164,11 @@ def test_a_folder_of_an_older_version_is_named(tmp_path: Path) -> None:
     path, out = stopped(tmp_path, "pvi")
     record = json.loads((out / "job.json").read_text())
     (out / "job.json").write_text(json.dumps({key: value for key, value in record.items() if key != "run"}))
-    refused(path, out, match=r"job\.json is of an older version of fedkern.*start anew")
+    refused(path, out, names=("job.json",))
     (out / "job.json").write_text(json.dumps(record))
     (checkpoint,) = (out / "checkpoint").iterdir()
     checkpoint.write_bytes(checkpoint.read_bytes().replace(b"checkpoint 3\n", b"checkpoint 1\n"))
-    refused(path, out, match=r"ckpt was written by another version of fedkern \(its format is 1\)")
+    refused(path, out, names=(checkpoint.name, "1"))
 
 
 @dataclass(frozen=True)
@@ -194,25 +201,25 @@ class OfAnotherShape(Another):
 
 
 @pytest.mark.parametrize(
-    ("kept", "party", "whose", "file"),
+    ("kept", "party", "file"),
     [
-        (Another, Client, "client 'a'", r"client-a/checkpoint/pvi-000001\.ckpt"),
-        (OfAnotherShape, Client, "client 'a'", r"client-a/checkpoint/pvi-000001\.ckpt"),
-        (OfAnotherType, Server, "the server", r"out/checkpoint/pvi-000001\.ckpt"),
-        (OfAnotherShape, Server, "the server", r"out/checkpoint/pvi-000001\.ckpt"),
+        (Another, Client, "client-a/checkpoint/pvi-000001.ckpt"),
+        (OfAnotherShape, Client, "client-a/checkpoint/pvi-000001.ckpt"),
+        (OfAnotherType, Server, "out/checkpoint/pvi-000001.ckpt"),
+        (OfAnotherShape, Server, "out/checkpoint/pvi-000001.ckpt"),
     ],
 )
 def test_a_checkpoint_of_another_layout_is_refused_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: type[Another], party: type, whose: str, file: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: type[Another], party: type, file: str
 ) -> None:
     """What a state keeps has changed meanwhile, and nobody thought of the format's number."""
     path, out = stopped(tmp_path, "pvi")
     real = machine.PROTOCOL
     with monkeypatch.context() as other:
         other.setattr(machine, "PROTOCOL", replace(real, save=kept(real.save, party)))
-        says = rf"{file} keeps the state of {whose} in another layout .*other fields, types, shapes.*go on with the version"
-        with pytest.raises(JobError, match=says) as caught:
+        with pytest.raises(JobError) as caught:
             run(path, out, resume=True)
+        assert file in str(caught.value)
         assert caught.value.exit_code == 2
     assert run(path, out, resume=True).stop == "rounds"
 
@@ -223,7 +230,7 @@ def test_a_stored_answer_of_another_layout_is_refused_by_name(tmp_path: Path, mo
     real = machine.PROTOCOL
     with monkeypatch.context() as other:
         other.setattr(machine, "PROTOCOL", replace(real, save=Another(real.save, Client)))
-        with pytest.raises(JobError, match=r"client-a/outbox/pvi-000000\.log keeps the state of client 'a' in another layout"):
+        with refusal(JobError, "pvi-000000.log", "a"):
             run(path, out, resume=True)
     assert {c["steps"] for c in run(path, out, resume=True).privacy.values()} == {36}
 
@@ -268,7 +275,7 @@ def test_fewer_rounds_end_the_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("kind", "key"), [("vertical", "job.rounds"), ("sigma", "job.rounds")])
 def test_where_the_number_of_rounds_decides_more_than_the_end(tmp_path: Path, kind: str, key: str) -> None:
     path, out = stopped(tmp_path, kind)
-    refused(path, out, "job.rounds=50", match=r"job\.rounds was 30 and is now 50")
+    refused(path, out, "job.rounds=50", names=("job.rounds", "30", "50"))
 
 
 def test_a_certificate_from_before_a_crash_is_not_given_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,7 +329,7 @@ def test_rows_that_are_others_than_before(tmp_path: Path, kind: str, interrupt: 
     for edit in EDITS.values() if interrupt is stopped else [cut]:
         edit(file)
         assert file.read_bytes() != kept
-        refused(path, out, match=f"client '{name}': its rows are not those with which this run began")
+        refused(path, out, names=(name,))
         file.write_bytes(kept)
     assert run(path, out, resume=True).stop in ("rounds", "budget")
 
@@ -339,7 +346,7 @@ def test_without_the_binding_a_mixture_would_be_the_result(tmp_path: Path, monke
 def test_the_servers_own_rows_are_bound_too(tmp_path: Path) -> None:
     path, out = stopped(tmp_path, "vertical")
     change(tmp_path / "server.csv")
-    refused(path, out, match="the server: its rows are not those")
+    assert refused(path, out).startswith("the server:")
 
 
 def test_what_does_not_change_the_rows_may_change(tmp_path: Path) -> None:
@@ -377,13 +384,13 @@ def test_another_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     path, out = stopped(tmp_path)
     file = out / "client-a" / "secret"
     kept = file.read_bytes()
-    for content, says in ((bytes(32), "the secret in its home is not the one"), (b"short", "has 5 bytes, not 32")):
+    for content, names in ((bytes(32), ("a",)), (b"short", ("5", "32"))):
         file.write_bytes(content)
-        refused(path, out, match=says)
+        refused(path, out, names=names)
     file.write_bytes(kept)
     with monkeypatch.context() as patch:
         patch.setenv("FEDKERN_CLIENT_HOME", str(tmp_path / "homes"))
-        refused(path, out, match="the secret in its home .*FEDKERN_CLIENT_HOME was another")
+        assert "FEDKERN_CLIENT_HOME" in refused(path, out)
     assert run(path, out, resume=True).stop == "rounds"
 
 
@@ -402,21 +409,21 @@ def test_checkpoints_and_answers_of_others(tmp_path: Path) -> None:
     log = out / "client-a" / "outbox" / f"{name}.log"
     answers = f"outbox/{before}.log"
     assert (out / "client-a" / answers).stat().st_size
-    for target, source, says in (
-        (own, out / "client-b" / "checkpoint" / own.name, "ckpt is of client 'b', not of client 'a'"),
-        (own, other / "client-a" / "checkpoint" / own.name, "ckpt belongs to another run of this job"),
-        (own, server, "ckpt is of the server, not of client 'a'"),
-        (own, other / "client-b" / "checkpoint" / own.name, "client 'b', not of client 'a', and belongs to another run"),
-        (own, own.with_name(f"{before}.ckpt"), f"{name}.ckpt is a copy of another of its own files"),
-        (own, own.with_name("agreement-000001.ckpt"), f"{name}.ckpt is a copy of another of its own files"),
-        (log, out / "client-a" / answers, f"{name}.log is a copy of another of its own files"),
-        (log, out / "client-b" / answers, f"{name}.log is of client 'b', not of client 'a'"),
-        (log, other / "client-a" / answers, f"{name}.log belongs to another run of this job"),
-        (server, other / "checkpoint" / server.name, "ckpt belongs to another run of this job"),
+    for target, source, names in (
+        (own, out / "client-b" / "checkpoint" / own.name, ("b", "a")),
+        (own, other / "client-a" / "checkpoint" / own.name, ()),
+        (own, server, ("a",)),
+        (own, other / "client-b" / "checkpoint" / own.name, ("b", "a")),
+        (own, own.with_name(f"{before}.ckpt"), ()),
+        (own, own.with_name("agreement-000001.ckpt"), ()),
+        (log, out / "client-a" / answers, ()),
+        (log, out / "client-b" / answers, ("b", "a")),
+        (log, other / "client-a" / answers, ()),
+        (server, other / "checkpoint" / server.name, ()),
     ):
         kept = target.read_bytes()
         shutil.copy(source, target)
-        refused(path, out, match=says)
+        assert target.name in refused(path, out, names=names)
         target.write_bytes(kept)
     assert run(path, out, resume=True).stop == "rounds"
 
@@ -426,14 +433,11 @@ def test_a_whole_folder_of_another(tmp_path: Path) -> None:
     with pytest.raises(LostPeer):
         run(path, tmp_path / "other", stop=20)
     shutil.move(out / "client-a", tmp_path / "a")
-    for source, says in (
-        (out / "client-b", r"client-a/job\.json is of client 'b', not of client 'a'"),
-        (tmp_path / "other" / "client-a", r"client-a/job\.json: client 'a' took part in another run of this job than the server"),
-    ):
+    for source, names in ((out / "client-b", ("b", "a")), (tmp_path / "other" / "client-a", ("a",))):
         shutil.copytree(source, out / "client-a")
-        refused(path, out, match=says)
+        assert "client-a/job.json" in refused(path, out, names=names)
         shutil.rmtree(out / "client-a")
-    refused(path, out, match=r"client-a/job\.json is missing: client 'a' has nothing of this run here")
+    assert "client-a/job.json" in refused(path, out, names=("a",))
     shutil.move(tmp_path / "a", out / "client-a")
     assert run(path, out, resume=True).stop == "rounds"
 
@@ -446,8 +450,9 @@ def test_a_checkpoint_made_from_other_rows_is_refused_by_itself(tmp_path: Path) 
     table = load_table(tmp_path / "clients" / "a.csv", text={"sex", "income"})
     record["run"]["rows"] = fingerprint(table, secret(out / "client-a"))
     (out / "client-a" / "job.json").write_text(json.dumps(record))
-    with pytest.raises(JobError, match="was made from other rows than client 'a' has now"):
+    with refusal(JobError, "a") as caught:
         run(path, out, resume=True)
+    assert "client-a/outbox/" in str(caught.value)
 
 
 def test_an_answer_that_was_altered(tmp_path: Path) -> None:
@@ -456,7 +461,7 @@ def test_an_answer_that_was_altered(tmp_path: Path) -> None:
     log = out / "client-a" / "outbox" / "pvi-000000.log"
     kept = log.read_bytes()
     log.write_bytes(kept[:600] + bytes([kept[600] ^ 1]) + kept[601:])
-    with pytest.raises(JobError, match=r"pvi-000000\.log was altered, and noise would be drawn again"):
+    with refusal(JobError, "pvi-000000.log"):
         run(path, out, resume=True)
     log.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
     assert run(path, out, resume=True).privacy["a"]["steps"] in (36, 39)
@@ -478,14 +483,14 @@ def edit_line(lines: list[bytes]) -> list[bytes]:
     return [lines[0].replace(b'"bytes": ', b'"bytes": 1'), *lines[1:]]
 
 
-LOGS: dict[str, tuple[Callable[[list[bytes]], list[bytes]] | None, str]] = {
-    "edited": (edit_line, "was altered: its first .* bytes are not what this run has written"),
-    "the last line edited": (lambda lines: [*lines[:-1], lines[-1].replace(b'"charge": ', b'"charge": 1')], "was altered"),
-    "cut": (lambda lines: lines[:-1], "has .* bytes and had .*: its end was cut off, or an older copy put back"),
-    "an older copy": (lambda lines: lines[:4], "has .* an older copy put back"),
-    "empty": (lambda lines: [], "has 0 bytes and had"),
-    "deleted": (None, "is gone"),
-}
+LOGS: list[Callable[[list[bytes]], list[bytes]] | None] = [
+    edit_line,
+    lambda lines: [*lines[:-1], lines[-1].replace(b'"charge": ', b'"charge": 1')],
+    lambda lines: lines[:-1],
+    lambda lines: lines[:4],  # an older copy
+    lambda lines: [],
+    None,  # deleted
+]
 
 
 @pytest.mark.parametrize("kind", ["crash", "stop", "open"])
@@ -494,12 +499,12 @@ def test_a_ledger_that_is_not_what_the_run_left(tmp_path: Path, kind: str) -> No
     path, out = (crashed if kind == "crash" else stopped)(tmp_path, "pvi" if kind == "open" else "private")
     log = out / "ledger" / "a.jsonl"
     kept = log.read_bytes()
-    for act, says in LOGS.values():
+    for act in LOGS:
         if act is None:
             log.unlink()
         else:
             log.write_bytes(b"".join(act(kept.splitlines(keepends=True))))
-        refused(path, out, match=r"ledger/a\.jsonl:? " + says)
+        assert "ledger/a.jsonl" in refused(path, out)
     log.write_bytes(kept + b'{"torn by a cra')  # no tampering
     assert run(path, out, resume=True).stop == "rounds"
     assert log.read_bytes().startswith(kept + b'{"torn by a cra\n')
@@ -513,11 +518,11 @@ def test_what_was_lost_when_the_machine_went_down_is_no_tampering(tmp_path: Path
     lines = log.read_bytes().splitlines(keepends=True)
     for kept, lost in ((lines[:-2], True), (lines[:0], False)):
         log.write_bytes(b"".join(kept))
-        refused(path, out, match="was cut off|has 0 bytes")
+        assert log.name in refused(path, out)
         with monkeypatch.context() as patch:
             patch.setattr(ledger, "boot", lambda: bytes(range(16)))
             if not lost:
-                refused(path, out, match="has 0 bytes")
+                assert log.name in refused(path, out)
     log.write_bytes(b"".join(lines[:-2]))
     monkeypatch.setattr(ledger, "boot", lambda: bytes(range(16)))
     result = run(path, out, resume=True)
@@ -526,12 +531,12 @@ def test_what_was_lost_when_the_machine_went_down_is_no_tampering(tmp_path: Path
     assert own in result.summary["notes"]
 
 
-BUDGETS: dict[str, tuple[Callable[[list[bytes]], list[bytes]] | None, str]] = {
-    "edited": (lambda lines: [lines[0], lines[1].replace(b'"steps": ', b'"steps": 1'), *lines[2:]], "line 2 was altered"),
-    "cut": (lambda lines: lines[:-1], r"and this run has seen \d+ in it: it was cut off"),
-    "an older copy": (lambda lines: lines[:1], "an older copy put back"),
-    "deleted": (None, "has 0 lines, and this run has seen"),
-}
+BUDGETS: list[Callable[[list[bytes]], list[bytes]] | None] = [
+    lambda lines: [lines[0], lines[1].replace(b'"steps": ', b'"steps": 1'), *lines[2:]],
+    lambda lines: lines[:-1],
+    lambda lines: lines[:1],  # an older copy
+    None,  # deleted
+]
 
 
 @pytest.mark.parametrize(
@@ -547,13 +552,13 @@ def test_a_budget_that_is_not_what_the_run_left(
     name = sorted((tmp_path / "clients").iterdir())[0].stem
     log = (tmp_path / "homes" / name if home else out / f"client-{name}") / "budget.jsonl"
     kept = log.read_bytes()
-    for act, says in BUDGETS.values():
+    for act in BUDGETS:
         if act is None:
             log.unlink()
         else:
             log.write_bytes(b"".join(act(kept.splitlines(keepends=True))))
             assert log.read_bytes() != kept
-        with pytest.raises(JobError, match=r"budget\.jsonl: .*" + says):
+        with pytest.raises(JobError, match=r"budget\.jsonl: "):
             run(path, out, resume=True)
         assert log.exists() is (act is not None)
         log.write_bytes(kept)
@@ -574,7 +579,7 @@ def test_the_federations_budget_too(tmp_path: Path, how: str, error: type[Except
         (log,) = tmp_path.rglob("budget.jsonl")
     kept = log.read_bytes()
     log.write_bytes(b"".join(kept.splitlines(keepends=True)[:3]))
-    with pytest.raises(JobError, match=r"has 3 lines, and this run has seen"):
+    with refusal(JobError, "3"):
         run(path, tmp_path / "out", *by_client, resume=True)
     log.write_bytes(kept)
     assert run(path, tmp_path / "out", *by_client, resume=True).stop == "rounds"
@@ -586,7 +591,7 @@ def test_without_its_marks_a_cut_budget_would_not_be_noticed(tmp_path: Path, mon
     path, out = crashed(tmp_path)
     log = out / "client-a" / "budget.jsonl"
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:2]))
-    with pytest.raises(JobError, match=r"knows of 3 steps of this run, whose messages took \d+"):
+    with refusal(JobError, "3"):
         run(path, out, resume=True)
     monkeypatch.setattr(ledger, "charged", lambda *log: 0)
     assert run(path, out, resume=True).privacy["a"]["steps"] < 36
@@ -601,7 +606,7 @@ def test_a_client_whose_folder_went_back_in_time(tmp_path: Path, interrupt: Call
     for name in ("outbox", "checkpoint"):
         shutil.rmtree(home / name, ignore_errors=True)
     (home / "budget.jsonl").unlink()
-    with pytest.raises(JobError, match=r"knows of 0 steps of this run, whose messages took \d+: it was deleted"):
+    with refusal(JobError, "0"):
         run(path, out, resume=True)
     assert not (home / "budget.jsonl").exists()
     shutil.rmtree(home)

@@ -25,6 +25,7 @@ from fedkern.jobs.ledger import Ledger
 from fedkern.jobs.outbox import Outbox
 from support import few
 from support.interrupted import job, people, run
+from support.refusal import refusal
 
 MANY = 2 * handles.MOST + 40  # more clients than a process keeps files open for
 OPEN = 60  # files of a job beside those of clients
@@ -109,7 +110,7 @@ def test_rows_in_memory_too(tmp_path: Path) -> None:
 def test_a_job_of_many_clients_is_told_resumed_and_audited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The job and the names stand once beside the clients' folders, and every command finds them."""
     path, out = job_of(tmp_path, record.MOST + 1, "pvi"), tmp_path / "out"
-    with pytest.raises(LostPeer, match="--resume goes on from checkpoint 1"):
+    with refusal(LostPeer, "--resume"):
         run(path, out, "job.rounds=2", stop=80)
     (shared,) = out.glob("job-*.json")
     own = json.loads((out / "client-c0003" / "job.json").read_text())
@@ -124,7 +125,7 @@ def test_a_job_of_many_clients_is_told_resumed_and_audited(tmp_path: Path, capsy
     whole = json.loads((out / "away").read_text())
     whole["job"]["seed"] = 4
     (out / "job.json").write_text(json.dumps(whole))
-    with pytest.raises(JobError, match=r"c0000/job.json: the run in this folder is of another job: job\.seed was 0 and is now 4"):
+    with refusal(JobError, "job.seed", "0"):
         run(path, out, "job.rounds=2", "job.seed=4", resume=True)
     (out / "away").replace(out / "job.json")
     assert run(path, out, "job.rounds=2", resume=True).stop == "rounds"
@@ -168,9 +169,9 @@ def test_a_log_that_goes_while_it_is_closed_is_said(tmp_path: Path, how: str) ->
         path.rename(path.with_suffix(".away"))
         if how == "replaced":
             path.write_text("")
-    with pytest.raises(JobError, match=r"a\.jsonl was deleted while the job ran"):
+    with refusal(JobError, "a.jsonl"):
         log.append({"n": 1})
-    with pytest.raises(JobError, match=r"outbox/pvi-000000\.log was deleted while the job ran"):
+    with refusal(JobError, "pvi-000000.log"):
         box.remember(b"", [], {})
     assert (tmp_path / "a.away").read_text() == '{"n": 0}\n'
     for one in (log, *others):

@@ -17,6 +17,7 @@ from fedkern.errors import JobError
 from fedkern.methods import METHODS, load, load_method
 from fedkern.transports.inprocess import InProcess
 from support.declared import DECLARED, MODULES
+from support.refusal import refusal
 from support.secure_jobs import job
 from support.wires import listed
 
@@ -159,6 +160,6 @@ def test_a_client_with_few_rows_is_advised_what_the_job_may_have(
     path = job(tmp_path, "likelihood")
     (tmp_path / "b.csv").write_text("\n".join((tmp_path / "b.csv").read_text().splitlines()[:9]) + "\n")
     config, folder = load(path, sections=with_sums({}) if secure else {})
-    with pytest.raises(JobError, match=r"refused by disclosure\.rows") as fault:
+    with refusal(JobError, "disclosure.rows") as fault:
         check_job(InProcess(), config, folder, apart=True)
     assert ("leave-out" in own_text(fault.value)) != secure

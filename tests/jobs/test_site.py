@@ -15,6 +15,7 @@ from fedkern.errors import JobError
 from fedkern.printing import without_folders
 from support import forked
 from support.command import mpirun, mpirun_jobs
+from support.refusal import refusal
 
 NAMES = ("a", "b")
 SECRET = "0815-4711"  # a cell
@@ -149,7 +150,7 @@ def test_a_site_file_that_the_holder_names(job: Path, plain: Any, tmp_path: Path
     sites = job.parent / "sites"
     (tmp_path / "holder").mkdir()
     mine = sites.rename(tmp_path / "holder" / "mine")
-    with pytest.raises(JobError, match=r"a\.csv: no such file"):
+    with refusal(JobError, "a.csv"):
         fedkern.run(job)
     ended = forked.fedkern("run", job, "--site", mine, "--out", tmp_path / "out", folder=tmp_path)
     assert ended.code == 0, ended.err
@@ -174,10 +175,10 @@ def test_one_file_for_all_clients(job: Path, plain: Any) -> None:
     site.write_text(DIALECT)
     assert fedkern.run(job).digest == plain.digest
     site.write_text(f'path = "a.csv"\n{DIALECT}')
-    with pytest.raises(JobError, match=r"site\.toml: client is missing: it names a path, and the job has 2 clients; say whose"):
+    with refusal(JobError, "site.toml", "2"):
         fedkern.run(job)
     site.write_text(f'client = "c"\npath = "a.csv"\n{DIALECT}')
-    with pytest.raises(JobError, match=r"site\.toml: client = 'c' is not 'a'; the job's clients are a, b"):
+    with refusal(JobError, "site.toml", "c", "a"):
         fedkern.run(job)
 
 

@@ -27,6 +27,7 @@ from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import InProcess
 from support import input_cases
 from support.declared import DECLARED, MODULES, QUESTIONS
+from support.refusal import refusal
 
 FEWEST = "the fewest that this job takes (disclosure.rows)"
 ANY = ("rows_per_coefficient=0", "rows_per_value=0", "combinations=0", "leverage=1", "groups=0")
@@ -63,7 +64,7 @@ def test_a_message_that_does_not_say_it_is_in_no_protocol() -> None:
 
     del KINDS[991]
     protocol = next(one for one in PROTOCOLS if one.to_server)
-    with pytest.raises(TypeError, match="Silent comes from a client, and its class does not say what it tells"):
+    with refusal(TypeError, "Silent"):
         replace(protocol, to_server=(*protocol.to_server, Silent))
     Silent.tells = Draw()
     assert Silent in replace(protocol, to_server=(*protocol.to_server, Silent)).to_server
@@ -136,12 +137,12 @@ class TestTheLine:
         path = tmp_path / "job.toml"
         path.write_text('[data]\nclients = ["a.csv", "b.csv"]\nresponse = "y"\n[disclosure]\nlevel = "strict"\n')
         for full in ("model.covariance=full", "model.covariance=auto"):
-            with pytest.raises(JobError, match=r"client 'a': refused by disclosure\.rows_per_coefficient"):
+            with refusal(JobError, "a", "disclosure.rows_per_coefficient"):
                 computed(path, full)
             few = computed(path, full, *of_rows(19))
             assert "its rows and labels (SiteDelta)" in few
             assert "(Slope)" in few
-        with pytest.raises(JobError, match=r"client 'a': refused by disclosure\.rows_per_coefficient"):
+        with refusal(JobError, "a", "disclosure.rows_per_coefficient"):
             computed(path, "model.covariance=diagonal")
 
     def test_of_columns_that_are_not_standardised(self, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import runpy
 from importlib import import_module
 from pathlib import Path
 
@@ -10,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-import fedkern
 from fedkern import _core, kernels, testing
 from fedkern.kernels._checks import MADE
 from fedkern.kernels._record import KERNELS
@@ -19,7 +19,7 @@ from support.command import python
 PAIRS = [(name, backend) for name, kernel in sorted(KERNELS.items()) for backend in kernel.backends if backend != "reference"]
 NAMES = sorted(KERNELS)
 BIG = (1000, 4097)
-STUBS = Path(fedkern.__file__).parent / "_core"
+STUB = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "stubs.py"))["stub"]
 # To Numba a layout is a type, and a type a compilation: the others are a matter of its own typing, and wait for the night. By day
 # one kernel of each of its families is held in a second one.
 LAYOUTS = {"cpp": testing.LAYOUTS, "numba": ("C",), "cuda": testing.LAYOUTS}
@@ -230,7 +230,7 @@ def cpp_signature(name):
 
 def stub_signature(name):
     family, _, function = name.partition(".")
-    tree = ast.parse((STUBS / f"{family}.pyi").read_text())
+    tree = ast.parse(STUB(getattr(_core, family)))
     (found,) = (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function)
     return [a.arg for a in found.args.args]
 

@@ -10,6 +10,7 @@ from scipy import stats
 
 from fedkern.errors import JobError
 from fedkern.models.own import from_jax, from_numpyro, from_stan
+from support.refusal import refusal
 
 Array = np.ndarray
 
@@ -129,7 +130,7 @@ def test_numpyro_programs_that_have_no_place_here() -> None:
         from_numpyro(program, ["nothing"], Y)
     with pytest.raises(JobError, match="the latent site 'k' is discrete; sum it out"):
         from_numpyro(lambda: numpyro.sample("k", dist.Poisson(2.0)), ["k"])
-    with pytest.raises(JobError, match="the site 'p' has 3 numbers and fewer unconstrained ones"):
+    with refusal(JobError, "p", "3"):
         from_numpyro(lambda: numpyro.sample("p", dist.Dirichlet(np.ones(3))), ["p"])
     with pytest.raises(JobError, match="'q' is a param, which has no prior"):
         from_numpyro(lambda: (numpyro.param("q", 1.0), numpyro.sample("a", dist.Normal())), ["a"])

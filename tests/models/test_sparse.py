@@ -10,6 +10,7 @@ from fedkern.models.encoding import Column, Encoding
 from fedkern.models.sparse import Coefficients, Spline, edges, graph
 from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import run_protocol
+from support.refusal import refusal
 
 COLUMNS = (Column("age", center=0.0, scale=1.0), Column("sex", "categorical", ("f", "m")), Column("bmi", center=0.0, scale=1.0))
 ENCODING = Encoding(COLUMNS, "y", "gaussian", intercept=False)
@@ -21,14 +22,14 @@ def test_a_reference_level_has_no_coefficient():
     X = np.array([[50.0, 1, 0, 20], [60, 0, 1, 30]])
     np.testing.assert_array_equal(c.columns(X), [[50, 0, 20], [60, 1, 30]])
     assert Coefficients.of(ENCODING, references={"sex": "m"}).names == ("age", "sex=f", "bmi")
-    with pytest.raises(JobError, match=r"reference = 'x': none of the 2 levels that were found"):
+    with refusal(JobError, "x", "2"):
         Coefficients.of(ENCODING, references={"sex": "x"})
 
 
 def test_adjusters_have_no_indicator():
     c = Coefficients.of(ENCODING, references={}, always=["sex", "bmi"])
     assert c.indicators.tolist() == [[0, -1, -1]]
-    with pytest.raises(JobError, match=r"model\.always: 'weight' is none of the 3 covariates"):
+    with refusal(JobError, "model.always", "weight", "3"):
         Coefficients.of(ENCODING, references={}, always=["weight"])
 
 
@@ -122,7 +123,7 @@ def test_columns_that_nobody_has_together_are_refused_by_name():
     parts = [random.normal(size=(30, 2)), random.normal(size=(20, 2))]
     parts[0][:, 0] = np.nan
     parts[1][:, 1] = np.nan
-    with pytest.raises(JobError, match="'a' and column 'b' were never measured together"):
+    with refusal(JobError, "a", "b"):
         agreed(parts, second=True)
 
 
@@ -131,16 +132,16 @@ def test_a_client_tells_no_more_than_its_own_job_file_says(second):
     client = scaling.Client(np.random.default_rng(0).normal(size=(9, 2)), second)
     with pytest.raises(RemoteFault, match=rf"Scaling\.more is {int(not second)}"):
         scaling.client_receive(client, scaling.Scaling(0, int(not second), np.ones(2)))
-    with pytest.raises(RemoteFault, match=r"Scaling\.scales must be above 0"):
+    with refusal(RemoteFault, "Scaling"):
         scaling.client_receive(client, scaling.Scaling(0, int(second), np.array([1.0, 0.0])))
-    with pytest.raises(RemoteFault, match="Psi was not expected"):
+    with refusal(RemoteFault, "Psi"):
         scaling.client_receive(client, scaling.Psi(1, np.eye(2)))
     client, answers = scaling.client_receive(client, scaling.Scaling(0, int(second), np.ones(2)))
     assert len(answers) == second
-    with pytest.raises(RemoteFault, match="AskMoments was not expected"):
+    with refusal(RemoteFault, "AskMoments"):
         scaling.client_receive(client, scaling.AskMoments(0))
     for psi in ([[1.0, 0.5], [0.4, 1.0]], [[0.0, 0.0], [0.0, 1.0]]) if second else ():
-        with pytest.raises(RemoteFault, match=r"Psi\.psi must be symmetric"):
+        with refusal(RemoteFault, "Psi"):
             scaling.client_receive(client, scaling.Psi(1, np.array(psi)))
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fedkern.models import levels, survival
 from fedkern.models.mixed import Layout, Rows
 from fedkern.models.survival_parametric import Lifetimes
-from fedkern.models.weighing import Least, few, leverages
+from fedkern.models.weighing import Least, few, levered
 from support.rounded_jobs import drawn
 
 Array = NDArray[np.float64]
@@ -82,7 +82,8 @@ def test_rows_of_a_cox_model_weigh_by_the_events_that_are_expected_of_them() -> 
 def test_units_of_columns_decide_nothing() -> None:
     X, scale, prior = columns(), np.array([1.0, 1e6, 1e-6]), np.diag([0.04, 0.16, 0.16])
     X[0, 1] = 30.0
-    np.testing.assert_allclose(leverages(X * scale, prior * np.outer(scale, scale)), leverages(X, prior), rtol=1e-6)
+    found = [levered(X * own, np.ones(len(X)), prior * np.outer(own, own), 0.0) for own in (scale, np.ones(3))]
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
     assert Least.of(X * scale, 0, 2, 0.9).rows == 6
 
 
@@ -109,3 +110,18 @@ def test_a_row_that_has_nearly_all_of_a_sum_is_found() -> None:
     prior = np.diag([0.04, 0.16, 0.16])
     assert few(rows, np.zeros(3), prior, least)
     assert not few(rows, np.array([0.0, -0.1, 0.0]), prior, least)  # where its mean is e^-4
+
+
+@pytest.mark.parametrize("n", [30, 5_000])
+def test_the_row_of_the_highest_leverage_is_found_where_that_is_above_the_number(n: int) -> None:
+    """Few rows: by the largest share of a column's squares; many: by x_i' (X'WX + P)^-1 x_i, here with all digits."""
+    random = np.random.default_rng(n)
+    X, weights, prior = np.column_stack([np.ones(n), random.normal(size=(n, 5))]), random.random(n), np.eye(6)
+    X[n // 2, 1:3], weights[n // 2] = 400.0, 0.5
+    squares = (X.T * weights) @ X + prior
+    leverage = weights * np.einsum("ni,ij,nj->n", X, np.linalg.inv(squares), X)
+    if n <= 36:
+        leverage = weights * (X**2 / np.diag(squares)).max(axis=1)
+    assert levered(X, weights, prior, 0.9) == pytest.approx((n // 2, leverage[n // 2]), rel=1e-9)
+    assert levered(X, weights, prior, float(leverage[n // 2]) + 1e-9) is None
+    assert levered(np.delete(X, n // 2, axis=0), np.delete(weights, n // 2), prior, 0.9) is None

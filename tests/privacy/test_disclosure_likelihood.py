@@ -199,8 +199,7 @@ def test_chains_ask_nowhere_that_is_far_from_the_mode() -> None:
     ("model", "says"),
     [
         ({}, None),
-        ({"prior_sd": 100.0}, "model.prior_sd = 100 lets a slope grow"),
-        ({"prior_sd": 100.0, "family": "gaussian"}, None),
+        ({"prior_sd": 100.0}, None),  # as a default prior that rows have widened
         ({"intercept_sd": 0.01}, "model.intercept_sd = 0.01: the prior holds the posterior"),
     ],
 )

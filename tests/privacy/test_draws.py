@@ -81,7 +81,7 @@ def answer_of_pvi(local):
 
 
 def answer_of_global_vi(local):
-    client = global_vi.client("c", local, prior(D))
+    client = global_vi.client("c", local)
     client, (charge,) = global_vi.client_receive(client, global_vi.Parameters(0, np.zeros(D), np.zeros(D)))
     _, (gradient,) = global_vi.client_receive(client, Charged(charge.steps))
     return gradient.mu

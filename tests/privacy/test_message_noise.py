@@ -21,6 +21,7 @@ from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.noise import SecureSource
 from support import chosen
 from support.client_rounds import Rounds
+from support.federations import client_of
 
 D, N, CLIP, SIGMA, RATE = 4, 30, 1.5, 2.0, 0.25
 TINY = 1e-7
@@ -35,7 +36,7 @@ def empty_client(m, algorithm=pvi, **settings):
     """A client whose rows are zeros, so that all their gradients are zero."""
     s = chosen.pvi(**({"family": "gaussian", "optimiser": "sgd", "learning_rate": TINY, "local_steps": 1} | settings))
     local = Local(Rows(np.zeros((N, D)), np.zeros(N)), s, 0, m, SecureSource(), np.arange(N, dtype=np.uint64))
-    return algorithm.client("c", local, prior(D))
+    return client_of(algorithm, "c", local, prior(D))
 
 
 def asked(client, question, algorithm=pvi):
@@ -49,7 +50,7 @@ def steps(n_steps, m):
     client = empty_client(m, local_steps=n_steps)
     while True:
         client, answer = asked(client, pvi.QUpdate(0, 0, ZERO, ONE))
-        client, _ = pvi.client_receive(client, pvi.SiteApplied(0, 0.0))
+        client, _ = pvi.client_receive(client, pvi.SiteApplied(client.updates - 1, 0.0))
         P = 1 + answer.dP
         yield np.concatenate([answer.dh / P, -np.log(P) / 2]) / TINY * m.rate / np.sqrt(n_steps)
 
@@ -59,7 +60,7 @@ def shards(variant):
     n = 5 if variant == "local-averaging" else 1
     while True:
         client, answer = asked(client, pvi.QUpdate(0, 0, ZERO, ONE))
-        client, _ = pvi.client_receive(client, pvi.SiteApplied(0, 0.0))
+        client, _ = pvi.client_receive(client, pvi.SiteApplied(client.updates - 1, 0.0))
         yield np.concatenate([answer.dh, answer.dP]) * n / 0.5
 
 

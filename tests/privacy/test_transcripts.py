@@ -31,6 +31,7 @@ from fedkern.transports.codec import Codec, pack
 from fedkern.transports.driver import ClientSide, Hooks, Kept, Received, ServerSide
 from fedkern.transports.inprocess import InProcess
 from support import chosen
+from support.federations import client_of
 from support.sources import Scripted, Silent
 
 D, N, STEPS, DELTA = 3, 40, 3, 1e-5
@@ -50,7 +51,7 @@ class Machine:
         own = {"sampling": "full", "clip": 1.5, "dimension": 2 * D, "noise_multiplier": 2.0}
         ids = np.random.default_rng(len(rows)).integers(2**63, size=len(rows)).astype(np.uint64)
         local = Local(rows, s, 0, Mechanism(**(own | self.mechanism)), source, ids, design=self.design)
-        client = self.algorithm.client("c", local, prior(D))
+        client = client_of(self.algorithm, "c", local, prior(D))
         return ClientSide(self.algorithm.PROTOCOL, {0: client}, Codec(s.sizes(D), 1), hooks or Hooks())
 
     @property

@@ -13,19 +13,21 @@ from scipy import optimize
 import fedkern
 from fedkern.algorithms.exchanges.sums import PearsonSums
 from fedkern.data.rounded import join_rounded
-from fedkern.kernels import mixed, multinomial, spatial, survival
+from fedkern.kernels import mixed, multinomial, sem, spatial, survival
 from fedkern.kernels.families import FAMILIES
 from fedkern.labels import in_order
 from fedkern.models import glm, psis
 from fedkern.models.formula.factors import b_spline, natural, polynomial, quantiles
+from fedkern.models.likelihood import Likelihood
 from fedkern.models.mixed.layout import Layout
 from fedkern.models.spatial.checks import Moran, moran
+from fedkern.models.split import predictive
 from fedkern.models.survival import Rows, concordance, cumulative
 from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.moments import rdp_epsilon
 from fedkern.results import diagnostics
 from fedkern.results.dispersion import pool
-from fedkern.results.draws import Draws
+from fedkern.results.weighted import Draws
 
 Vector = NDArray[np.float64]
 
@@ -139,6 +141,7 @@ def best(
     upper: Vector | None = None,
     entry: Vector | None = None,
     groups: Vector | None = None,
+    cuts: Vector | None = None,
 ) -> tuple[Vector, float]:
     """Returns the mode of a likelihood, and its logarithm there."""
     order = np.arange(len(y)) if groups is None else np.argsort(groups, kind="stable")
@@ -150,7 +153,7 @@ def best(
 
     def minus(points: Vector) -> Vector:
         return -mixed.values(
-            np.atleast_2d(points), rows[order], Z, y[order], trials, None, starts, upper, None, entry, family=family, nodes=25
+            np.atleast_2d(points), rows[order], Z, y[order], trials, None, starts, upper, cuts, entry, family=family, nodes=25
         )
 
     def slope(point: Vector) -> Vector:
@@ -189,6 +192,12 @@ def weibull_entry_loglik() -> float:
 @row
 def interval_loglik() -> float:
     return best("weibull", MONTH, np.array([-3.0, 0, 0, 0]), upper=np.where(EVENT, MONTH + 1, np.inf))[1]
+
+
+@row
+def piecewise_loglik() -> float:
+    upper = np.where(EVENT, MONTH, np.inf)
+    return best("piecewise", MONTH, np.array([0.0, 0, -3, -3, -3]), X, upper=upper, cuts=np.array([6.0, 12.0]))[1]
 
 
 @row
@@ -343,6 +352,12 @@ def mixed_quadrature() -> float:
 
 
 @row
+def agq_loglik() -> float:
+    wards = np.unique(ROWS.ward, return_inverse=True)[1]
+    return best("binomial", SUCCESSES, np.array([1.0, 0, -1.0]), DESIGN[:, :2], TRIALS, groups=wards)[1]
+
+
+@row
 def lmer_loglik() -> float:
     wards = np.unique(ROWS.ward, return_inverse=True)[1]
     _, value = best("gaussian", column("meal") / 100, np.array([9.0, 0, 0.5, 1.0]), DESIGN[:, :2], groups=wards)
@@ -466,6 +481,48 @@ def icar_scale() -> float:
     indptr, indices = np.array([0, 1, 3, 4, 5, 6]), np.array([1, 0, 2, 1, 4, 3])
     eigen = spatial.car_eigen(indptr, indices, form="icar")
     return float(spatial.icar_scale(eigen.values, eigen.vectors, spatial.components(indptr, indices))[0] ** -2)
+
+
+def neighbours() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    both = np.concatenate([PAIRS, PAIRS[:, ::-1]])
+    both = both[np.lexsort((both[:, 1], both[:, 0]))]
+    return np.searchsorted(both[:, 0], np.arange(9)), np.ascontiguousarray(both[:, 1])
+
+
+def density_of_map(form: str) -> float:
+    """The log density of eight areas' values at phi = 0.6."""
+    indptr, indices = neighbours()
+    logdet = spatial.logdet_table(spatial.car_eigen(indptr, indices, form=form).values, indptr, form=form)
+    theta, phi = A[np.newaxis, :8], np.array([0.6])
+    return float(spatial.car_logdensity(theta, phi, indptr, indices, logdet.coefficients, **logdet.options)[0][0])
+
+
+@row
+def car_logdensity() -> float:
+    return density_of_map("car")
+
+
+@row
+def leroux_logdensity() -> float:
+    return density_of_map("leroux")
+
+
+@row
+def matern_covariance() -> float:
+    return float(spatial.gp_covariance(np.array([[0.0], [1.0]]), np.array([0.7]), kind="matern32")[0, 0, 1])
+
+
+@row
+def sem_loglik() -> float:
+    Y = np.ascontiguousarray(X.T)[np.newaxis]
+    return float(sem.log_density(Y, np.array([[[0.0, 0.4], [0.3, 0.0]]]), np.array([[0.8, 0.5]]))[0])
+
+
+@row
+def averaged_probability() -> float:
+    """The probability of an event where the predictor is normal, as `vertical` foresees a row."""
+    likelihood = Likelihood("bernoulli")
+    return float(np.exp(predictive.log_density(likelihood, np.array([1.0]), np.array([0.4]), np.array([1.3]))[0]))
 
 
 @row

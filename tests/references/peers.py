@@ -121,6 +121,9 @@ with part():
 
     model = LogisticRegression(C=1e9, tol=1e-10, max_iter=10_000).fit(X, d.level)
     say("multinomial-slope", "scikit-learn", model.coef_[1, 0], "a coefficient of each level, whose sum is 0")
+    from sklearn.gaussian_process.kernels import Matern
+
+    say("matern-covariance", "scikit-learn", Matern(0.7, nu=1.5)([[0.0]], [[1.0]])[0, 0], "Matern(0.7, nu = 1.5)")
     say("scale-divisor", "pandas", d.age.std(), "std: divisor n - 1")
     say("quantile", "numpy", np.quantile(chains.draw, 0.05))
 

@@ -37,10 +37,10 @@ def test_each_number_has_a_row() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("language", ["R", "Python"])
 def test_the_programs_still_print_what_is_stored(language: str) -> None:
-    command = interpreters().get(language)
-    if command is None:
+    interpreter = interpreters().get(language)
+    if interpreter is None:
         pytest.skip(f"{language} is not installed")
-    found = numbers_of(command)
+    found = numbers_of(language, interpreter)
     if not found:
         pytest.skip(f"none of the programs of {language} is installed: FEDKERN_PEERS names an interpreter that has them")
     moved = {}

@@ -16,6 +16,7 @@ from fedkern.data.sets import sachs
 from fedkern.errors import JobError
 from papers import common, printed, sparse, sparse_sem, sparse_simulation
 from papers.sparse_simulation import Design, Outcome, Setting
+from support.refusal import refusal
 
 SUMMARY: dict[str, Any] = {"sampler": {"chains": 2, "kept": 5, "rhat": 1.01, "ess": 50.0, "slowest": "eta"}}
 
@@ -92,7 +93,7 @@ def test_the_printed_sampler_keeps_what_it_says() -> None:
 
 
 def test_only_the_regression_has_slips_to_show(tmp_path: Path) -> None:
-    with pytest.raises(JobError, match="reproduce sparse-mrf: has no --printed; that is for sparse-regression"):
+    with refusal(JobError, "--printed"):
         papers.run("sparse-mrf", fast=True, out=tmp_path, printed=True)
 
 

@@ -12,8 +12,7 @@ import xarray
 from fedkern.models.expfam import Gaussian
 from fedkern.results import against
 from fedkern.results.gaussian import Posterior
-from fedkern.results.marginals import Drawn, Normal
-from fedkern.results.released import Drawing, Group
+from fedkern.results.released import Drawing, Drawn, Group, Normal
 from support.arviz_groups import inference_data
 from support.command import OPEN
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedkern.results import chains, diagnostics, selection
-from fedkern.results.streaming import Stream
+from fedkern.results.mixing import Stream
 
 C, T, P = 8, 200, 5
 

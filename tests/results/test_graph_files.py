@@ -15,7 +15,7 @@ import pytest
 
 from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.errors import JobError
-from fedkern.results import graph_files
+from fedkern.results import selection
 from fedkern.results.result import Result
 from support.command import Ended
 
@@ -28,7 +28,7 @@ SUMMARY: dict[str, Any] = {
 
 def read(content: bytes | str) -> tuple[dict[str, str], list[dict[str, Any]]]:
     """Labels by id, and edges with their numbers."""
-    space = {"g": graph_files.NAMESPACE}
+    space = {"g": selection.NAMESPACE}
     root = ElementTree.fromstring(content)
     declared = {key.get("id"): key.get("attr.type") for key in root.iterfind("g:key", space)}
     labels = {node.get("id", ""): node.findtext("g:data", namespaces=space) or "" for node in root.iterfind(".//g:node", space)}
@@ -41,7 +41,7 @@ def read(content: bytes | str) -> tuple[dict[str, str], list[dict[str, Any]]]:
 
 
 def test_graphml_has_all_nodes_and_the_chosen_edges() -> None:
-    labels, (edge,) = read(graph_files.graphml(SUMMARY))
+    labels, (edge,) = read(selection.graphml(SUMMARY))
     assert list(labels.values()) == ["a", "b <&\ufffd>", "c"]
     assert edge == {"source": "b <&\ufffd>", "to": "a", "mean": -0.25, "pip": 0.97, "mcse": 0.001}
 
@@ -49,7 +49,7 @@ def test_graphml_has_all_nodes_and_the_chosen_edges() -> None:
 def test_there_is_no_graph_of_a_regression_nor_of_chains_that_disagree() -> None:
     for summary, text in (({}, "the result has no graph"), (SUMMARY | {"by_mode": []}, "the chains disagree")):
         with pytest.raises(JobError, match=text):
-            graph_files.edges(summary)
+            selection.edges(summary)
 
 
 def test_parameters_are_numbers() -> None:

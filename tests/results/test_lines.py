@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedkern.results.lines import AT, WIDER, fit_lines, points
+from fedkern.methods.vertical.normal import AT, WIDER, fit_lines, points
 
 
 def of(density: Any, mean: float, sd: float) -> Any:

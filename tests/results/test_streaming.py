@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedkern.results.diagnostics import MARKED, normal_scores, rhat_ess
-from fedkern.results.streaming import BATCHES, FEWEST, KEPT, Stream
+from fedkern.results.mixing import BATCHES, FEWEST, KEPT, Stream
 
 RANDOM = np.random.default_rng(6)
 

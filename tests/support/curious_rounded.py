@@ -56,11 +56,12 @@ class Numbers:
     @classmethod
     def of(cls, job: Played, rows: Rows) -> Numbers:
         """Those of the client with these rows."""
-        s, prior = job.settings, Prior.usual(rows.layout)
+        s = job.settings
         _, _, hessian = rows.curvature(job.at, s.nodes)
-        units = [of_derivatives(own, prior.curvature(xi)[2], s.clients) for own, xi in zip(hessian, job.at, strict=True)]
+        each = zip(hessian, job.at, job.priors, strict=True)
+        units = [of_derivatives(own, prior.curvature(xi)[2], s.clients) for own, xi, prior in each]
         of_gradient, of_hessian = (np.array(one) for one in zip(*units, strict=True))
-        alike = s.clients * rows.values(job.draws, s.nodes) + prior.values(job.draws)
+        alike = s.clients * rows.values(job.draws, s.nodes) + job.priors[-1].values(job.draws)
         at_draws = np.split(np.arange(len(job.draws)), max(1, len(job.draws) // s.per_question))
         far = [s.needed_at_draws(k) * of_draws(job.draws[some], alike[some]) for k, some in enumerate(at_draws) if len(some)]
         of_values = power(np.concatenate([*far, np.zeros(0)]))

@@ -7,6 +7,7 @@ from collections import deque
 import numpy as np
 
 from fedkern.algorithms.core.messages import SERVER, Charge, Charged, Release, Released
+from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local
 from fedkern.models.glm import Rows, prior
@@ -39,10 +40,15 @@ def settings(**changes):
     return chosen.pvi(**(default | changes))
 
 
+def client_of(algorithm, name, local, p):
+    """A client that has seen nothing yet; of one variational posterior the prior is the server's alone."""
+    return algorithm.client(name, local) if algorithm is global_vi else algorithm.client(name, local, p)
+
+
 def run(parts, s, precision=1.0, order=None, algorithm=pvi, **local):
     """The server's last state and the clients'. `order`: a random.Random that shuffles arrivals."""
     p = prior(parts[0].X.shape[1], precision, s.covariance)
-    clients = {k: algorithm.client(f"c{k}", Local(part, s, k, **local), p) for k, part in enumerate(parts)}
+    clients = {k: client_of(algorithm, f"c{k}", Local(part, s, k, **local), p) for k, part in enumerate(parts)}
     return play(algorithm, algorithm.start(s, p, len(parts)), clients, order)
 
 

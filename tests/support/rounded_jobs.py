@@ -12,34 +12,43 @@ from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance.settings import AskCurvature, AskValues
 from fedkern.kernels.families import FAMILIES
 from fedkern.models.mixed import Layout, Prior, Rows
+from fedkern.models.mixed.layout import INTERCEPT_SD, PRIOR_SD
 
 Array = NDArray[np.float64]
 
 
 class Played(NamedTuple):
-    """The server's last state, the first client's points on the way to the mode, and its draws."""
+    """The server's last state; the first client's points on the way to the mode, with the prior beside which it rounded each
+    answer; and its draws."""
 
     server: importance.Server
     at: Array
+    priors: tuple[Prior, ...]
     draws: Array
     settings: importance.Settings
 
 
-def played(layout: Layout, rows: list[Rows], **sections: Any) -> Played:
-    """Runs a job of these clients; by default one round of 4,096 draws."""
+def played(layout: Layout, rows: list[Rows], *, wider: tuple[int, ...] = (1,), **sections: Any) -> Played:
+    """Runs a job of these clients, by default with one round of at most 4,096 draws; `effective` says how many are asked for.
+
+    `wider`: how many times as wide the default prior may be, as rows decide.
+    """
     usual = {"points": 4096, "effective": 1.0, "rounds": 1, "told": 0, "seed": 0}
     nodes = {"starts": 1, "nodes": layout.nodes, "most_nodes": layout.most_nodes, "clients": len(rows)}
     settings = importance.Settings(**{**usual, **nodes, **sections})
-    prior, names = Prior.usual(layout), tuple(f"c{k}" for k in range(len(rows)))
+    names = tuple(f"c{k}" for k in range(len(rows)))
+    each = tuple(Prior.usual(layout, prior_sd=times * PRIOR_SD, intercept_sd=times * INTERCEPT_SD) for times in wider)
+    priors = importance.Priors(each, np.eye(layout.p, layout.size), bent=not layout.measured)
     coordinates = importance.Coordinates(layout.names, layout.fold, layout.columns, layout.loose, None, layout.gaps)
-    server, effects = importance.start(settings, prior, names, coordinates, layout.start[np.newaxis])
-    clients = [importance.client(name, k, settings, own, prior) for k, (name, own) in enumerate(zip(names, rows, strict=True))]
-    at, draws = [], [np.zeros((0, layout.size))]
+    server, effects = importance.start(settings, priors, names, coordinates, layout.start[np.newaxis])
+    clients = [importance.client(name, k, settings, own, priors) for k, (name, own) in enumerate(zip(names, rows, strict=True))]
+    at, beside, draws = list[Array](), list[Prior](), [np.zeros((0, layout.size))]
     while effects:
         answers: list[tuple[int, Message]] = []
         for k, question in effects:
             if k == 0 and isinstance(question, AskCurvature):
                 at.append(question.points)
+                beside.append(each[question.prior])
             if k == 0 and isinstance(question, AskValues):
                 draws.append(question.points)
             assert isinstance(question, Message)
@@ -49,7 +58,7 @@ def played(layout: Layout, rows: list[Rows], **sections: Any) -> Played:
         for k, answer in answers:
             server, more = importance.server_receive(server, k, answer)
             effects += more
-    return Played(server, np.concatenate(at), np.concatenate(draws), settings)
+    return Played(server, np.concatenate(at), tuple(beside), np.concatenate(draws), settings)
 
 
 class Source:

@@ -1,9 +1,9 @@
 """`pytest --cases N`: of a test of many cases those N whose turn it is, chosen by the hash of the commit; `make test` has two.
 
 Every test runs at every push, and every commit has other cases of it. All run at night, and where somebody runs a file without
-the option. That is for tests of methods alone: their cases are whole jobs, other numbers for the same lines, and took two thirds
-of the suite's processor time. Elsewhere a case is another kernel, attack, policy, page or message. What minima.json counts by a
-kind of its own is whole, too.
+the option. That is for the folders whose cases are jobs, fits or chains: other numbers for the same lines. They take most of the
+suite's processor time. Elsewhere a case is another kernel, attack, page or message, as in the tables of these folders, whose rows
+are another rule each and take milliseconds. What minima.json counts by a kind of its own is whole, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import pytest
 from .suite_minima import KINDS
 from .suite_share import commit, turn
 
-FOLDER = "methods"
+FOLDERS = ("jobs/", "methods/", "models/", "statistics/")
+TABLES = ("jobs/test_config.py", "jobs/test_policy.py", "jobs/test_tells.py", "models/test_formula.py")
 WHOLE = [re.compile(pattern) for kind, pattern in KINDS.items() if kind != "tests"]
 
 
@@ -31,7 +32,8 @@ def chosen(names: list[str], most: int, commit: str) -> set[str]:
         cases[name.partition("[")[0]].append(name)
     kept = set[str]()
     for of_one in cases.values():
-        whole = not of_one[0].removeprefix("tests/").startswith(FOLDER) or any(pattern.search(of_one[0]) for pattern in WHOLE)
+        name = of_one[0].removeprefix("tests/")
+        whole = not name.startswith(FOLDERS) or name.startswith(TABLES) or any(pattern.search(name) for pattern in WHOLE)
         kept.update(of_one if whole else sorted(of_one, key=lambda name: turn(commit, name))[:most])
     return kept
 

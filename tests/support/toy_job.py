@@ -9,7 +9,7 @@ import numpy as np
 from fedkern.algorithms.core.messages import ClientLost
 from fedkern.errors import JobError, LostPeer
 from fedkern.jobs.keeping import Exchange, Keeper
-from fedkern.results.digest import digest
+from fedkern.results.summary import digest
 from fedkern.transports import tags
 from fedkern.transports.inprocess import InProcess
 from support import toy

@@ -25,6 +25,7 @@ from fedkern.algorithms.core.messages import Message, RemoteFault
 from fedkern.transports.codec import HEADER, LAST, Codec, is_last, pack, state_layout, unpack
 from fedkern.transports.driver import Received
 from support import toy
+from support.refusal import refusal
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ def test_a_message_that_does_not_fit_its_schema_is_the_callers_fault(change, say
 
 
 def test_a_symbol_without_a_number_is_named():
-    with pytest.raises(ValueError, match=r"Mixed\.text: no dimension 'text' among \['d', 'k'\]"):
+    with refusal(ValueError, "Mixed", "text", "d", "k"):
         Codec({"d": 1, "k": 1}, 1).encode(0, message())
 
 

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from fedkern.transports import patience as module
-from fedkern.transports.patience import Bell, Patience
+from fedkern.transports import link as module
+from fedkern.transports.link import Bell, Patience
 
 
 @pytest.fixture

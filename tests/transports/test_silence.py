@@ -10,7 +10,7 @@ import pytest
 from fedkern.errors import LostPeer
 from fedkern.transports import tags
 from fedkern.transports.driver import Timeouts
-from fedkern.transports.patience import Patience
+from fedkern.transports.link import Patience
 from fedkern.transports.ranks import Ranks
 
 

@@ -2,6 +2,10 @@
 
 Its keywords name the messages, how fields are rounded, and what becomes of an answer that cannot be; its method `honest` has what
 honest ones satisfy. From these come the question, the answer under masks (`masked`), the protocol, and all that may be sent.
+
+Log-likelihoods and their sums are rounded before they leave a client: importance weights need no more digits, and the digits that
+are left out tell nothing of rows. Their bounds hold for their sums too. Source: docs/concepts/convergence.md, "What weights are
+worth".
 """
 
 from __future__ import annotations
@@ -19,14 +23,47 @@ from ...privacy.masks import ONCE, Form
 from . import once
 from .masked import Masked, Sum
 from .messages import Message, Protocol, schema
-from .rounding import LARGEST, bounded, summable
 from .tells import Tells
 
+DIGITS = 3  # after the point: thousandths of a nat
+ADDED = 1e70  # of a number in a masked sum over clients (`privacy.masks.ONCE`)
+LARGEST = 1e100  # of such a number: the log-likelihood of a draw that cannot be, with the other sign
 LEAST = 5  # rows of a sum
 MOST_ROWS = 10**15  # counted exactly, with those of other clients
 
 Conditions = Iterator[tuple[bool | np.bool, str]]
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def rounded(values: ArrayLike) -> NDArray[np.float64]:
+    """Returns the numbers as a client sends them. A draw that cannot be is not its fault, and no number is NaN."""
+    finite = np.nan_to_num(np.asarray(values, np.float64), nan=-LARGEST, posinf=LARGEST, neginf=-LARGEST)
+    return np.asarray(np.round(np.clip(finite, -LARGEST, LARGEST), DIGITS) + 0.0, np.float64)  # and none is -0
+
+
+def summable(values: ArrayLike) -> NDArray[np.float64]:
+    """Returns the numbers as a masked sum over clients takes them: a larger one, of a model that cannot be, counts as `ADDED`."""
+    return np.clip(np.asarray(values, np.float64), -ADDED, ADDED)
+
+
+def thousandths(value: float) -> float:
+    """Rounds one number as `rounded` does."""
+    return float(rounded(value))
+
+
+def digits(n: int) -> Callable[[Any], Any]:
+    """Returns the rounding of numbers, or of one, to n significant digits."""
+
+    def shorten(values: Any) -> Any:
+        each = np.array([float(f"{value:.{n}g}") for value in np.ravel(values)]).reshape(np.shape(values))
+        return each if each.ndim else each.item()
+
+    return shorten
+
+
+def bounded(values: ArrayLike, largest: float = LARGEST) -> bool:
+    """Tells whether `rounded` can have returned these."""
+    return bool((np.abs(np.asarray(values, np.float64)) <= largest * (1 + 1e-9)).all())
 
 
 @dataclass(frozen=True)
@@ -124,7 +161,7 @@ class Answer(Exchange):
 class Added(Answer):
     """Is the base of answers all of whose numbers are added, for which a masked sum can stand (`core.masked`).
 
-    A larger number than `rounding.ADDED`, of a model that cannot be, counts as that.
+    A larger number than `ADDED`, of a model that cannot be, counts as that.
     """
 
     def leaving(self) -> Self:

@@ -1,6 +1,6 @@
 """Keeps draws by name.
 
-Where they would be too many, a class with the same three methods takes its place (`results.streaming`).
+Where they would be too many, a class with the same three methods takes its place (`results.mixing.Stream`).
 """
 
 from __future__ import annotations

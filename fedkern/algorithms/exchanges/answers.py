@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...plain import Record
-from ...privacy.certificate_fields import find_problem
+from ...privacy.certificate import find_problem
 from ...privacy.masks import ROUND, WIDE
 from ..core import tells
-from ..core.exchange import MOST_ROWS, Answer, Ask, Conditions, Exchange, small
+from ..core.exchange import DIGITS, LARGEST, MOST_ROWS, Answer, Ask, Conditions, Exchange, bounded, digits, rounded, small
 from ..core.messages import RemoteFault
-from ..core.rounding import DIGITS, LARGEST, bounded, digits, rounded
 from ..core.until import Settlement
 from .sums import SurvivalSums
 
@@ -43,7 +42,7 @@ class Certificate(
     dims={"certificate": BYTES},
     drops=True,  # budgets are spent: the result stands
 ):
-    """Client to server: JSON with the fields of `privacy.certificate_fields`, every one of its type and in its range."""
+    """Client to server: JSON with the fields of `privacy.certificate.FIELDS`, every one of its type and in its range."""
 
     text: Annotated[bytes, "certificate"]
 

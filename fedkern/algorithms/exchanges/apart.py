@@ -109,23 +109,24 @@ def compare_spreads(
     return Apart(times, np.log(times), odd, agree, odd & certain & (far > NO_ORDINARY), torn)
 
 
-def _beyond_others(values: Array, there: Sites, alike: float | Array, usual: float | Array) -> Array:
+def _beyond_others(values: Array, with_value: Sites, alike: float | Array, usual: float | Array) -> Array:
     """Returns (m,) how far each site's value is from the others', in standard deviations by which these differ.
 
     Where firms are of all sizes, one that is twenty times as large as the middle one is in no other unit.
 
     Parameters
     ----------
+    with_value : (m,) which sites have a value
     alike : (m,) the distance within which sites may be in the same other unit, and say nothing of each other
     usual : (m,) the standard deviation that sites have, which counts for `WORTH` degrees of freedom
     """
     found = np.full(len(values), np.inf)
-    alike, usual = (np.broadcast_to(one, values.shape) for one in (alike, usual))
-    for k in np.flatnonzero(there):
-        own = values[there & (np.abs(values - values[k]) > alike[k])]
-        if len(own):
-            variance = (WORTH * usual[k] ** 2 + ((own - own.mean()) ** 2).sum()) / (WORTH + len(own) - 1)
-            found[k] = abs(values[k] - own.mean()) / np.sqrt(variance)
+    alike, usual = np.broadcast_to(alike, values.shape), np.broadcast_to(usual, values.shape)
+    for k in np.flatnonzero(with_value):
+        others = values[with_value & (np.abs(values - values[k]) > alike[k])]
+        if len(others):
+            variance = (WORTH * usual[k] ** 2 + ((others - others.mean()) ** 2).sum()) / (WORTH + len(others) - 1)
+            found[k] = abs(values[k] - others.mean()) / np.sqrt(variance)
     return found
 
 

@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from ...models.levels import shares_of
 from ..core import legs, once, tells
-from ..core.exchange import MOST_ROWS, Added, Ask, Conditions, small
+from ..core.exchange import MOST_ROWS, Added, Ask, Conditions, digits, small
 from ..core.legs import Leg
 from ..core.messages import ClientEffects, Event, RemoteFault, ServerEffects
-from ..core.rounding import digits
 
 Array = NDArray[np.float64]
 

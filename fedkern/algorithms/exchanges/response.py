@@ -1,6 +1,7 @@
-"""Sends the response to a server without a file of it, once, from one client that holds it.
+"""Sends the response of a vertical job to a server without a file of it, once, from one client that holds it.
 
-`fedkern check` says so beforehand.
+`fedkern check` says so beforehand. Where the server alone has the response, each client is told what only the server can know;
+nothing is answered.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core import legs, tells
-from ..core.legs import Leg
+from ..core.legs import Conditions, Leg, Told
 from ..core.messages import ClientEffects, Event, Message, RemoteFault, ServerEffects
 
 
@@ -74,3 +75,32 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
 
 
 PROTOCOL = legs.protocol("response", Server, (AskResponse,), (Response,), client_receive)
+
+
+@dataclass(frozen=True)
+class AuxiliarySd(Told, kind=76, name="auxiliary-sd"):
+    """Server to client: rho, the standard deviation of z about g, and the factor of the client's coefficients at the end."""
+
+    round: int
+    rho: float
+    factor: float
+
+    def honest(self) -> Conditions:
+        possible = np.isfinite(self.rho) and self.rho > 0 and 0 < self.factor <= 1
+        yield possible, f"AuxiliarySd of {self.rho:g} and {self.factor:g} cannot be"
+
+
+# The server has the weights of rows, and all that every client has sent of them, hence by how much q is too narrow. With it go
+# the means of the slopes that clients of a logistic job were sent (in other jobs none: n is 0).
+@dataclass(frozen=True)
+class Narrow(Told, kind=77, name="narrow"):
+    """Server to client: standard deviations along your part of the predictor over those that the joint posterior has; the mean
+    of each row's slopes over the last half of the rounds, 0 where it was never seen."""
+
+    round: int
+    ratio: float
+    slopes: Annotated[NDArray[np.float64], "n"]
+
+    def honest(self) -> Conditions:
+        yield 0 < self.ratio <= 1, f"Narrow of {self.ratio:g} cannot be"
+        yield bool((np.abs(self.slopes) <= 1).all()), "Narrow.slopes of a logistic model cannot be beyond 1"

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from ...models import glm
 from ...privacy.masks import ROUND
 from ..core import tells
-from ..core.exchange import LEAST, MOST_ROWS, Added, Ask, Conditions, enough, small
-from ..core.rounding import DIGITS, LARGEST, digits, thousandths
+from ..core.exchange import DIGITS, LARGEST, LEAST, MOST_ROWS, Added, Ask, Conditions, digits, enough, small, thousandths
 
 Array = NDArray[np.float64]
 

@@ -184,7 +184,7 @@ class Server:
 
 
 # Of a prior: it decides nothing; sds grow as it does, without end; a wider one is not to be had.
-RIGHT, ENDLESS, BESIDE = 1, 2, 3
+RIGHT, ENDLESS, BESIDE, FARTHER = 1, 2, 3, 4
 ENOUGH, ROUNDS, MODE = "enough", "rounds", "mode"  # why no more is asked
 
 
@@ -209,7 +209,7 @@ class Found:
     converged, reason : the verdict, and in a sentence why not
     summed : by how many posterior sds averages have moved any number of the mode, and the summaries' share of the information;
         None where no client takes part by one
-    decided : of a default prior: why no other one was tried (`RIGHT`, `ENDLESS`, `BESIDE`)
+    decided : of a default prior: why no other one was tried (`RIGHT`, `ENDLESS`, `BESIDE`, `FARTHER`)
     """
 
     posterior: Weighted | None

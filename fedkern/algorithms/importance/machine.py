@@ -38,6 +38,7 @@ from .client import Client, GradientOf, Model, WithoutLocal, client, client_rece
 from .draws import (
     BESIDE,
     ENDLESS,
+    FARTHER,
     MODE,
     RIGHT,
     Found,
@@ -230,8 +231,10 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
         rule=np.array([at_mode, 0.0]),
     )
     if state.tries and (climb.flat.any() or _stuck(state)):
-        endless = state.widened > 1 and state.newton >= s.newton - BACK  # with each prior so far the mode has gone on
-        return _ask_curvature(_without_draws(_returned(state, ENDLESS if endless else BESIDE)))
+        if state.newton < s.newton - BACK:
+            return _ask_curvature(_without_draws(_returned(state, BESIDE)))
+        # With each prior so far the mode has gone on; with the first wider one alone it may only be far.
+        return _ask_curvature(_without_draws(_returned(state, ENDLESS if state.widened > 1 else FARTHER)))
     if climb.ended and climb.done.any() and at_mode > AT_MODE and state.nodes < s.most_nodes:
         state = evolve(state, climb=climb.again(), nodes=s.doubled(state.nodes), rule=np.zeros(2))
         return _ask_curvature(_without_draws(state))
@@ -302,8 +305,9 @@ def _has_room(state: Server) -> bool:
     """Whether the posterior is within the box."""
     if (ends := state.coordinates.ends) is None:
         return True
-    at, sd = state.climb.at[0], np.sqrt((Metric.of(state.climb.hessian[0]).factor ** 2).sum(axis=1))
-    return bool(((at - ROOM * sd > ends[0]) & (at + ROOM * sd < ends[1])).all())
+    at, B = ends.sums(state.climb.at[0]), ends.sums(Metric.of(state.climb.hessian[0]).factor.T)
+    sd = np.sqrt((B**2).sum(axis=0))
+    return bool(((at - ROOM * sd > ends.low) & (at + ROOM * sd < ends.high)).all())
 
 
 def _stuck(state: Server) -> bool:

@@ -11,7 +11,7 @@ much. Source: docs/spec/likelihood.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from typing import Protocol as Shape
@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 from ..core.messages import evolve
 
 Array = NDArray[np.float64]
-Ends = tuple[Array, Array]  # (P,) each: the least and the largest value of each coordinate
-
 # Eigenvalues of so much of the largest, times the order of the matrix, and curvatures, at which nothing is known of a direction.
 # A cube of calendar years leaves about 1e-13, of which all digits that count are known.
 FLAT, FLAT_DIAGONAL = 2e-15, 1e-14
@@ -33,6 +31,20 @@ RELATIVE = 1e-12  # of a value, which is no loss: its sum is rounded there
 SETTLED = 0.35  # of the logarithm of a curvature: what the last step may have changed where a mode is
 ARRIVING = 0.1  # posterior sds: of a way that one more step ends, as a step's error is about the square of the way before it
 APART = 0.1  # posterior sds by which modes differ
+
+
+class Ends(NamedTuple):
+    """Says where a climb may go.
+
+    Attributes
+    ----------
+    low, high : (P,) the least and the largest of what is bounded
+    sums : makes that of places (.., P), or of steps
+    """
+
+    low: Array
+    high: Array
+    sums: Callable[[Array], Array]
 
 
 class Limits(NamedTuple):
@@ -246,8 +258,9 @@ def _planned(i: int, new: dict[str, Array], ends: Ends | None, limits: Limits) -
 
 def _room(at: Array, step: Array, ends: Ends) -> float:
     """Returns the part of a step that there is room for."""
+    at, step = ends.sums(at), ends.sums(step)
     with np.errstate(all="ignore"):
-        rooms = (np.where(step > 0, ends[1], ends[0]) - at) / step
+        rooms = (np.where(step > 0, ends.high, ends.low) - at) / step
     return float(np.where(step == 0, np.inf, np.maximum(rooms, 0.0)).min())
 
 
@@ -289,8 +302,8 @@ def spelled(direction: Array, coordinates: tuple[str, ...], several: int = 4) ->
 #
 # People read means. Where few rows decide (a level with one event) the posterior is skewed away from its prior: along the way d
 # to the mode with the first wider prior the mean is c d from the mode, c = -tr(H^-1 dH) / (2 d'Hd), dH the change of the rows'
-# curvature on that way. Where c is above a half, the mean is nearer to what rows say than the mode: the job's prior takes back
-# what a mean of so few rows is too far out, and stays. Source: docs/spec/likelihood.md, section 3.
+# curvature on that way. From a half on, the middle of the way, the mean with the job's prior is nearer to the rows' mode than to
+# its own: it takes back what a mean of so few rows is too far out, and stays. Source: docs/spec/likelihood.md, section 3.
 
 
 PULL = 0.1  # posterior sds by which a prior may move a number; part by which its variance may be larger than with a narrower one

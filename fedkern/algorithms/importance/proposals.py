@@ -22,6 +22,7 @@ from scipy.special import chdtri, gammaln, logsumexp, ndtri
 from ..core.box import Box
 from ..core.messages import evolve
 from ..core.nets import NETS, sobol
+from .newton import Ends
 
 # Coordinates --------------------
 # Chooses the coordinates z in which the server steps and draws, if xi, as it is sent, has logarithms of scales.
@@ -113,31 +114,31 @@ class Coordinates:
     def drawn(self, z: Array, units: Array) -> Array:
         """Returns xi (n, P) of draws, those outside of the box moved to its border."""
         xi = self.sent(z, units)
-        if self.box is None:
-            return xi
-        low, high = np.array(self.box.low), np.array(self.box.high)
-        near = BORDER / 2 * (high - low)
-        return np.clip(xi, low + near, high - near)
+        return xi if self.box is None else self.box.nearest(xi, self._border / 2)
 
     @property
-    def ends(self) -> tuple[Array, Array] | None:
-        """The least and the largest z (P,) in the box; a scale may be as near to 0 as it likes."""
+    def _border(self) -> float:
+        """The part of the box's width within which a draw is taken to have been moved."""
+        return BORDER if self.box is None else max(BORDER, 2 * self.box.border)
+
+    @property
+    def ends(self) -> Ends | None:
+        """The ends of z in the box; a scale may be as near to 0 as it likes."""
         if self.box is None:
             return None
-        low, high = np.array(self.box.low), np.array(self.box.high)
+        low, high = self.box.ends()
         at = [at for at, *_ in self.scales]
         high[at] = np.exp(high[at])
         low[at] = -high[at]
-        return low, high
+        return Ends(low, high, self.box.sums)
 
     def beyond(self, xi: Array) -> NDArray[np.bool_]:
         """Tells which points (n, P), as they were sent, are those of z at the border of the box, or beyond it."""
         if self.box is None:
             return np.zeros(len(xi), np.bool_)
-        low, high = np.array(self.box.low), np.array(self.box.high)
-        near = BORDER * (high - low)
+        sums, (low, high) = self.box.sums(xi), self.box.ends(self._border)
         low[[at for at, *_ in self.scales]] = -np.inf
-        return np.asarray(((xi <= low + near) | (xi >= high - near)).any(axis=1))
+        return np.asarray(((sums <= low) | (sums >= high)).any(axis=1))
 
     def of(self, xi: Array) -> Array:
         """Returns z (n, P) with t > 0."""

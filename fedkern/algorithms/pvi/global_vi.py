@@ -156,7 +156,7 @@ class Client:
     refused: bool = False
 
 
-def client(name: str, context: Local, prior: Gaussian) -> Client:
+def client(name: str, context: Local) -> Client:
     return Client(name, context)
 
 

@@ -328,6 +328,8 @@ def _applied(state: Client, event: SiteApplied) -> Client:
     """Returns the client with the part of its change that the server has applied."""
     if state.outstanding is None:
         raise RemoteFault(f"server: SiteApplied of delta {event.delta_id}, but this client {_busy(state)}")
+    if event.delta_id != state.updates - 1:
+        raise RemoteFault(f"server: SiteApplied of delta {event.delta_id}, but this client waits for that of {state.updates - 1}")
     if not 0 <= event.alpha <= 1:
         raise RemoteFault(f"server: SiteApplied.alpha is {event.alpha}, expected 0 to 1")
     dh, dP, after = state.outstanding
@@ -657,9 +659,14 @@ def _take(state: Server, sender: int, event: SiteDelta) -> tuple[Server, ServerE
     if s.schedule == "synchronous":
         return evolve(state, pending=state.pending.plus(sender, delta)), []
     if s.schedule == "asynchronous" and state.version - event.version > s.staleness(state.n_clients):
-        state = evolve(_drop(state, [sender]), in_round=state.in_round + 1)
-        return state, [(sender, SiteApplied(state.sites.updates_of(sender), 0.0))]
+        dropped = SiteApplied(_delta_of(state, sender), 0.0)
+        return evolve(_drop(state, [sender]), in_round=state.in_round + 1), [(sender, dropped)]
     return _apply(state, {sender: delta})
+
+
+def _delta_of(state: Server, client: int) -> int:
+    """Returns the number of the delta that a client waits to hear of: it counts all of them, those that are in no q too."""
+    return state.sites.updates_of(client) + state.dropped.get(client, 0)
 
 
 def _drop(state: Server, clients: Iterable[int]) -> Server:
@@ -684,7 +691,7 @@ def _apply(state: Server, deltas: Mapping[int, tuple[Vector, Vector]]) -> tuple[
         alpha /= 2
     state = evolve(state, in_round=state.in_round + len(clients), halvings=state.halvings + int(-np.log2(alpha)))
     weight = alpha if alpha >= SMALLEST_ALPHA else 0.0
-    applied: ServerEffects = [(k, SiteApplied(state.sites.updates_of(k), weight)) for k in clients]
+    applied: ServerEffects = [(k, SiteApplied(_delta_of(state, k), weight)) for k in clients]
     # Clients hear of a rejection too: their sites must not move then.
     if alpha < SMALLEST_ALPHA:
         return _drop(state, clients), applied

@@ -11,6 +11,7 @@ from ...errors import JobError
 from ...kernels.families import WITHOUT_INTERCEPT
 from ...models.formula import factors
 from ...models.formula.expansion import Formula
+from ...printing import toml_key
 from ..incomplete import of as missing_of
 from ..keys import ColumnSection, JobConfig, Raw
 from ..load import table
@@ -154,9 +155,10 @@ def _kinds(formula: Formula, name: str, said: ColumnSection | None) -> Iterator[
         return
     labels = said.kind == "categorical" or said.levels is not None or said.reference is not None
     if numeric and labels:
-        yield f'model.formula calculates with "{name}", and [data.columns.{name}] says that it has labels; remove one of them'
+        key = f"[data.columns.{toml_key(name)}]"
+        yield f'model.formula calculates with "{name}", and {key} says that it has labels; remove one of them'
     if labelled and (said.kind == "numeric" or said.center is not None or said.lower is not None):
-        yield f'model.formula takes "{name}" for labels (C), and [data.columns.{name}] for numbers; remove one of them'
+        yield f'model.formula takes "{name}" for labels (C), and [data.columns.{toml_key(name)}] for numbers; remove one of them'
 
 
 def _constants(formula: Formula, columns: Mapping[str, ColumnSection], standardise: str) -> Iterator[str]:
@@ -165,8 +167,8 @@ def _constants(formula: Formula, columns: Mapping[str, ColumnSection], standardi
         there = {name for name, one in columns.items() if one.center is not None or one.lower is not None}
         needed = {one.text for one in node.walk() if one.what == "name"}
         if text not in there and (standardise == "none" or not needed <= there):
-            where = f"[data.columns.{text}]" if text in needed else f'[data.columns."{text}"]'
             yield (
                 f"model.formula needs the centre and scale of {text}, and no numbers of rows are exchanged for them: give center "
-                f"and scale (or lower and upper) in {where}, or knots, lower_bound and upper_bound of a spline"
+                f"and scale (or lower and upper) in [data.columns.{toml_key(text)}], or knots, lower_bound and upper_bound of a "
+                "spline"
             )

@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ...algorithms.importance.draws import ENDLESS, RIGHT, Found
+from ...algorithms.importance.draws import BESIDE, ENDLESS, FARTHER, RIGHT, Found
 from ...algorithms.importance.newton import PULL
 from ...finding import Finding
 from ...models import weighted
 from ...models.weighted import SENSITIVE, Weighted
 from ...results import guard, heterogeneity, other_way
 from ...results.other_way import REWRITE, Reversed
+from .given_scales import given_columns
 from .model import Model
 
 Array = NDArray[np.float64]
@@ -199,8 +200,23 @@ def _of_coefficients(model: Model, at_mode: Found, marked: Sequence[str]) -> tup
     if given:
         return [], f"; leave {' and '.join(given)} out: a default prior is made as wide as rows ask", not _moves(model, at_mode)
     if at_mode.decided == ENDLESS and not model.measured:
+        of_units = {f"theta[{name}]" for name in given_columns(model)}  # whose unit may be why, which the verdict says
+        names = [name for name in names if name not in of_units]
         return [Finding.of("columns-separate", names=names)] if names else [], "", True
     return [], OF_BOX if model.secure else "", at_mode.decided == RIGHT and len(model.wider) > 1
+
+
+@guard.check("whether the mode is reached", None)
+def not_reached(model: Model, at_mode: Found) -> str:
+    """Returns why a default prior decides the result: what rows say is beyond the box of secure sums, or farther than steps go.
+
+    A response without a unit may set no end at all, which is noted.
+    """
+    if model.given_priors or not _moves(model, at_mode):
+        return ""
+    if at_mode.decided == FARTHER:
+        return Finding.of("mode-too-far")
+    return Finding.of("beyond-the-box") if model.secure and model.measured and at_mode.decided == BESIDE else ""
 
 
 def _moves(model: Model, at_mode: Found) -> bool:

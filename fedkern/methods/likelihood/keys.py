@@ -43,7 +43,6 @@ MOST_ROUNDS = 8  # times as many draws as algorithm.points
 WITH_MARGINAL = 5  # rows more for each number of an ordinal likelihood, where sums of levels' probabilities are told
 STEPS = 6000  # of a variational fit
 TRAJECTORIES = 1000  # of each chain, where the sampler is Hamiltonian Monte Carlo
-VAGUE = 10.0  # standard deviation of a logistic model's prior from which a slope may grow until few rows have any weight
 MOST_CUTS = 40
 SURVIVAL_AT = "ask for output.survival_at or output.restricted_mean, which are on the scale of times"
 RowKind = Literal["responses", "ordered", "nominal", "cox", "lifetimes", "own"]
@@ -309,8 +308,7 @@ class Config(JobConfig):
             return ()
         given = {name: value for name in ("prior_sd", "intercept_sd") if (value := getattr(model, name)) is not None}
         held = [f"model.{name} = {value:g}" for name, value in given.items() if value <= HELD]
-        if not held and (self.row.chances or self.leveled) and given.get("prior_sd", 0.0) > VAGUE:
-            return (Finding.of("vague-prior-tells-rows", prior=f"model.prior_sd = {model.prior_sd:g}"),)
+        # A wide one is as a default that rows have widened: clients refuse the questions at which few of their rows have weight.
         return (Finding.of("narrow-prior-tells-rows", priors=" and ".join(held), part="the posterior"),) if held else ()
 
     @property

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core import once
-from ...algorithms.core.exchange import LEAST
+from ...algorithms.core.exchange import LEAST, digits
 from ...algorithms.core.masked import ALL, describe_few
-from ...algorithms.core.rounding import digits
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges.sums import DIGITS_OF_LEVELS, MarginalSums
 from ...jobs.run import Run

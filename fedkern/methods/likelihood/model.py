@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.core.box import LOG_SCALE, REACH, Box, reach
+from ...algorithms.core.box import LOG_SCALE, Box, reach
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.exchanges import level, odd_response
 from ...algorithms.exchanges.sums import Replicated
@@ -51,6 +51,7 @@ Array = NDArray[np.float64]
 
 TOLD = 200  # draws with which clients know their own effects
 LOOKED = 256  # draws at which the quadrature is looked at before chains begin
+FARTHEST = 3e5  # standardised coefficients per effect that a box of secure sums has room for, whose draws are 32-bit steps
 STEP = 0.5  # of chains, at first, in posterior standard deviations
 # Of their lengths, about a quarter of a turn: after half a turn a draw is the last one's mirror image, and sds do not mix.
 JITTER = 0.4
@@ -262,7 +263,7 @@ class Model(WeighedModel[OutputSection]):
     @cached_property
     def effects(self) -> Array | None:
         """(p, q) from the effects that have the prior to coefficients; None where these have it."""
-        most = REACH if self.secure else math.inf  # the box is one of coefficients: an effect of a prior sd has room
+        most = FARTHEST if self.secure else math.inf
         return coefficients_of_effects(self.encoding, of_constant=self.encoding.intercept or not self.layout.shapes, most=most)
 
     @property
@@ -476,7 +477,11 @@ class Model(WeighedModel[OutputSection]):
             centre[0] = self._start_of_intercept
         far[layout.off_diagonal] = reach(np.array(prior.tau_sd))
         far[layout.shapes_at] = [shape.reach for shape in layout.shapes]
-        return Box.about(centre, far)
+        if prior.effects is None:
+            return Box.about(centre, far)
+        basis = np.eye(layout.size)
+        basis[: layout.p, : layout.p] = prior.sd[:, np.newaxis] * prior.effects
+        return Box.about(centre, far, basis)
 
     @property
     def _standardised(self) -> NDArray[np.bool_]:

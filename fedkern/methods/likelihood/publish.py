@@ -28,6 +28,7 @@ from .differently import (
     describe_sensitivity,
     find_reversed,
     leave_out_clients,
+    not_reached,
     sensitivity,
 )
 from .level_predictive import predictive_of
@@ -307,7 +308,7 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
 def _doubts(model: Model, ended: Ended, at_mode: importance.Found, other_way: Reversed | None) -> list[str]:
     """Returns why no result of these files can stand: doubts of rows, of given scales, of a turned response, of the checks."""
     turned = "" if other_way is None else other_way.doubt
-    found = filter(None, [given_scales.doubt(at_mode, model), turned, ended.checked.doubt])
+    found = filter(None, [given_scales.doubt(at_mode, model), not_reached(model, at_mode), turned, ended.checked.doubt])
     return [*ended.doubts, *model.doubts(at_mode.began), *found]
 
 

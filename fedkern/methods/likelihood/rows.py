@@ -19,7 +19,7 @@ from ...data.design import LEAST_OF_LEVEL, Design, column_of, with_event
 from ...data.faults import HINT, LEFT_OUT, Refusals, who
 from ...data.formula import looked_at
 from ...data.table import Table
-from ...disclosure import counting, few, look
+from ...disclosure import few, look
 from ...errors import JobError, OwnFault
 from ...finding import RuleRefusal, Value
 from ...jobs import incomplete
@@ -105,7 +105,7 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
         times = read_times(columns, table, event, client, positive=config.lifetimes)
         if not config.lifetimes:
             at = () if config.level == "none" else config.output.survival_at or ()
-            check_between(at, times, event, counting.weights(table, spec), client, table.source)
+            check_between(at, times, event, look.weights(table, spec), client, table.source)
         elif config.rules.of_coefficients:
             check_pieces(config.model.cuts or (), times, client, table.source)
             check_parts(family, wanted, table, spec, client, times)
@@ -246,7 +246,7 @@ def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.in
         values |= {"asks": rule, "enough": enough, "where": table.source, "remedies": remedies}
         errors.errors.append(RuleRefusal("small-groups", client, rule, **values))
     errors.refuse()
-    alone = counting.weights(table, spec) * (numbers[codes] == 1)
+    alone = look.weights(table, spec) * (numbers[codes] == 1)
     for found in look.Look.at(asked, table, spec, alone).few() if ones else ():
         raise found.refusal(asked, client, f"{table.source}, among groups of one row")
 

@@ -20,7 +20,7 @@ from ...algorithms.exchanges.sums import LifetimeSums, PearsonSums, SurvivalSums
 from ...algorithms.importance import machine as importance
 from ...data.design import Design
 from ...data.table import Table
-from ...disclosure.counting import LEAST_AT_RISK
+from ...disclosure.look import LEAST_AT_RISK
 from ...finding import Finding
 from ...jobs.stage import Stage
 from ...models import survival, survival_parametric

@@ -318,7 +318,7 @@ class Model(WeighedModel[OutputSection]):
     def client(self, index: int, local: Local) -> Client:
         """Makes a client's machine, before it has seen anything."""
         name = self.names[index]
-        return global_vi.client(name, local, self.prior) if self.one_posterior else pvi.client(name, local, self.prior)
+        return global_vi.client(name, local) if self.one_posterior else pvi.client(name, local, self.prior)
 
     def plan(self, client: str) -> Plan:
         """Returns the plan of one client (with unit = "client" that of the federation, whatever the name)."""

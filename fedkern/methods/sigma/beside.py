@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from ...results import guard
-from ...results.draws import Draws
 from ...results.gaussian import label
 from ...results.weighted import QUANTILES as ENDS
+from ...results.weighted import Draws
 from .model import SigmaModel
 
 Array = NDArray[np.float64]

@@ -19,8 +19,7 @@ from ...algorithms.sfvi.machine import LARGEST_FULL, Settings
 from ...data.artifact import ClientFile, Common, OwnFile, WithinFile
 from ...errors import JobError
 from ...jobs.keys import settings_of
-from ...jobs.model import JobModel
-from ...kernels import families
+from ...jobs.model import JobModel, Values
 from ...kernels.mlp import Architecture
 from ...models.encoding import Encoding
 from ...models.likelihood import Likelihood
@@ -34,12 +33,15 @@ from ...models.spatial.units import Units
 from ...models.spatial.within_site import WithinSite
 from ...models.variational import Block
 from .areas import NEAR, Threshold
-from .keys import Config, OutputSection, PrivacySection
+from .keys import Config, OutputSection
 
 Kind = Literal["within", "auxiliary", "deterministic"]
 # Of a nested Laplace approximation: latents, and bytes of curvatures that one question brings the server, which adds them, in the
 # clients' order, when all are there.
 MOST_LATENTS, MOST_ANSWERED = 400, 2**30
+
+
+value = Values[Config]()
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,17 @@ class SigmaModel(JobModel[OutputSection]):
     encoding: Encoding
     common: Common
     units: Units = field(default_factory=Units)
+
+    family_of_y = value(lambda config: config.model.family, "The likelihood family of the response.")
+    coefficient_sd = value(lambda config: config.model.coefficient_sd, "The standard deviation of the coefficients' prior.")
+    until_settled = value(lambda config: config.algorithm.until is not None, "Whether rounds end when all has settled.")
+    rounds = value(lambda config: config.job.rounds, "The largest number of rounds.")
+    privacy = value(lambda config: config.privacy, "The terms of the noise of counts; None for an open job.")
+    response = value(lambda config: config.data.response, "The column of the response.")
+    known_variances = value(
+        lambda config: config.data.variance is not None, "Whether responses come with the variance of their errors."
+    )
+    periods = value(lambda config: tuple(config.data.periods), "The periods in their order; empty where rows have none.")
 
     def __post_init__(self) -> None:
         kind = kind_of(self.config, self.common)
@@ -131,26 +144,6 @@ class SigmaModel(JobModel[OutputSection]):
         """Whether the posterior is sampled by Markov chains."""
         return self.inference in ("hmc", "mala")
 
-    @property
-    def family_of_y(self) -> families.OfSigma:
-        """The likelihood family of the response."""
-        return self.config.model.family
-
-    @property
-    def coefficient_sd(self) -> float:
-        """The standard deviation of the coefficients' prior."""
-        return self.config.model.coefficient_sd
-
-    @property
-    def until_settled(self) -> bool:
-        """Whether rounds end when all has settled."""
-        return self.config.algorithm.until is not None
-
-    @property
-    def rounds(self) -> int:
-        """The largest number of rounds."""
-        return self.config.job.rounds
-
     @cached_property
     def condition(self) -> Condition:
         """The hyperparameter phi, its range and prior."""
@@ -168,21 +161,6 @@ class SigmaModel(JobModel[OutputSection]):
     def told(self) -> bytes:
         """What the server has told every client alike before the rounds, beside columns: the response's units."""
         return repr([float(self.units.level), float(self.units.scale)]).encode()
-
-    @property
-    def privacy(self) -> PrivacySection | None:
-        """The terms of the noise of counts; None for an open job."""
-        return self.config.privacy
-
-    @property
-    def response(self) -> str:
-        """The column of the response."""
-        return self.config.data.response
-
-    @property
-    def known_variances(self) -> bool:
-        """Whether every response comes with the variance of its error."""
-        return self.config.data.variance is not None
 
     @cached_property
     def likelihood(self) -> Likelihood:
@@ -243,11 +221,6 @@ class SigmaModel(JobModel[OutputSection]):
     def prior(self) -> SigmaPrior:
         """The server's term of the log density."""
         return SigmaPrior(self.layout, self.condition, self.coefficient_sd, self.likelihood)
-
-    @property
-    def periods(self) -> tuple[str, ...]:
-        """The periods in their order; empty where rows have none."""
-        return tuple(self.config.data.periods)
 
     @property
     def learns_r(self) -> bool:

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from ...data.artifact import OwnFile
 from ...results import guard
-from ...results.draws import Draws
-from ...results.weighted import QUANTILES
+from ...results.weighted import QUANTILES, Draws
 from .areas import PARTS, Areas, blank, cells, counts, names_of, summarise, unknown
 from .beside import RATIOS, quantiles_of
 from .fitness import Drawn

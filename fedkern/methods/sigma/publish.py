@@ -27,11 +27,11 @@ from ...kernels import rng
 from ...models import psis
 from ...models.weighted import Weighted
 from ...results import guard, verdict
-from ...results.draws import Draws
 from ...results.gaussian import label
 from ...results.released import Drawing
 from ...results.reweighed import Reweighed
 from ...results.verdict import Verdict, against, not_judged
+from ...results.weighted import Draws
 from . import beside, periods
 from .model import SigmaModel
 from .prior.keys import ABOVE, ERROR

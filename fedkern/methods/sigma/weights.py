@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ...algorithms.core.exchange import LARGEST
 from ...algorithms.core.messages import SERVER
-from ...algorithms.core.rounding import LARGEST
 from ...algorithms.core.rounds import in_order, summed
 from ...algorithms.exchanges.answers import PIECE, LogTerms
 from ...algorithms.sfvi import families as wide

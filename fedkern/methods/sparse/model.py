@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +30,7 @@ from ...errors import JobError
 from ...finding import Finding, Own, Refusal
 from ...jobs.devices import Load
 from ...jobs.keys import settings_of
-from ...jobs.model import JobModel
-from ...kernels import families
+from ...jobs.model import JobModel, Values
 from ...kernels.families import FAMILIES
 from ...kernels.homes import HOST, Home
 from ...models import sparse
@@ -40,7 +38,7 @@ from ...models.encoding import Column, Encoding
 from ...models.incomplete import Completed, completed
 from ...printing import listed
 from . import moving
-from .keys import DEGREES, Config, OutputSection, UntilSection
+from .keys import DEGREES, Config, OutputSection
 
 Array = NDArray[np.float64]
 FEWEST = 64  # chains of a network at a time from which a card pays
@@ -94,6 +92,9 @@ class Columns:
         return self.completed.mean
 
 
+value = Values[Config]()
+
+
 @dataclass(frozen=True)
 class SparseModel(JobModel[OutputSection]):
     """Holds a job with its clients and its columns.
@@ -107,6 +108,26 @@ class SparseModel(JobModel[OutputSection]):
 
     config: Config
     encoding: Encoding
+
+    secret = value(lambda config: config.secret, "Whether only the client has its random numbers.")
+    kind = value(lambda config: config.model.kind, "The kind of the model.")
+    family = value(lambda config: config.model.family, "The likelihood family of a regression's response.")
+    negligible = value(
+        lambda config: config.model.negligible,
+        "Size of the largest coefficients of the spike; None: `c0` decides.",
+    )
+    stable = value(lambda config: config.model.stable, "Whether only stable graphs of structural equations are allowed.")
+    locates = value(lambda config: config.model.centre == "sample", "Whether clients draw the locations of their columns.")
+    splined = value(lambda config: bool(config.model.splines), "Whether some columns are splines.")
+    scale = value(lambda config: config.model.scale, "The source of the columns' divisors.")
+    pooled = value(lambda config: config.algorithm.statistics == "pooled", "Whether clients send sufficient statistics, once.")
+    tempering = value(lambda config: config.algorithm.tempering, "The number of chains of a ladder of temperatures.")
+    swaps = value(lambda config: config.algorithm.swap, "Whether structural equations make moves that permute them.")
+    until = value(lambda config: config.algorithm.until, "The limits that chains must reach where they end the job.")
+    rounds = value(lambda config: config.job.rounds, "The number of rounds of the sampler, burn-in among them.")
+    is_student = value(lambda config: config.model.errors == "student", "Whether errors are Student's t.")
+    degrees = value(lambda config: config.model.degrees or DEGREES, "The degrees of freedom of Student errors.")
+    imputes = value(lambda config: config.model.missing == "impute", "Whether values may be missing.")
 
     def __post_init__(self) -> None:
         if self.is_graph:
@@ -131,71 +152,6 @@ class SparseModel(JobModel[OutputSection]):
                 if name == f"{column.name}={level}":
                     return f"level no. {j + 1} of column {column.name!r}"
         return f"column {name!r}"
-
-    @property
-    def secret(self) -> bool:
-        """Whether only the client has its random numbers."""
-        return self.config.secret
-
-    @property
-    def kind(self) -> Literal["regression", "mrf", "sem"]:
-        """The kind of the model."""
-        return self.config.model.kind
-
-    @property
-    def family(self) -> families.OfSparse:
-        """The likelihood family of a regression's response."""
-        return self.config.model.family
-
-    @property
-    def negligible(self) -> float | None:
-        """The size of a coefficient up to which it belongs to the spike; None where `c0` decides."""
-        return self.config.model.negligible
-
-    @property
-    def stable(self) -> bool:
-        """Whether only stable graphs of structural equations are allowed."""
-        return self.config.model.stable
-
-    @property
-    def locates(self) -> bool:
-        """Whether clients draw the locations of their columns."""
-        return self.config.model.centre == "sample"
-
-    @property
-    def splined(self) -> bool:
-        """Whether some columns are splines."""
-        return bool(self.config.model.splines)
-
-    @property
-    def scale(self) -> Literal["pooled", "given", "none"]:
-        """The source of the columns' divisors."""
-        return self.config.model.scale
-
-    @property
-    def pooled(self) -> bool:
-        """Whether clients send their sufficient statistics, once."""
-        return self.config.algorithm.statistics == "pooled"
-
-    @property
-    def tempering(self) -> int:
-        """The number of chains of a ladder of temperatures."""
-        return self.config.algorithm.tempering
-
-    @property
-    def swaps(self) -> bool:
-        """Whether structural equations make moves that permute them."""
-        return self.config.algorithm.swap
-
-    @property
-    def until(self) -> UntilSection | None:
-        """The limits that chains must reach where they end the job."""
-        return self.config.algorithm.until
-
-    @property
-    def rounds(self) -> int:
-        """The number of rounds of the sampler, burn-in among them."""
-        return self.config.job.rounds
 
     @property
     def moves(self) -> moving.Moves:
@@ -273,21 +229,6 @@ class SparseModel(JobModel[OutputSection]):
         if self.scales_response:
             numeric.add(str(self.encoding.response))
         return frozenset(numeric)
-
-    @property
-    def is_student(self) -> bool:
-        """Whether errors are Student's t."""
-        return self.config.model.errors == "student"
-
-    @property
-    def degrees(self) -> float:
-        """The degrees of freedom of Student errors."""
-        return self.config.model.degrees or DEGREES
-
-    @property
-    def imputes(self) -> bool:
-        """Whether values may be missing."""
-        return self.config.model.missing == "impute"
 
     @property
     def second_moments(self) -> bool:

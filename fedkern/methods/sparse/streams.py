@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...algorithms.core.messages import Saved
 from ...algorithms.core.trace import Draws, Kept
 from ...errors import JobError
-from ...results.streaming import Stream
+from ...results.mixing import Stream
 
 Array = NDArray[np.float64]
 Derived = Mapping[str, Callable[[Mapping[str, Array]], Any]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,7 @@ from ...algorithms.core import until
 from ...algorithms.split.machine import Settings
 from ...data.dialect import Dialect
 from ...jobs.keys import settings_of
-from ...jobs.model import JobModel
-from ...kernels import families
+from ...jobs.model import JobModel, Values
 from ...models.likelihood import Likelihood
 from ...models.spatial import units
 from ...models.spatial.site import Rows as Responses
@@ -99,6 +98,9 @@ class Asked:
         )
 
 
+value = Values[Config]()
+
+
 @dataclass(frozen=True)
 class VerticalModel(JobModel[OutputSection]):
     """Holds a vertical job whose rows are known.
@@ -118,20 +120,28 @@ class VerticalModel(JobModel[OutputSection]):
     worked_out: float | None = None
     factor: float = 1.0
 
-    @property
-    def kind(self) -> Literal["linear", "multilevel", "network", "bayes-network"]:
-        """The kind of a client's part of the predictor."""
-        return self.config.model.kind
-
-    @property
-    def family(self) -> families.OfVertical:
-        """The likelihood family of the response."""
-        return self.config.model.family
-
-    @property
-    def augmentation(self) -> Literal["augmented", "power"]:
-        """The model of the auxiliary variables."""
-        return self.config.model.augmentation
+    kind = value(lambda config: config.model.kind, "The kind of a client's part of the predictor.")
+    family = value(lambda config: config.model.family, "The likelihood family of the response.")
+    augmentation = value(lambda config: config.model.augmentation, "The model of the auxiliary variables.")
+    features = value(lambda config: config.model.features, "The number of outputs of a client's network.")
+    free_weights = value(lambda config: config.model.weight_sd == math.inf, "Whether networks' weights have no prior.")
+    open = value(lambda config: not config.private, "Whether the job is not private.")
+    inference = value(lambda config: config.algorithm.inference, "The way in which the posterior is found.")
+    family_of_z = value(lambda config: config.algorithm.auxiliary, "The family of the auxiliary variables.")
+    start_sd = value(lambda config: config.algorithm.start_sd, "The sd of the coefficients' posterior at the start.")
+    learning_rate = value(lambda config: config.algorithm.learning_rate, "The learning rate of all parties.")
+    until_settled = value(lambda config: config.algorithm.until is not None, "Whether rounds end when all has settled.")
+    rounds = value(lambda config: config.job.rounds, "The largest number of rounds.")
+    id = value(lambda config: config.data.id, "The column that names the row at every party.")
+    response = value(lambda config: config.data.response, "The column to be explained.")
+    told_by_client = value(
+        lambda config: config.data.server is None and not config.data.builtin, "Whether a client tells the server the response."
+    )
+    drops = value(
+        lambda config: config.model.missing == "drop", "Whether a row that lacks a cell at one party is left out at all."
+    )
+    works_out = value(lambda config: config.model.rho is None, "Whether the server works out rho.")
+    shared = value(lambda config: config.shared, "Whether clients use the response.")
 
     @property
     def power(self) -> bool:
@@ -148,16 +158,6 @@ class VerticalModel(JobModel[OutputSection]):
         """Whether clients' parts are networks, with a prior or without."""
         return self.kind in ("network", "bayes-network")
 
-    @property
-    def features(self) -> int:
-        """The number of outputs of a client's network."""
-        return self.config.model.features
-
-    @property
-    def free_weights(self) -> bool:
-        """Whether networks' weights have no prior."""
-        return self.config.model.weight_sd == math.inf
-
     def prior(self, client: int) -> PriorSection:
         """Returns the prior of a client's coefficients."""
         m = self.config.model
@@ -170,71 +170,11 @@ class VerticalModel(JobModel[OutputSection]):
         return self.watched and self.intercept and self.kind == "linear" and any(p.mean for p in (m.prior, *m.priors.values()))
 
     @property
-    def open(self) -> bool:
-        """Whether the job is not private."""
-        return not self.config.private
-
-    @property
     def privacy(self) -> PrivacySection:
         """The terms of a private job."""
         terms = self.config.privacy
         assert terms is not None
         return terms
-
-    @property
-    def inference(self) -> Literal["sfvi", "soul"]:
-        """The way in which the posterior is found."""
-        return self.config.algorithm.inference
-
-    @property
-    def family_of_z(self) -> Literal["mean-field", "amortised"]:
-        """The family of the auxiliary variables."""
-        return self.config.algorithm.auxiliary
-
-    @property
-    def start_sd(self) -> float:
-        """The standard deviation of the coefficients' posterior at the start."""
-        return self.config.algorithm.start_sd
-
-    @property
-    def learning_rate(self) -> float:
-        """The learning rate of all parties."""
-        return self.config.algorithm.learning_rate
-
-    @property
-    def until_settled(self) -> bool:
-        """Whether rounds end when all has settled."""
-        return self.config.algorithm.until is not None
-
-    @property
-    def rounds(self) -> int:
-        """The largest number of rounds."""
-        return self.config.job.rounds
-
-    @property
-    def id(self) -> str:
-        """The column that names the row at every party."""
-        return self.config.data.id
-
-    @property
-    def response(self) -> str:
-        """The column to be explained."""
-        return self.config.data.response
-
-    @property
-    def told_by_client(self) -> bool:
-        """Whether a client tells the server the response."""
-        return self.config.data.server is None and not self.config.data.builtin
-
-    @property
-    def drops(self) -> bool:
-        """Whether a row that lacks a cell at some party is left out at all."""
-        return self.config.model.missing == "drop"
-
-    @property
-    def works_out(self) -> bool:
-        """Whether the server works out rho."""
-        return self.config.model.rho is None
 
     @property
     def rho(self) -> float:
@@ -328,11 +268,6 @@ class VerticalModel(JobModel[OutputSection]):
     def watched(self) -> bool:
         """Whether clients say if their unknowns have settled: in open variational jobs."""
         return self.open and not self.network and self.inference == "sfvi"
-
-    @property
-    def shared(self) -> bool:
-        """Whether clients use the response."""
-        return self.config.shared
 
     @cached_property
     def likelihood(self) -> Likelihood:

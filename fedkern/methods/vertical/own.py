@@ -18,12 +18,12 @@ from ...kernels import rng
 from ...models.split.predictors import Linear, Multilevel
 from ...results import guard
 from ...results.gaussian import summarised
-from ...results.lines import Lines
 from ...results.plain import Record
 from ...results.verdict import against, not_judged
 from . import levels, normal, parts
 from .keys import Config
 from .model import PRODUCT, VerticalModel
+from .normal import Lines
 from .rows import Columns
 from .widths import own_words
 

@@ -27,7 +27,7 @@ from ...models.encoding import Encoding
 from ...models.split import predictive
 from ...results.gaussian import INTERCEPT
 from ...results.plain import real
-from ...results.prediction import Prediction, within
+from ...results.prediction import Prediction, within, without_lacking
 from ...results.result import Result
 from ...results.table import ENDS
 from .. import of_record
@@ -53,6 +53,8 @@ NOT_AUGMENTED = (
 @dataclass(frozen=True)
 class Given:
     """Holds one party's part of the rows: mean and variance, and their ids; ids are () where rows have none.
+
+    The mean of a row that lacks a cell is no number.
 
     `notes`: about rows that are far from the job's.
     """
@@ -202,10 +204,11 @@ def _part(run: Opened, job: Asked, client: str) -> Part:
 
 def _of_rows(part: Part, job: Asked, rows: Table) -> Given:
     """Computes a client's part of its rows."""
-    filled = incomplete.fill_cells(rows, missing.centers(job.config))
+    filled, lacking = new_rows.completed(incomplete.fill_cells(rows, missing.centers(job.config)), part.encoding)
     with new_rows.own():
         X = part.encoded(filled)
         mean, variance = part.of(filled, X)
+    mean = np.where(lacking, np.nan, mean)
     notes = tuple(f"client {part.client!r}: {note}" for note in new_rows.notes(job.columns, part.encoding, X))
     return Given(mean, variance, _ids(rows, job), rows.source, notes)
 
@@ -217,19 +220,23 @@ def _given(run: Opened, job: Asked, client: str, rows: Table) -> Given:
         raise JobError(f"{rows.source}: is the part of {_some(sorted(whose))}, not of {client!r}")
     if runs != {run.files.run.hex()}:
         raise JobError(f"{rows.source}: the part of {client!r} was made from another run; make it from this one's folder")
-    mean, variance = (np.array([_number(rows, column, k) for k in range(rows.n_rows)]) for column in ("mean", "variance"))
+    mean, variance = (
+        np.array([_number(rows, column, k, lacks=column == "mean") for k in range(rows.n_rows)])
+        for column in ("mean", "variance")
+    )
     if variance.min(initial=0) < 0:
         raise JobError(f"{rows.source}: a variance is below 0; make the file anew")
     return Given(mean, variance, _ids(rows, job), rows.source)
 
 
-def _number(rows: Table, column: str, row: int) -> float:
-    """Reads a finite number of such a file."""
+def _number(rows: Table, column: str, row: int, *, lacks: bool) -> float:
+    """Reads a finite number of such a file, or, with `lacks`, nothing of a row that lacks a cell."""
+    text = rows.text(column, row)
     try:
-        value = float(rows.text(column, row))
+        value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
+    if not (math.isfinite(value) or (lacks and text in ("", "nan"))):
         raise JobError(f"{rows.source}, {rows.place(row)}: {column} is not a finite number; make the file anew")
     return value
 
@@ -277,11 +284,11 @@ def _added(result: Result, job: Asked, ids: tuple[str, ...], of_server: Table | 
     used = predictive.spread(job.rule, variance, len(result.summary["clients"]), 0.0)
     sd, of = np.sqrt(variance), likelihood.mean
     quantiles = {name: np.asarray(of(mean + float(ndtri(p)) * sd), np.float64) for name, p in ENDS.items()}
-    known = np.isfinite(y)
+    known = np.isfinite(y) & np.isfinite(mean)
     scores = predictive.scores(likelihood, y[known], mean[known], used[known], log_scale) if known.any() else {}
     named = {job.id: ids} if ids else {}
     whole = Prediction(predictive.predicted(likelihood, mean, used), quantiles, mean, sd, scores, named, int(known.sum()))
-    return within(whole, likelihood.family)
+    return without_lacking(within(whole, likelihood.family), np.isnan(mean))
 
 
 def _shared(result: Result, job: Asked) -> tuple[float, float, float]:
@@ -306,11 +313,12 @@ def _server(of_server: Table | None, job: Asked, n_rows: int) -> tuple[Array | f
         return 0.0, y
     spec = replace(server_spec(job.config), row_id=None)
     plain, known = replace(spec, response=None, positive=None).encoding(()), np.empty(0, np.int64)
+    filled, lacking = new_rows.completed(of_server, plain)
     with new_rows.own():
-        offset = encode(of_server, plain).offset
+        offset = encode(filled, plain).offset
         if job.response in names:
             known = np.setdiff1d(np.arange(n_rows), np.array(unknown(of_server, job.config), np.int64))
         if len(known):
             y[known] = encode(of_server.select(known), replace(spec, offset=None).encoding(())).y
-    offsets = 0.0 if offset is None else offset
+    offsets = 0.0 if offset is None else np.where(lacking, np.nan, offset)
     return offsets, y

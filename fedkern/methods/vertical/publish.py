@@ -22,15 +22,14 @@ from ...models.glm import on_average, reliability
 from ...models.split import predictive
 from ...results import guard
 from ...results.gaussian import Posterior
-from ...results.lines import Lines
 from ...results.plain import Record
 from ...results.verdict import Check, Verdict, against, not_judged, of_movement, with_clients
 from . import normal
 from .model import PRODUCT, VerticalModel
-from .pull import Pulls, measure_pulls
+from .normal import Lines
 from .rows import Rows
 from .undivided import Undivided
-from .widths import Widths, measure_widths, parts_of
+from .widths import Pulls, Widths, measure_pulls, measure_widths, parts_of
 
 Array = NDArray[np.float64]
 AS_IT_IS = Undivided()

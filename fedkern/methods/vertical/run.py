@@ -13,7 +13,7 @@ from ...algorithms.core.legs import Heard, Telling
 from ...algorithms.core.messages import SERVER, RemoteFault, ServerEffects
 from ...algorithms.exchanges import missing, predictions, response
 from ...algorithms.exchanges import rows as alignment
-from ...algorithms.exchanges.of_server import AuxiliarySd, Narrow
+from ...algorithms.exchanges.response import AuxiliarySd, Narrow
 from ...algorithms.split import machine as vertical
 from ...algorithms.split import private as private_split
 from ...data.table import Table
@@ -23,10 +23,10 @@ from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
 from ...jobs.watch import measuring
-from ...results.lines import Lines
 from . import budget, langevin, normal, own, parts, publish, stages
 from .keys import Config
 from .model import VerticalModel
+from .normal import Lines
 from .rows import (
     Index,
     Reading,

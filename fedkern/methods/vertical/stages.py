@@ -18,7 +18,7 @@ from ...algorithms.exchanges import (
 )
 from ...algorithms.exchanges import rows as alignment
 from ...algorithms.exchanges.answers import Certificate, Settled
-from ...algorithms.exchanges.of_server import AuxiliarySd, Narrow
+from ...algorithms.exchanges.response import AuxiliarySd, Narrow
 from ...algorithms.exchanges.sums import Incomplete
 from ...algorithms.exchanges.verdicts import VerdictHeard
 from ...algorithms.soul import Moved, Predicted, Slopes

@@ -220,8 +220,9 @@ def panel(values: dict[str, list[float]], group: str, response: str, first: int)
     return {"a": whole[whole.year % 2 == 0], "b": whole[whole.year % 2 == 1]}
 
 
-def run(frames: Frames, model: dict[str, Any], **more: Any) -> fedkern.Result:
-    return fedkern.run({"job": {"method": "likelihood"}, "model": model, **more}, data=frames)
+def run(frames: Frames, model: dict[str, Any], sums: str = "", **more: Any) -> fedkern.Result:
+    job = {"method": "likelihood", **({"sums": sums} if sums else {})}
+    return fedkern.run({"job": job, "model": model, **more}, data=frames)
 
 
 def near(result: fedkern.Result, known: dict[str, tuple[float, float]], sds: float = 0.1) -> None:
@@ -495,7 +496,8 @@ def test_a_run_that_goes_on_from_a_checkpoint_has_the_same_prior() -> None:
     assert server.climb.at[0, 0] == pytest.approx(8.0, abs=0.01)
 
 
-def test_a_cube_of_calendar_years_is_that_of_r() -> None:
+@pytest.mark.parametrize("job", [{}, {"sums": "secure"}])
+def test_a_cube_of_calendar_years_is_that_of_r(job: dict[str, str]) -> None:
     """Columns differ in the seventh digit, the curvature of their differences is 1e-12 of the largest, and the mode is far."""
     of_r = {  # lm(y ~ t + I(t^2) + I(t^3)) in R 4.2.2
         "intercept": (-3.0813575e06, 1.1331304e05),
@@ -507,6 +509,43 @@ def test_a_cube_of_calendar_years_is_that_of_r() -> None:
     z = (t - 1978.5) / 19.5
     y = 1 + z - 2 * z**2 + 3 * z**3 + 0.5 * np.sin(2 * np.pi * t)
     frames = {name: pd.DataFrame({"t": t, "y": y}).iloc[k::3] for k, name in enumerate("abc")}
-    result = run(frames, {"formula": "y ~ t + I(t^2) + I(t^3)", "family": "gaussian"})
+    result = run(frames, {"formula": "y ~ t + I(t^2) + I(t^3)", "family": "gaussian"}, **job)
     near(result, of_r)
     assert result.converged
+
+
+def test_what_is_beyond_the_box_of_secure_sums_is_no_arrival() -> None:
+    """Two columns that differ by a thousandth: their coefficients are 1,000 standard deviations of the response."""
+    rng = np.random.default_rng(5)
+    x, d = rng.normal(size=(2, 600))
+    frame = pd.DataFrame({"x": x, "z": x + 1e-3 * d, "y": d + 0.3 * rng.normal(size=600)})
+    frames = {name: frame.iloc[k::3] for k, name in enumerate("abc")}
+    masked, found = (run(frames, {"formula": "y ~ x + z", "family": "gaussian"}, **job) for job in ({"sums": "secure"}, {}))
+    assert found.converged
+    assert abs(found.parameters["theta[z]"]["mean"]) > 500
+    assert not masked.converged
+    assert "beyond-the-box" in ids(masked)
+
+
+def lifetimes(shape: float) -> Frames:
+    """Times whose logarithms have a slope of .2 a standard deviation; those of the log hazard are the shape times as large."""
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=240)
+    time = np.exp(3 + 0.2 * x) * (-np.log(rng.random(240))) ** (1 / shape)
+    frame = pd.DataFrame({"x": x, "time": np.minimum(time, np.exp(3.3)), "event": (time <= np.exp(3.3)).astype(int)})
+    return {name: frame.iloc[k::3] for k, name in enumerate("abc")}
+
+
+@pytest.mark.parametrize("job", [{}, {"sums": "secure"}])
+def test_slopes_of_the_log_hazard_at_a_shape_of_a_hundred_are_those_of_survreg(job: dict[str, str]) -> None:
+    """R 4.2.2, survreg(Surv(time, event) ~ x) of survival 3.5.3: minus the slope over the scale, and 1 / scale."""
+    result = run(lifetimes(100.0), {"formula": "Surv(time, event) ~ x", "family": "weibull"}, **job)
+    near(result, {"theta[x]": (-21.78439, 1.125), "shape": (109.2583, 5.621)})
+    assert result.converged
+
+
+def test_a_shape_of_a_thousand_is_no_arrival_before_its_mode() -> None:
+    """The log hazard's slope is -218 by survreg: the way there takes more questions than a job has, and -41 was "converged"."""
+    result = run(lifetimes(1000.0), {"formula": "Surv(time, event) ~ x", "family": "weibull"})
+    assert not result.converged
+    assert "mode-too-far" in ids(result)

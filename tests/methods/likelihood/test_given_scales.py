@@ -59,3 +59,37 @@ def test_public_constants_that_nearly_fit_say_nothing(family: str) -> None:
 
 def test_a_wrong_scale_that_moves_nothing_says_nothing() -> None:
     assert WORDS not in verdict(sites(1), 50.0, 1.0)["verdict"]
+
+
+@pytest.mark.parametrize(
+    ("family", "formula", "center", "scale"),
+    [
+        ("bernoulli", "", 50.0, 1e5),
+        ("bernoulli", "y ~ x + z", 50.0, 1e5),
+        ("bernoulli", "y ~ x * k", 50.0, 1e9),
+        ("bernoulli", "", 1e7, 10.0),
+        ("gaussian", "y ~ x * k", 50.0, 1e5),
+        ("gaussian", "", 50.0, 1e9),
+        ("gaussian", "y ~ x + z", 1e7, 10.0),
+    ],
+)
+def test_a_column_that_is_lost_in_the_digits_of_messages_is_said(family: str, formula: str, center: float, scale: float) -> None:
+    """A curvature of 1e-8 of the prior's is rounded to 0, and theta was 1e-6 for .05 under "converged"."""
+    rows = sites(1, family=family)
+    rows = {name: one.assign(k=np.where(np.arange(len(one)) % 3, "u", "v")) for name, one in rows.items()}
+    model = {"formula": formula} if formula else {}
+    said = verdict(rows, center, scale, family, **model)  # type: ignore[arg-type]
+    if said["converged"]:  # where rows say so much that they widen the prior
+        own, known = said["parameters"]["theta[x]"], verdict(rows, 50.0, 10.0, family, **model)["parameters"]["theta[x]"]  # type: ignore[arg-type]
+        assert abs(own["mean"] - known["mean"]) < 0.2 * known["sd"]
+    else:
+        assert WORDS + "'x'" in said["verdict"]
+        assert not any("separate" in note for note in said["notes"])
+
+
+def test_columns_of_levels_do_not_hide_a_scale_that_is_far_too_large() -> None:
+    """A column for each level, and an intercept: the rows alone do not tell them apart."""
+    rows = {name: one.assign(k=np.where(np.arange(len(one)) % 3, "u", "v")) for name, one in sites(1).items()}
+    said = verdict(rows, 0.0, 1000.0, prior_sd=0.5)
+    assert WORDS + "'x'" in said["verdict"]
+    assert WORDS not in verdict(rows, 50.0, 10.0, prior_sd=0.5)["verdict"]

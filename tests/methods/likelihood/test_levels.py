@@ -25,6 +25,7 @@ from fedkern.models import levels as of_levels
 from fedkern.models.mixed import Layout
 from support.command import mpirun
 from support.found import said
+from support.refusal import refusal
 
 ROOT = Path(__file__).parents[3]
 LEVELS = ("none", "mild", "severe")
@@ -173,7 +174,7 @@ def test_a_level_in_one_row_is_refused_before_anything_leaves(family: str, tmp_p
     frames["bo"]["state"] = np.where(frames["bo"].state == "severe", "mild", frames["bo"].state)
     fedkern.run(written(tmp_path / "none", frames, family, STRICT))  # a client may lack a level
     frames["bo"].loc[3, "state"] = "severe"
-    with pytest.raises(FedkernError, match=r"client 'bo': refused by disclosure\.rows_per_value") as refused:
+    with refusal(FedkernError, "bo", "disclosure.rows_per_value") as refused:
         fedkern.run(written(tmp_path / "one", frames, family, STRICT))
     assert "'state'" in own_text(refused.value)
 

@@ -21,6 +21,7 @@ from fedkern.methods.likelihood import show
 from support.command import mpirun
 from support.found import clients, ids
 from support.interrupted import Crash, run
+from support.refusal import refusal
 
 ROOT = Path(__file__).parents[3]
 REFERENCE = ROOT / "benchmarks" / "results" / "survival_reference.json"
@@ -160,9 +161,7 @@ def test_days_and_months_are_one_result(files: Path, whole: fedkern.Result, tmp_
     exact = sum(int((f.until == f.months).sum()) for f in federation("weibull", 1).values())
     evidence = days.summary["log_evidence"]["value"] - whole.summary["log_evidence"]["value"]
     assert evidence == pytest.approx(-exact * np.log(30.4375), abs=0.01)
-    with pytest.raises(
-        JobError, match=r"other times: rows were seen for .* events; give both the same rows, data\.time in one unit"
-    ):
+    with refusal(JobError, "data.time"):
         days.compare(whole)
     assert abs(whole.compare(whole)["log_bayes_factor"]) == 0
 
@@ -181,14 +180,14 @@ def test_densities_of_times_are_not_compared_with_probabilities_of_intervals(who
     frames = {name: frame.drop(columns="until") for name, frame in middle.items()}
     without = fedkern.run(written(tmp_path / "without", frames, text("weibull", SMALL, data="")))
     exact = replace(whole, summary={**whole.summary, "exact_events": without.summary["exact_events"]})
-    with pytest.raises(JobError, match=r"one has data\.time_upper and the other has not"):
+    with refusal(JobError, "data.time_upper"):
         without.compare(exact)
 
 
 def test_times_in_no_known_unit_are_compared_by_who_knows_them(whole: fedkern.Result) -> None:
     summary = {name: value for name, value in whole.summary.items() if name != "time_per_event"}
     given = replace(whole, summary=summary)
-    with pytest.raises(JobError, match=r"model\.intercept_centre is given clients tell no unit of time.*same_rows=True"):
+    with refusal(JobError, "model.intercept_centre", "True"):
         whole.compare(given)
     assert whole.compare(given, same_rows=True)["log_bayes_factor"] == 0
 
@@ -304,7 +303,7 @@ def test_a_common_curve_names_who_is_left_out_of_it_with_the_number_of_rows(tmp_
 
 def test_few_events_between_two_times_are_refused_before_anything_leaves(tmp_path: Path) -> None:
     asked = SMALL.replace("[output]", "[output]\nsurvival_at = [15, 16]")
-    with pytest.raises(FedkernError, match=r"refused by output\.survival_at"):
+    with refusal(FedkernError, "output.survival_at"):
         fedkern.run(written(tmp_path, federation("cox", 1), text("cox", asked)), out=tmp_path / "out")
     assert not [*(tmp_path / "out").glob("ledger/*")]
     faults = [*(tmp_path / "out").glob("client-*/holder.txt")]
@@ -411,7 +410,7 @@ def test_few_rows_that_end_in_a_piece_are_refused_before_anything_leaves(tmp_pat
     first = sorted(frames["ada"].months)
     cut = (first[2] + first[3]) / 2
     job = text("piecewise", SMALL, model=f"cuts = [{cut}, 12, 24]") + STRICT
-    with pytest.raises(FedkernError, match=r"client 'ada': refused by model\.cuts;"):
+    with refusal(FedkernError, "ada", "model.cuts"):
         fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
     assert not [*(tmp_path / "out").glob("ledger/*")]
     assert (
@@ -430,7 +429,7 @@ def test_pieces_count_as_coefficients(tmp_path: Path) -> None:
         if taken:
             fedkern.run(path)
         else:
-            with pytest.raises(FedkernError, match=r"refused by disclosure\.rows_per_coefficient"):
+            with refusal(FedkernError, "disclosure.rows_per_coefficient"):
                 fedkern.run(path)
 
 
@@ -439,7 +438,7 @@ def test_a_time_that_is_most_of_all_times_is_refused(tmp_path: Path) -> None:
     frames = many("exponential")
     frames["bo"].loc[3, ["months", "died"]] = 1e6, 0
     job = text("exponential", SMALL, data='ignore = ["ward"]', model="") + STRICT
-    with pytest.raises(FedkernError, match=r"refused by disclosure\.rows_per_value"):
+    with refusal(FedkernError, "disclosure.rows_per_value"):
         fedkern.run(written(tmp_path, frames, job))
 
 
@@ -450,7 +449,7 @@ def test_an_end_of_an_interval_that_is_most_of_all_times_is_refused(begin: float
     one = frames["bo"].index[frames["bo"].died == 1][4]
     frames["bo"].loc[one, ["months", "until"]] = begin, 1e6
     job = text("weibull", SMALL, data='time_upper = "until"\nignore = ["ward"]', model="") + STRICT
-    with pytest.raises(FedkernError, match=r"refused by disclosure\.rows_per_value"):
+    with refusal(FedkernError, "disclosure.rows_per_value"):
         fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
     assert not [*(tmp_path / "out").glob("ledger/*")]
     assert f"line {one + 2}" in (tmp_path / "out" / "client-bo" / "holder.txt").read_text()
@@ -547,7 +546,7 @@ def test_an_event_before_the_first_visit_is_one_in_an_interval_from_0(tmp_path: 
     few["bo"].loc[gone, "months"] = np.maximum(few["bo"].months[gone], 0.01)
     first = few["bo"].index[few["bo"].died == 1][0]
     few["bo"].loc[first, "months"], few["bo"].loc[first, "until"] = 0.0, 6.0
-    with pytest.raises(FedkernError, match=r"client 'bo': refused by disclosure\.rows"):
+    with refusal(FedkernError, "bo", "disclosure.rows"):
         fedkern.run(
             written(
                 tmp_path / "few",

@@ -10,6 +10,7 @@ import pytest
 
 import fedkern
 from fedkern.errors import JobError
+from support.refusal import refusal
 
 JOBS: dict[str, Any] = {
     "file": {"job": {"method": "likelihood"}, "model": {"family": "gaussian"}, "data": {"response": "y"}},
@@ -56,17 +57,17 @@ def test_a_mistake_among_many_numbers_is_a_fault() -> None:
     data = {client: frame.assign(children=ages) for client, frame in data.items()}
     data["b"] = data["b"].astype({"children": str})
     data["b"].loc[7, "children"] = "12a"
-    with pytest.raises(JobError, match=r"client 'b'.*row 8, column 'children': '12a' is not a number"):
+    with refusal(JobError, "b", "8", "children", "12a"):
         fedkern.run(JOBS["file"], data=data)
 
 
 def test_many_numbers_are_no_levels() -> None:
     data = dealt({"a": 4, "b": 3})
     data["b"] = data["b"].assign(children=np.arange(120) % 40)
-    with pytest.raises(JobError, match=r"client 'b'.*no\. 1 is a category, for at another client it has words, and here 40"):
+    with refusal(JobError, "b", "1"):
         fedkern.run(JOBS["file"], data=data)
     data["b"] = data["b"].assign(children=np.where(np.arange(120) < 2, 7, np.arange(120) % 3))
-    with pytest.raises(JobError, match=r"client 'b'.*'children' .4 levels.; at most 50 are taken, and none in fewer than 3 rows"):
+    with refusal(JobError, "b", "children", "50", "3"):
         fedkern.run({**JOBS["file"], "disclosure": {"level": "standard"}}, data=data)
 
 

@@ -16,6 +16,7 @@ from fedkern.methods.likelihood import own_exits
 from support.command import mpirun
 from support.own_package import PRIORS, SMALL, found_first, installed, job, schools
 from support.own_package import package as package  # a fixture
+from support.refusal import refusal
 
 LEAVING = '''
 import os
@@ -159,7 +160,7 @@ def test_a_package_that_changes_the_folder_changes_nothing(tmp_path: Path, monke
 
 
 def test_a_factory_that_leaves_is_one_that_failed(tmp_path: Path) -> None:
-    with pytest.raises(JobError, match=r"client 'a': .*the factory failed \(ProcessExit\)"):
+    with refusal(JobError, "a", "ProcessExit"):
         fedkern.run(written(tmp_path, "at_once"))
 
 

@@ -176,7 +176,7 @@ def test_cox_as_an_own_model_is_the_built_in_family(kernel: bool, tmp_path: Path
         mine, theirs = own.parameters[name], built_in.parameters[f"theta[{name}]"]
         for number in ("mean", "sd", "q025", "q975"):
             assert mine[number] == pytest.approx(theirs[number], abs=1e-12 if kernel else 1e-3 * theirs["sd"]), (name, number)
-    with pytest.raises(JobError, match=r"compare: of models of holders' own packages .* same_rows=True"):
+    with pytest.raises(JobError, match="same_rows=True"):
         own.compare(own)
     assert own.compare(own, same_rows=True)["log_bayes_factor"] == 0
     mine, theirs = (one.summary["log_evidence"]["value"] for one in (own, built_in))

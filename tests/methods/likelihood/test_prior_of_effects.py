@@ -202,5 +202,21 @@ def test_secure_sums_have_the_same_prior_where_the_box_has_room() -> None:
     for name, own in found.parameters.items():
         assert masked.parameters[name]["mean"] == pytest.approx(own["mean"], abs=0.06 * own["sd"])
     near(run(births(), "low ~ age * lwt", "bernoulli", sums="secure"), BIRTHS_IN_R)
-    beyond = run(discoveries(), "n ~ year + I(year^2)", "poisson", sums="secure")
-    assert any(getattr(note, "id", "") == "sensitive-to-the-prior" for note in beyond.notes)
+    found, masked = (run(discoveries(), "n ~ year + I(year^2)", "poisson", **job) for job in ({}, {"sums": "secure"}))
+    for name, own in found.parameters.items():
+        assert masked.parameters[name]["mean"] == pytest.approx(own["mean"], abs=0.06 * own["sd"])
+
+
+@pytest.mark.parametrize(("events", "rows"), [(1, 40), (2, 40), (1, 25), (1, 60), (2, 30)])
+def test_a_mean_that_is_nearer_to_the_rows_than_its_mode_keeps_the_prior(events: int, rows: int) -> None:
+    """Groups of 16 events in 40 rows, and of few: `glm` has the log of the odds ratio, and the root of the sum of 1 / counts.
+
+    With ten times the prior the mean of (1, 40) is -3.82 +- 1.34 for -3.26 +- 1.06.
+    """
+    y = np.r_[np.arange(40) % 5 < 2, np.arange(rows) < events].astype(int)
+    frame = pd.DataFrame({"g": np.r_[["u"] * 40, ["v"] * rows], "y": y})
+    found = run({name: frame.iloc[k::2] for k, name in enumerate("ab")}, "y ~ g", "bernoulli")
+    of_glm = np.log(events / (rows - events)) - np.log(16 / 24)
+    sd = np.sqrt(1 / events + 1 / (rows - events) + 1 / 16 + 1 / 24)
+    assert "priors" not in found.summary
+    near(found, {"theta[g[T.v]]": (float(of_glm), float(sd))}, sds=0.2, width=0.1)

@@ -397,5 +397,5 @@ def test_results_on_one_response_are_compared() -> None:
     with pytest.raises(JobError, match="has a mean of"):
         normal.compare(other)
     data = {**student.job["data"], "offset": "years"}
-    with pytest.raises(JobError, match=r"less its offset, and the two jobs have other offsets.*same_rows=True"):
+    with pytest.raises(JobError, match="same_rows=True"):
         normal.compare(replace(student, job={**student.job, "data": data}))

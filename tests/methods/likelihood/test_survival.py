@@ -22,6 +22,7 @@ from fedkern.models.mixed import Layout
 from support.command import mpirun
 from support.found import ids, said
 from support.interrupted import Crash, run
+from support.refusal import refusal
 
 JOB = """
 [job]
@@ -421,7 +422,7 @@ def test_too_few_events_are_refused_before_anything_leaves_however_many_rows_the
     died = frames["bo"].died.to_numpy().copy()
     died[np.flatnonzero(died)[30:]] = 0
     frames["bo"]["died"] = died
-    with pytest.raises(FedkernError, match=r"client 'bo': refused by disclosure\.rows_per_coefficient") as caught:
+    with refusal(FedkernError, "bo", "disclosure.rows_per_coefficient") as caught:
         fedkern.run(written(tmp_path, frames, JOB + SMALL + STRICT), out=tmp_path / "out")
     assert "30" not in str(caught.value)
     fault = (tmp_path / "out" / "client-bo" / "holder.txt").read_text()
@@ -457,7 +458,7 @@ def test_events_of_matched_pairs_do_not_count_for_each_is_a_function_of_one_diff
     for frame in frames.values():
         frame["pair"] = np.arange(len(frame)) // 2
     job = JOB.replace("[model]", 'strata = "pair"\n[model]') + SMALL + STRICT
-    with pytest.raises(FedkernError, match=r"refused by disclosure\.rows_per_coefficient"):
+    with refusal(FedkernError, "disclosure.rows_per_coefficient"):
         fedkern.run(written(tmp_path, frames, job), out=tmp_path / "out")
     assert re.search(r"\d\d events, 0 of them while", (tmp_path / "out" / "client-ada" / "holder.txt").read_text())
 

@@ -21,6 +21,7 @@ from fedkern.models.expfam import Gaussian
 from fedkern.results.result import Result
 from support import chosen, interrupted
 from support.priors import PLAIN
+from support.refusal import refusal
 from support.wires import checked_and_run
 
 SITES, ROWS = 8, 100
@@ -174,7 +175,7 @@ def test_the_refusals_remedies_work(tmp_path: Path) -> None:
     lowered = fedkern.run(small(tmp_path, 22, disclosure={"rows_per_coefficient": 1}))
     assert lowered.summary["converged"] == "settled"
     fedkern.run(small(tmp_path, 36, model={"covariance": "diagonal"}))
-    with pytest.raises(JobError, match=r"refused by disclosure\.rows_per_coefficient"):
+    with refusal(JobError, "disclosure.rows_per_coefficient"):
         fedkern.run(small(tmp_path, 35, model={"covariance": "diagonal"}))
     found = fedkern.run(small(tmp_path, 22, model={"covariance": "diagonal", "family": "gaussian"}))
     assert found.summary["converged"] == "not judged"
@@ -190,7 +191,7 @@ def test_levels_count_as_coefficients(tmp_path: Path) -> None:
         return pd.DataFrame({"ward": ward, "x": random.normal(size=n), "y": random.integers(0, 2, n)})
 
     declared = {"columns": {"ward": {"levels": [f"w{j}" for j in range(8)]}}}
-    with pytest.raises(JobError, match=r"client 's1': refused by disclosure\.rows_per_coefficient"):
+    with refusal(JobError, "s1", "disclosure.rows_per_coefficient"):
         fedkern.check(job(tmp_path, [site(200), site(46)], data=declared, disclosure={"level": "strict"}))
     fedkern.check(job(tmp_path, [site(200), site(47)], data=declared, disclosure={"level": "strict"}))
     fedkern.check(job(tmp_path, [site(200), site(33)], disclosure={"level": "strict"}))  # each level in half of the rows

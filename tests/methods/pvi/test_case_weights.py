@@ -13,6 +13,7 @@ import pytest
 import fedkern
 from fedkern.errors import JobError
 from fedkern.results import case_weights
+from support.refusal import refusal
 
 NAMES = ("a", "b", "c")
 
@@ -93,7 +94,7 @@ def test_weights_that_are_counts_may_sum_to_more_than_the_rows() -> None:
     of_rows = fitted(repeated, family="bernoulli").parameters["theta[x]"]
     assert counted.parameters["theta[x]"]["sd"] == pytest.approx(of_rows["sd"], rel=0.01)
     data["b"]["w"] = 2.5
-    with pytest.raises(JobError, match=r"column 'w': '2\.5' is no number of rows"):
+    with refusal(JobError, "w", "2.5"):
         fedkern.run({**tables, "model": {"family": "bernoulli"}}, data=data)
     with pytest.raises(JobError, match="weight_counts says what"):
         fedkern.run({"job": {"method": "pvi"}, "data": {"response": "y", "weight_counts": True}}, data=data)

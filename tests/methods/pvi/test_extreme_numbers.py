@@ -15,6 +15,7 @@ from fedkern.data.cells import LEAST, MOST_OFF
 from fedkern.errors import FedkernError, JobError, NumericalError
 from support import built_priors, few
 from support import sigma_artifacts as artifacts
+from support.refusal import refusal
 
 
 def client(seed: int, *, count: float | None = None, unit: float = 1.0, offset: float | None = None) -> pd.DataFrame:
@@ -49,14 +50,14 @@ def test_steps_that_diverge_are_no_result(count: float, algorithm: dict[str, Any
 
 @pytest.mark.parametrize("count", [1e6, 1e9])
 def test_with_a_full_covariance_too(count: float) -> None:
-    with pytest.raises(NumericalError, match=r"client 'a': round 0: .* the optimiser diverges \(lower algorithm.learning_rate"):
+    with refusal(NumericalError, "a", "0"):
         ran(client(1, count=count), client(2), algorithm={"optimiser": "sgd"}, model={"covariance": "full"})
 
 
 def test_what_is_left_of_a_leap_is_seen_where_all_numbers_are_finite() -> None:
     """A Gaussian fit whose steps double their error: nothing overflows in one update."""
     rows = client(1), client(2)
-    with pytest.raises(NumericalError, match="client 'a': round 0: an update made the fit much worse: the optimiser diverges"):
+    with refusal(NumericalError, "a", "0"):
         ran(*rows, algorithm={"optimiser": "sgd", "learning_rate": 0.025, "local_steps": 12}, model={"family": "gaussian"})
 
 
@@ -76,7 +77,7 @@ def test_steps_that_fit_are_taken() -> None:
 def test_an_offset_that_is_no_logarithm_is_named(offset: float, optimiser: str) -> None:
     """Adagrad's steps left its row out without a word."""
     rows = client(1, offset=offset), client(2, offset=0.0)
-    with pytest.raises(JobError, match=r"client 'a'.*row 4, column 'off': .* is too far from 0"):
+    with refusal(JobError, "a", "4", "off"):
         ran(*rows, algorithm={"optimiser": optimiser}, data={"offset": "off"})
 
 

@@ -26,6 +26,7 @@ from fedkern.methods.pvi.predict import predicted
 from support import chosen
 from support.command import mpirun
 from support.interrupted import regression, run, stopped_and_resumed
+from support.refusal import refusal
 from support.wires import checked_and_run
 
 Array = np.ndarray[Any, Any]
@@ -157,7 +158,7 @@ def test_what_is_said_of_a_response_without_a_spread_helps() -> None:
 def test_a_scale_whose_square_is_no_number_is_refused() -> None:
     job = {"data": {"clients": ["a.csv"], "response": "y"}, "model": {"family": "gaussian", "scale": 1e-50}}
     parse(job)
-    with pytest.raises(JobError, match=r"model\.scale = 1e-160: wanted at least 1e-50"):
+    with refusal(JobError, "model.scale", "1e-160"):
         parse(job | {"model": {"family": "gaussian", "scale": 1e-160}})
 
 
@@ -166,12 +167,12 @@ def test_sums_that_cannot_be_name_their_client() -> None:
     wrong = [(-1.0, 0.0, 1.0), (1.0, -1.0, 1.0), (1.0, 1.0, -1.0), (1e31, 1.0, 1.0), (1.0, 1e300, 1.0)]
     for sums in wrong:
         delta = ScaledSiteDelta(0, 0, 0, np.zeros(1), np.zeros(1), *sums)
-        with pytest.raises(RemoteFault, match=r"client 4: ScaledSiteDelta: sums of squares and weights of"):
+        with refusal(RemoteFault, "4", "ScaledSiteDelta"):
             scale.add_residuals(PersistentMap(), 4, delta, s)
-    with pytest.raises(RemoteFault, match="client 4: SiteDelta is no answer in this job"):
+    with refusal(RemoteFault, "4", "SiteDelta"):
         scale.add_residuals(PersistentMap(), 4, SiteDelta(0, 0, 0, np.zeros(1), np.zeros(1)), s)
     for variance in (-1.0, 0.0, 1e-310, np.nan, np.inf):  # no job learns one below 1e-12
-        with pytest.raises(RemoteFault, match=r"server: ScaledQUpdate\.variance is"):
+        with refusal(RemoteFault, "ScaledQUpdate"):
             scale.at(None, ScaledQUpdate(0, 0, np.zeros(1), np.zeros(1), variance))  # type: ignore[arg-type]
 
 
@@ -376,7 +377,7 @@ def test_private_jobs_keep_their_prior() -> None:
     assert (kept.model.intercept_sd, kept.model.intercept_centre, kept.model.scale) == (None, None, 1.0)
     with pytest.raises(JobError, match=r'model.scale = "learn" has no private form'):
         parse({"data": {"builtin": "breast-cancer"}, "model": {"family": "gaussian", "scale": "learn"}, "privacy": private})
-    with pytest.raises(JobError, match=r'model.scale = "learn" is for family = "gaussian", not "bernoulli"'):
+    with refusal(JobError, "learn", "gaussian", "bernoulli"):
         parse({"data": {"builtin": "breast-cancer"}, "model": {"scale": "learn"}})
 
 

@@ -11,6 +11,7 @@ import pytest
 import fedkern
 from fedkern.errors import JobError
 from fedkern.methods import parse
+from support.refusal import refusal
 
 SCALE = 2.0
 
@@ -75,7 +76,7 @@ def private(**columns: dict[str, Any]) -> None:
 
 def test_a_private_job_with_centres_and_no_intercept_is_refused_and_its_remedy_is_taken() -> None:
     for age in ({"center": 60, "scale": 10}, {"lower": 0, "upper": 100}):
-        with pytest.raises(JobError, match=r"with a centre of 'age' .* give center = 0 and a scale"):
+        with refusal(JobError, "age", "0"):
             private(age={"kind": "numeric", **age})
     private(age={"kind": "numeric", "center": 0, "scale": 60})
     private(age={"kind": "numeric", "lower": -1, "upper": 1})

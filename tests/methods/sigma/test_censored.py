@@ -18,6 +18,7 @@ from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
 from support import built_priors
 from support import sigma_artifacts as artifacts
+from support.refusal import refusal
 from support.wires import checked_and_run
 
 
@@ -129,9 +130,9 @@ def test_limits_that_cannot_be_are_refused(tmp_path: Path, limits: Any, text: st
 
 def test_a_cell_without_an_interval_says_how_to_give_one(tmp_path: Path) -> None:
     tables = job(tmp_path, data={"censored": {}})
-    with pytest.raises(OwnFault, match=r'data\.censored\), such as "<5" = \[0, 4\]'):
+    with refusal(OwnFault, "data.censored", "<5", "0", "4"):
         fedkern.run(tables)
-    with pytest.raises(JobError, match=r"data\.censored: only family = .* has counts"):
+    with refusal(JobError, "data.censored"):
         fedkern.run(job(tmp_path / "gauss", model={"family": "gaussian"}, data={"exposure": None, "ignore": ["expected"]}))
 
 

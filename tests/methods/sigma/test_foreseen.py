@@ -17,8 +17,8 @@ import fedkern
 from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.kernels import rng
-from fedkern.methods.sigma import foreseen, kept
-from fedkern.methods.sigma import predict as predict_module
+from fedkern.methods.sigma import kept
+from fedkern.methods.sigma import predict as foreseen
 from support import built_priors
 from support import sigma_artifacts as artifacts
 
@@ -245,7 +245,7 @@ def test_rows_with_effects_of_their_own_in_periods(tmp_path: Path, monkeypatch: 
     assert later["mean"] == later["rate"] == ""
     assert 0 < float(later["rate_q025"]) < float(later["rate_q50"]) < float(later["rate_q975"])
     assert float(later["new_q50"]).is_integer()
-    assert at_holder(tmp_path)[0].notes == (predict_module.INFINITE,)
+    assert at_holder(tmp_path)[0].notes == (foreseen.INFINITE,)
     again = predict(tmp_path, rows[0], [*rows[1:], "east-0,2024,,10"])
     assert again == found
     faults = {
@@ -264,7 +264,7 @@ def test_rows_with_effects_of_their_own_in_periods(tmp_path: Path, monkeypatch: 
 
 def at_holder(folder: Path) -> Any:
     home = folder / "run" / "client-east"
-    return predict_module.at_holder(home, json.loads((home / "job.json").read_text()), folder / "new.csv")
+    return foreseen.at_holder(home, json.loads((home / "job.json").read_text()), folder / "new.csv")
 
 
 @pytest.mark.parametrize(
@@ -281,4 +281,4 @@ def at_holder(folder: Path) -> Any:
     ids=str,
 )
 def test_which_periods_come_after_the_last(periods: list[str], follow: list[str]) -> None:
-    assert predict_module._following(periods) == follow
+    assert foreseen._following(periods) == follow

@@ -24,6 +24,7 @@ from fedkern.models.spatial.condition import Condition
 from fedkern.transports.inprocess import InProcess
 from support import sigma_artifacts as artifacts
 from support.command import StopsAt, mpirun, mpirun_jobs
+from support.refusal import refusal
 from support.wires import checked_and_run
 
 BASE: dict[str, Any] = {
@@ -166,7 +167,7 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(tmp_path: Path, inference
     config, folder = load(path)
     want = perform(InProcess(), config, folder, Output(tmp_path / "whole", quiet=True))
     out = tmp_path / "out"
-    with pytest.raises(LostPeer, match="--resume goes on from checkpoint 1"):
+    with refusal(LostPeer, "--resume"):
         perform(InProcess(signals=StopsAt(out / "metrics.jsonl", 2)), config, folder, Output(out, quiet=True))
     result = perform(InProcess(), config, folder, Output(out, resume=True, quiet=True))
     assert want is not None
@@ -223,7 +224,7 @@ def change(folder: Path, client: str, line: int, cells: dict[int, str]) -> None:
 def test_a_bad_cell_ends_the_job_and_only_its_holder_is_told_which(tmp_path: Path, cells: dict[int, str], text: str) -> None:
     path = job(tmp_path)
     change(tmp_path, "north", 2, cells)
-    with pytest.raises(OwnFault, match=r"client 'north', north\.csv: rows cannot be used") as caught:
+    with refusal(OwnFault, "north", "north.csv") as caught:
         fedkern.run(path, out=tmp_path / "out")
     assert text in (tmp_path / "out" / "client-north" / "holder.txt").read_text()
     assert "atlantis" not in str(caught.value)

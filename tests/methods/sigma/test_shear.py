@@ -15,6 +15,7 @@ from fedkern.methods.sigma.prior import build
 from fedkern.transports.inprocess import InProcess
 from support import sigma_artifacts as artifacts
 from support.command import StopsAt
+from support.refusal import refusal
 from support.wires import Wire, checked_and_run
 
 from .test_within import areas, job
@@ -47,7 +48,7 @@ def test_a_resumed_run_has_the_same_bits(tmp_path: Path, covariance: str) -> Non
     want = checked_and_run(path, tmp_path / "whole")
     config, folder = load(path)
     out = tmp_path / "out"
-    with pytest.raises(LostPeer, match="--resume goes on from checkpoint 1"):
+    with refusal(LostPeer, "--resume"):
         perform(InProcess(signals=StopsAt(out / "metrics.jsonl", 3)), config, folder, Output(out, quiet=True))
     resumed = perform(InProcess(), config, folder, Output(out, resume=True, quiet=True))
     assert resumed is not None

@@ -30,6 +30,7 @@ from fedkern.transports.inprocess import InProcess
 from support import built_priors
 from support import sigma_artifacts as artifacts
 from support.command import StopsAt, mpirun
+from support.refusal import refusal
 from support.wires import checked_and_run
 
 BASE: dict[str, Any] = {
@@ -139,7 +140,7 @@ def test_one_process_several_ranks_and_a_resumed_run_give_the_same_bits(tmp_path
     config, folder = load(path)
     want = perform(InProcess(), config, folder, Output(tmp_path / "whole", quiet=True))
     out = tmp_path / "out"
-    with pytest.raises(LostPeer, match="--resume goes on from checkpoint 1"):
+    with refusal(LostPeer, "--resume"):
         perform(InProcess(signals=StopsAt(out / "metrics.jsonl", 2)), config, folder, Output(out, quiet=True))
     resumed = perform(InProcess(), config, folder, Output(out, resume=True, quiet=True))
     ended = mpirun(3, "run", path, "--out", tmp_path / "mpi", "--quiet")
@@ -168,7 +169,7 @@ def test_a_nested_approximation_has_limits_that_are_said(tmp_path: Path, monkeyp
     monkeypatch.undo()
     monkeypatch.setattr(of_model, "MOST_LATENTS", whole.common.n_global - 1)
     assert whole.by_default.startswith(f"the default: the prior has {latents}, and nested takes at most")
-    with pytest.raises(JobError, match=r'algorithm.inference = "nested": the prior has .* latents, .*; take "sfvi"'):
+    with refusal(JobError, "nested", "sfvi"):
         fedkern.run(path, algorithm={"inference": "nested"})
 
 
@@ -194,10 +195,10 @@ def test_what_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(JobError, match="holds a finished prior; to start anew"):
         built_priors.written(tmp_path)
     monkeypatch.setattr(memory, "available", lambda: 100.0)
-    with pytest.raises(JobError, match=r'covariance of 16 areas is dense, .* or "leroux", whose precision is sparse'):
+    with refusal(JobError, "16", "leroux"):
         build.perform(parse_prior(built_priors.tables("bym2")), tmp_path, Output(tmp_path / "other", quiet=True))
     monkeypatch.undo()
-    with pytest.raises(JobError, match=r'kind = "auxiliary" is for a prior that was trained, and prior was built; take "within"'):
+    with refusal(JobError, "auxiliary", "within"):
         fedkern.run(path, model={"kind": "auxiliary"})
     with pytest.raises(JobError, match="this prior was built, and has no networks"):
         read_client(tmp_path / "prior", "east")

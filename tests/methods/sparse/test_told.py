@@ -20,6 +20,7 @@ from fedkern.methods import parse
 from fedkern.methods.sparse import run
 from fedkern.results.samples import Samples
 from support.found import said
+from support.refusal import refusal
 from support.wires import checked_and_run
 
 SHORT: dict[str, Any] = {"job": {"rounds": 400, "seed": 3}, "algorithm": {"burn_in": 100, "chains": 2}}
@@ -112,7 +113,7 @@ def test_a_graph_s_edges_of_a_column_that_is_constant_somewhere(tmp_path: Path) 
     assert row(found, "average[c -> a]")["sites"] == row(found, "average[a -> c]")["sites"] == 2
     assert "sites" not in row(found, "average[a -> b]")
     assert row(found, "average[c -> a]")["sd"] < 0.5
-    with pytest.raises(JobError, match="client 's3': column 'c' has one value there, and structural equations with it"):
+    with refusal(JobError, "s3", "c"):
         fedkern.run(job(tmp_path, "a,b,c", sites, model={"kind": "sem"}))
 
 
@@ -351,7 +352,7 @@ def test_a_binary_response_has_a_slab_unless_a_job_says_no() -> None:
     assert slab(family="bernoulli", slab=np.inf) == np.inf
     assert slab() is None
     assert slab(kind="mrf") is None
-    with pytest.raises(JobError, match=r"model\.slab = 0: wanted a number greater than 0"):
+    with refusal(JobError, "model.slab", "0"):
         slab(slab=0.0)
 
 
@@ -420,7 +421,7 @@ def test_the_ratio_of_laplace_errors_and_its_error() -> None:
 def test_a_cell_that_is_out_of_all_proportion_is_refused_by_client_and_column(tmp_path: Path) -> None:
     sites = federation(silent=())
     sites[1][4, 0] = 1e100
-    with pytest.raises(JobError, match=r"client 's2': column 'a' varies more than 1e\+10 times as much there") as caught:
+    with refusal(JobError, "s2", "a", "1e+10") as caught:
         fedkern.run(job(tmp_path, "a,b,y", sites), out=tmp_path / "out")
     assert "1e+100" not in str(caught.value)
     (line,) = (line for line in own(tmp_path / "out", "s2", "rows.json")["notes"] if "robust" in line)

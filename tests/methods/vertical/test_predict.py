@@ -14,6 +14,7 @@ import fedkern
 from fedkern.cli.__main__ import main
 from fedkern.data.simulate.federations import Settings, simulate
 from fedkern.errors import JobError
+from support.refusal import refusal
 
 NAMES = ("client-01", "client-02", "client-03")
 FAST: dict[str, Any] = {"job": {"rounds": 20}}
@@ -125,14 +126,14 @@ def test_who_or_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFi
     write(tmp_path / "less.csv", whole[1:])
     write(tmp_path / "other.csv", [whole[0] | {"id": "nobody"}, *whole[1:]])
     write(tmp_path / "twice.csv", [*whole, whole[0]])
-    write(tmp_path / "empty.csv", [whole[0] | {"x2_1": ""}, *whole[1:]])
+    write(tmp_path / "text.csv", [whole[0] | {"x2_1": "tall"}, *whole[1:]])
     first = whole[0]["id"]
     refused("no rows of 'client-02': the predictor is the sum of the parts", **{"client-02": None})
     refused("'elsewhere' took no part", elsewhere=files["server"])
     refused(f"client-02 has no row '{first}', which server has", **{"client-02": tmp_path / "less.csv"})
     refused(f"client-02 has no row '{first}', which server has", **{"client-02": tmp_path / "other.csv"})
     refused(f"client-02: id '{first}' stands in more than one row", **{"client-02": tmp_path / "twice.csv"})
-    refused("line 2, column 'x2_1'", **{"client-02": tmp_path / "empty.csv"})
+    refused("line 2, column 'x2_1'", **{"client-02": tmp_path / "text.csv"})
     with pytest.raises(JobError, match="column 'x2_1' is missing"):
         result.predict(files["client-01"])
 
@@ -151,12 +152,36 @@ def test_who_or_what_is_missing_is_said(tmp_path: Path, capsys: pytest.CaptureFi
         fedkern.run(folder / "job.toml", **FAST).predict(files)
 
 
+def test_a_row_with_an_empty_cell_has_no_prediction_and_the_others_have_theirs(tmp_path: Path) -> None:
+    """A covariate, a label or an offset; together, apart and by parts made at home."""
+    result, folder = made(tmp_path, "offset")
+    files = rows_of(folder)
+    whole = result.prediction(files)
+    for place, (name, column, empty) in enumerate(
+        [("client-01", None, ""), ("client-02", "sex1", "NA"), ("server", "o", "")], start=3
+    ):
+        rows = read(files[name])
+        rows[place][column or next(own for own in rows[0] if own not in ("id", "sex0"))] = empty
+        write(tmp_path / f"{name}.csv", rows)
+        files[name] = tmp_path / f"{name}.csv"
+    main(
+        ["predict", str(tmp_path / "out"), str(files["client-01"]), "--client", "client-01", "--out", str(tmp_path / "part.csv")]
+    )
+    for given in (files, {**files, "client-01": tmp_path / "part.csv"}):
+        found = result.prediction(given)
+        gone = np.isnan(found.mean)
+        assert gone.sum() == 3
+        assert (np.isnan(found.linear_mean) == gone).all()
+        np.testing.assert_allclose(found.mean[~gone], whole.mean[~gone], rtol=1e-12)
+        assert all(np.isfinite(value) for value in found.scores.values())
+
+
 def test_two_columns_of_one_name_do_not_fit_into_one_table(tmp_path: Path) -> None:
     path = simulate("vertical", tmp_path / "job", Settings(clients=2, rows=60, columns=1, seed=2))
     second = path.parent / "clients" / "client-02.csv"
     second.write_text(second.read_text().replace("x2_1", "x1_1"))
     result = fedkern.run(path, out=tmp_path / "out", **FAST)
-    with pytest.raises(JobError, match="column 'x1_1' is client-01's and client-02's, and one table has one of that name"):
+    with refusal(JobError, "x1_1", "01", "02"):
         result.predict(second)
 
 

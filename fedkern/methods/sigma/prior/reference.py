@@ -1,6 +1,6 @@
 """Writes every key of a prior file with its type, default and meaning, as a commented TOML file.
 
-`python -m fedkern.methods.sigma.prior.reference > docs/reference/prior.toml` writes it.
+`python -m fedkern.methods.sigma.prior.reference` prints it.
 """
 
 from __future__ import annotations

@@ -1,3 +1,0 @@
-"""Lines of logs."""
-
-def append(file: int, data: bytes) -> None: ...

@@ -1,3 +1,0 @@
-"""What a signal does while no Python runs."""
-
-def exit_at(number: int, code: int, words: str) -> None: ...
