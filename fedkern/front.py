@@ -49,8 +49,8 @@ def fit(
     privacy : keys of [privacy], among them `epsilon` and `delta`; the method is then `pvi`, whose columns have bounds
         (`columns={"age": {"center": 60, "scale": 12}}`)
     method : by default `likelihood`, with `privacy` `pvi`
-    **job : arguments of `run` (`test`, `out`, ..), keys of [data] by their names (`columns`, `levels`, `positive`, `dialect`, ..),
-        and tables of the job, such as `output={"loo": True}`
+    **job : arguments of `run` (`test`, `out`, ..), keys of [data] by their names (`columns`, `levels`, `positive`, ..), and
+        tables of the job, such as `output={"loo": True}`
 
     Returns
     -------

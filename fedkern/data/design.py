@@ -362,7 +362,8 @@ def encode(table: Table, encoding: Encoding, *, private: bool = False, missing: 
             values[marks.bad] = 0.0
     if X is not table.matrix:  # a map is read-only, and NaN in y alone makes every kernel skip the row
         X[marks.bad] = np.nan
-    faults, notes = marks.faults(), _notes(y if encoding.trials is None or weights is None else y / np.maximum(weights, 1), encoding)
+    shares = y if encoding.trials is None or weights is None else y / np.maximum(weights, 1)
+    faults, notes = marks.faults(), _notes(shares, encoding)
     notes += [*_lost_orders(table, encoding), *notes_of_joined(table)]
     if encoding.trials is not None and weights is not None and (none := int((weights == 0).sum()) - int(marks.bad.sum())) > 0:
         notes.append(f"rows without a trial, which weigh nothing: {none}")

@@ -167,7 +167,7 @@ def _of_columns(held: Mapping[Any, object], source: str, text: frozenset[str], u
         values = _array(np.array(one) if isinstance(one, list) else one, f"{source}: column {name!r}", "OUfiub")
         if values.ndim != 1:
             raise JobError(f"{source}: column {name!r} has {values.ndim} dimensions; a column is one row of cells")
-        if values.dtype.kind == "O" and not name in text and _are_dates(values.tolist()):
+        if values.dtype.kind == "O" and name not in text and _are_dates(values.tolist()):
             dates.add(name)
             return days(values.tolist())
         if values.dtype.kind in "OU":
