@@ -28,6 +28,7 @@ from .printing import Lines
 from .privacy.plan import Plan
 from .results import stored
 from .results.inference_data import MADE
+from .results.plots import Figure
 from .results.prediction import Prediction
 from .results.result import Result
 from .transports.inprocess import InProcess
@@ -398,8 +399,14 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _predicting(result: Result) -> Result:
-    """Returns the result with its method's function that predicts new rows."""
-    return replace(result, predictor=partial(_predicted, result))
+    """Returns the result with its method's functions that predict new rows and draw maps."""
+    return replace(result, predictor=partial(_predicted, result), maps=partial(_mapped, result))
+
+
+def _mapped(result: Result) -> Figure | None:
+    """Returns the map of a result whose folder has areas; None of all others."""
+    picture = getattr(load_method(result.summary["method"]).report, "picture", None)
+    return None if picture is None or result.folder is None else picture(result.folder)
 
 
 def _predicted(result: Result, rows: object) -> Prediction:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from glob import escape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from . import api
-from .data import memory
+from .data import memory, table
+from .data.dialect import stem
 from .data.table import Table
 from .errors import JobError
 from .jobs.formula import reading
@@ -33,6 +36,7 @@ def fit(
     priors: Mapping[str, object] | None = None,
     privacy: Mapping[str, object] | None = None,
     method: str | None = None,
+    map: Mapping[str, object] | None = None,
     **job: Any,
 ) -> Result:
     """Fits a model to the rows of several clients, as `run` does with the job that the arguments describe.
@@ -40,15 +44,18 @@ def fit(
     Parameters
     ----------
     formula : the model as R writes it, such as "died ~ age * sex + (1 | ward)"
-    data : client -> its rows, each in a form that `run` takes; or one table of all rows, which has a column of the clients
+    data : client -> its rows, each in a form that `run` takes; or one table of all rows, which has a column of the clients; or a
+        list of files, each of which is a client
     family : of the response, a key of `model.family`. By default the plain one: bernoulli of two labels, multinomial of several
-        (ordinal of an ordered category), of whole numbers from 0 poisson or negative-binomial by evidence, gaussian of other
-        numbers, binomial of `cbind(..)`, cox of `Surv(..)`. The first line of the result says it
+        (ordinal of an ordered category), of whole numbers from 0, or with `offset(log(..))`, poisson or negative-binomial by
+        evidence, gaussian of other numbers, binomial of `cbind(..)`, cox of `Surv(..)`. The first line of the result says it
     by : the column of one table that names each row's client; it is no covariate
     priors : keys of [model] that are priors, such as `{"prior_sd": 1.0}`
     privacy : keys of [privacy], among them `epsilon` and `delta`; the method is then `pvi`, whose columns have bounds
         (`columns={"age": {"center": 60, "scale": 12}}`)
-    method : by default `likelihood`, with `privacy` `pvi`
+    method : by default `likelihood`, with `privacy` `pvi`, with `map` `sigma`. The first line of the result says it
+    map : `prior`, the folder that `fedkern sigma build` wrote, and keys of [data] that say which area a row is of, such as
+        `{"prior": "prior", "area": "county"}`. Terms are then columns; `offset(log(expected))` is an exposure
     **job : arguments of `run` (`test`, `out`, ..), keys of [data] by their names (`columns`, `levels`, `positive`, ..), and
         tables of the job, such as `output={"loo": True}`
 
@@ -79,28 +86,42 @@ def fit(
             "model = {'random': {'client': True}} for an effect of each client"
         )
     keys = {name: job.pop(name) for name in sorted(job.keys() & data_keys() - {*RUN})}
-    tables: dict[str, Any] = {name: table for name, table in job.items() if name not in RUN}
+    tables: dict[str, Any] = {name: content for name, content in job.items() if name not in RUN}
     if family is None:
         family = _family(model.data, clients, private=privacy is not None)
         if family == "binomial" and "pvi" in (method, privacy and "pvi"):
             family = "bernoulli"  # of which pvi takes trials
-    laid: dict[str, Any] = {"job": {"method": method or ("pvi" if privacy else "likelihood")}, "data": keys}
+    laid: dict[str, Any] = {"job": {"method": method or "likelihood"}, "data": {}}
     laid["model"] = {"formula": formula, "family": family, **(priors or {})}
-    if privacy is not None:
-        laid["job"]["rounds"] = "budget"
+    if map is not None:
+        laid["job"]["method"] = method or "sigma"
+        _lay_map(model, map, clients, laid)
+    laid["data"] |= keys
+    if privacy is not None and map is not None:
+        laid["privacy"] = dict(privacy)
+    elif privacy is not None:
+        laid["job"] = {"method": method or "pvi", "rounds": "budget"}
         laid["privacy"] = {**STARTS, **privacy}
         _check_public(model, clients, laid)
-    for name, table in tables.items():
-        if not isinstance(table, Mapping):
-            raise JobError(f"fit: {name} = {memory.kind(table)}: wanted a table of the job, such as output = {{'loo': True}}")
-        laid[name] = {**laid.get(name, {}), **table}
+    for name, content in tables.items():
+        if not isinstance(content, Mapping):
+            raise JobError(f"fit: {name} = {memory.kind(content)}: wanted a table of the job, such as output = {{'loo': True}}")
+        laid[name] = {**laid.get(name, {}), **content}
     options: dict[str, Any] = {name: value for name, value in job.items() if name in RUN}
-    result: Result = api.run(laid, data=clients, **options)
+    if _are_files(clients):
+        laid["data"]["clients"] = [escape(str(Path(str(file)).absolute())) for file in clients.values()]
+        result: Result = api.run(laid, **options)
+    else:
+        result = api.run(laid, data=clients, **options)
     return result
 
 
 def _clients(data: object, by: str | None) -> Mapping[str, object]:
-    """Returns client -> its rows, of one table by its column `by`, or as they were given."""
+    """Returns client -> its rows, or its file, of one table by its column `by`, or as they were given."""
+    if isinstance(data, list | tuple) and data and all(isinstance(file, str | Path) for file in data):
+        files, data = data, {stem(Path(file)): file for file in data}
+        if len(data) < len(files):
+            raise JobError("fit: a client is called as its file, and two files have one name; rename one")
     if isinstance(data, Mapping) and data and not all(_is_column(value) for value in data.values()):
         if by is not None:
             raise JobError(f"fit: by = {by!r} names a column of one table, and data has a table for each client: leave by out")
@@ -131,6 +152,37 @@ def _is_column(value: object) -> bool:
     return isinstance(value, list | range) or len(getattr(value, "shape", ())) == 1
 
 
+def _are_files(clients: Mapping[str, object]) -> bool:
+    return all(isinstance(held, str | Path) for held in clients.values())
+
+
+def _header(held: object) -> tuple[str, ...]:
+    """Returns the names of the columns of a client's rows."""
+    return table.header(held) if isinstance(held, str | Path) else memory.header(held, "data")
+
+
+def _lay_map(model: reading.Said, map: Mapping[str, object], clients: Mapping[str, object], laid: dict[str, Any]) -> None:
+    """Lays the keys of a map over a job: sigma takes columns and no formula, and all that are not in data.ignore."""
+    terms = model.formula.terms
+    odd = ["*".join(term) for term in terms if len(term) > 1 or not model.formula.factors[term[0]].plain]
+    odd += ["effects of groups"] if model.random else []
+    if odd:
+        raise JobError(f"fit: with map a term is a column, and {', '.join(odd)} is none: make a column of it, or leave it out")
+    keys = {name: value for name, value in map.items() if name != "prior"} | model.data
+    offset = str(keys.get("offset", ""))
+    if offset.startswith("log(") and offset.endswith(")"):
+        del keys["offset"]
+        keys["exposure"] = offset[4:-1]
+    used = {*model.formula.variables, *(str(value) for value in keys.values())}
+    used |= {str(name) for value in keys.values() if isinstance(value, list) for name in value}
+    names = dict.fromkeys(name for held in clients.values() for name in _header(held))
+    laid["data"] = {**keys, "ignore": [name for name in names if name not in used]}
+    del laid["model"]["formula"]
+    laid["model"] |= {"prior": map.get("prior"), "intercept": model.formula.intercept}
+    if laid["model"]["family"] == "auto":
+        laid["model"]["family"] = "poisson"
+
+
 def _family(left: Mapping[str, str], clients: Mapping[str, object], *, private: bool) -> str:
     """Returns the plain family of a formula's left side and of the clients' cells; of a private job no cell decides."""
     if "time" in left:
@@ -141,27 +193,31 @@ def _family(left: Mapping[str, str], clients: Mapping[str, object], *, private: 
         raise JobError(f"fit: a private job looks at no cell to choose a family: give one of {', '.join(sorted(FAMILIES))}")
     response = left["response"]
     used = response.__eq__  # cells of other columns may be anything
-    read = [memory.table(held, f"data[{name!r}]", response=response, used=used) for name, held in clients.items()]
+    read = [
+        table.load(held) if isinstance(held, str | Path) else memory.table(held, f"data[{name!r}]", response=response, used=used)
+        for name, held in clients.items()
+    ]
     here = [table for table in read if response in table.names]
     if not here:
         raise JobError(f"fit: {response!r}, the response, is no column of any client")
     seen = look_at([Table(t.source, (response,), {response: t.columns[response]}, t.n_rows) for t in here])
     if seen.kinds[response] == "text" and any(getattr(table.columns[response], "ordered", False) for table in here):
         return "ordinal" if response in seen.several else "bernoulli"
-    if seen.kinds[response] != "text" and coded_apart(here, response):
+    exposed = seen.kinds[response] == "count" and left.get("offset", "").startswith("log(")  # then whole numbers are counts
+    if seen.kinds[response] != "text" and not exposed and coded_apart(here, response):
         raise JobError(
             f"fit: {response!r} has two values at each client, and not the same two at all: write the same two at all clients, "
             "or, if they are numbers, give family ('poisson', 'gaussian')"
         )
     chosen = seen.family(response, levels=True)
-    return "auto" if chosen == "poisson" else chosen
+    return "auto" if chosen == "poisson" or exposed else chosen
 
 
 def _check_public(model: reading.Said, clients: Mapping[str, object], laid: Mapping[str, Any]) -> None:
     """Refuses a private job some columns of which have no public constants, with all that is lacking in one list."""
     if model.random:
         raise JobError("fit: effects of groups are not private: leave them out, or leave privacy out (method = 'likelihood')")
-    names = {name for held in clients.values() for name in memory.header(held, "data")} - {model.data.get("response")}
+    names = {name for held in clients.values() for name in _header(held)} - {model.data.get("response")}
     lacking = sorted(names & set(model.formula.variables) - set(laid["data"].get("columns", {})))
     missing = [f"{key} in privacy, such as {value}" for key, value in BUDGET.items() if key not in laid["privacy"]]
     if lacking:

@@ -21,11 +21,10 @@ from __future__ import annotations
 
 import datetime
 import fcntl
-import json
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +39,7 @@ from ..jobs.files import ACCEPTED
 from ..jobs.keys import JobConfig, Section, key
 from ..jobs.load import TOML_FAULTS, tables_of, validate_file
 from ..methods import load
+from ..plain import inline
 from .audit import Audit, now
 from .digest import as_asked, digest_of
 from .identity import as_fingerprint
@@ -251,7 +251,7 @@ class Consent:
         if _says(text) == wanted:
             return text
         comments = [line for line in stored.splitlines() if line.lstrip().startswith("#")]
-        head = "\n".join([*comments, f"open = {_toml(asking)}"])
+        head = "\n".join([*comments, f"open = {inline(asking)}"])
         return f"{head}\n" + "".join(map(_written, jobs))
 
     @contextmanager
@@ -291,14 +291,4 @@ def _says(text: str) -> ConsentFile | None:
 def _written(section: AcceptedSection) -> str:
     """Returns the table of an accepted job."""
     given = {name: value for name, value in section.model_dump().items() if value not in (None, {})}
-    return "\n[[job]]\n" + "".join(f"{name} = {_toml(value)}\n" for name, value in given.items())
-
-
-def _toml(value: str | int | datetime.date | Mapping[str, str]) -> str:
-    """Returns a value of a job as TOML writes it."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_toml(name)} = {_toml(inner)}" for name, inner in value.items()) + "}"
-    if isinstance(value, datetime.date):
-        return value.isoformat()
-    # A JSON text is a TOML text, but for the one character that JSON leaves as it is.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return "\n[[job]]\n" + "".join(f"{name} = {inline(value)}\n" for name, value in given.items())

@@ -122,6 +122,14 @@ def parser() -> Parser:
     run.add_argument("--quiet", action="store_true", help="no progress and no summary")
     run.set_defaults(call=_in("job", "run_job"))
 
+    fit = commands.add_parser("fit", help='a formula and files, each of a client: fedkern fit "died ~ age + sex" a.csv b.csv')
+    fit.add_argument("formula", metavar="FORMULA")
+    fit.add_argument("files", nargs="+", metavar="FILE")
+    fit.add_argument("--family", metavar="NAME", help="of the response (default: the plain one of its cells)")
+    fit.add_argument("--out", metavar="DIR", help="folder for the results (default: nothing is written)")
+    fit.add_argument("--job", metavar="FILE", help="write a job file of it, for clients who hold their own rows")
+    fit.set_defaults(call=_in("job", "fit"))
+
     check = commands.add_parser("check", parents=[job], help="validate a job, and print its privacy plan and what will be sent")
     _add_device(check, "job.device")
     check.add_argument("--local", metavar="FILE", help="for the data holder: the faults in the rows of this file; nothing leaves")

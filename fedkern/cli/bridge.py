@@ -19,7 +19,8 @@ from ..jobs.files import writing
 from ..jobs.keys import OWN_PATHS
 from ..jobs.load import tables_of
 from ..methods import load
-from ..printing import printable, toml_key, toml_text
+from ..plain import to_toml
+from ..printing import printable
 
 SITE_NAME = re.compile(r"[A-Za-z0-9_-]+")  # of NVFlare
 CLASSES = "fedkern.bridges.nvflare"
@@ -97,24 +98,3 @@ def without_paths(tables: Mapping[str, Any], names: Sequence[str]) -> dict[str, 
             kept[section][key] = "-"
     kept["data"] |= {"clients": names, "names": names}
     return kept
-
-
-def to_toml(table: Mapping[str, Any], above: str = "") -> str:
-    """Returns tables as TOML."""
-    plain = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
-    lines = [f"{toml_key(key)} = {_inline(value)}" for key, value in plain.items()]
-    for key in (key for key in table if key not in plain):
-        path = f"{above}{toml_key(key)}"
-        lines += [f"[{path}]", to_toml(table[key], f"{path}.")]
-    return "\n".join(line for line in lines if line)
-
-
-def _inline(value: Any) -> str:
-    """Returns a value on one line."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{toml_key(key)} = {_inline(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_inline, value)) + "]"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return toml_text(value) if isinstance(value, str) else str(value)  # repr of a float: inf and nan are TOML's words, too

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
+from .. import front
 from ..algorithms.core.messages import reading
 from ..api import check_job, find_ending, job_with_levels, perform
 from ..errors import FedkernError, JobError, show_own_faults
@@ -49,6 +50,16 @@ def run_job(options: argparse.Namespace) -> int:
         return code
 
     return place_for(options, main)
+
+
+def fit(options: argparse.Namespace) -> int:
+    """Runs `fedkern fit`: `fedkern.fit` of files, whose result is printed."""
+    with show_own_faults(), refusals():
+        result = front.fit(options.formula, options.files, options.family, out=options.out)
+        print(result)
+        if options.job:
+            print(printable(str(result.to_job(options.job))))
+    return 0
 
 
 def _folder(place: Place, first: Path, resume: bool) -> Path:

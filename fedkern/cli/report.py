@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import sys
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 from importlib import import_module
@@ -15,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from ..api import load
-from ..data.polygons import read
-from ..data.touching import Part
 from ..errors import JobError
 from ..jobs import ledger
 from ..jobs.files import write_atomically
 from ..jobs.load import merged
 from ..jobs.progress import in_notebook
 from ..methods import load_method
+from ..methods.sigma.maps import areas_of, client_of, homes_of
 from ..printing import listed
 from ..results import guard
 from ..results.plain import Record
@@ -43,22 +41,20 @@ def write(folder: Path) -> Path:
         raise JobError(f"{folder}: holds no run of fedkern (no job.json); give the --out of a run")
     notes: list[str] = []
     of_client = (folder / "areas.csv").exists()  # a client's own folder
+    areas, shapes = areas_of(folder)
     ledgers = {path.stem: _lines(path, notes) for path in sorted((folder / "ledger").glob("*.jsonl"))}
     job = _json(folder / "job.json")
     summary = _json(folder / "summary.json") if (folder / "summary.json").exists() else {}
     job = merged(job, summary.get("chosen", {}))
     lines = _lines(folder / "metrics.jsonl", notes)
-    homes = [folder] if of_client else sorted(path.parent for path in folder.glob("client-*/areas.csv"))
-    tables = ((_client(home), _rows(home / "areas.csv")) for home in homes)
-    areas = {client: rows for client, rows in tables if rows is not None}
-    shapes = {_client(home): _shapes(home / "areas.geojson") for home in homes if _client(home) in areas}
-    fits = {_client(home): _json(home / "fit.json") for home in homes if _client(home) in areas and (home / "fit.json").exists()}
+    homes = {client_of(home): home for home in homes_of(folder)}
+    fits = {name: _json(homes[name] / "fit.json") for name in areas if (homes[name] / "fit.json").exists()}
     path = folder / "report.html"
     method = load_method(str(job["job"]["method"]), job).report if summary or of_client else None
     pooled = _json(folder / "pooled" / "summary.json") if (folder / "pooled" / "summary.json").exists() else {}
     dated = "areas.csv" if of_client else "summary.json"
     verdict = _json(folder / "areas.json") if of_client and (folder / "areas.json").exists() else {}
-    name = _client(folder) if of_client else ""
+    name = client_of(folder) if of_client else ""
     run = RunFiles(
         folder.resolve().name,
         summary,
@@ -115,31 +111,12 @@ def _day(path: Path) -> str:
     return datetime.fromtimestamp(path.stat().st_mtime, UTC).date().isoformat() if path.exists() else ""
 
 
-def _client(home: Path) -> str:
-    """Returns the name of the client whose folder this is."""
-    return home.resolve().name.removeprefix("client-")
-
-
-def _shapes(path: Path) -> Mapping[str, Sequence[Part]]:
-    """Returns area -> its borders; none where the job had no polygons."""
-    return read(path, "area").parts if os.path.exists(path) else {}
-
-
 def _json(path: Path) -> Any:
     """Reads a JSON file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise JobError(f"{path}: cannot be read ({error})") from None
-
-
-def _rows(path: Path) -> list[dict[str, str]] | None:
-    """Reads a table of a client's folder; None where another user owns it."""
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            return list(csv.DictReader(file))
-    except PermissionError:
-        return None
 
 
 def _lines(path: Path, notes: list[str]) -> list[dict[str, Any]]:

@@ -348,6 +348,8 @@ def _array(one: object, who: str, kinds: str = "fiubU") -> np.ndarray:
 def _from_dlpack(one: Any, who: str) -> np.ndarray:
     """Returns the array, without a copy."""
     try:
+        if hasattr(one, "is_neg") and one.is_neg():  # torch 2.13 exports the memory, which holds minus the values
+            one = one.resolve_neg()
         device = one.__dlpack_device__()[0]
         if device == CPU:
             return np.from_dlpack(one)

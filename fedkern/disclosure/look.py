@@ -183,6 +183,14 @@ def of_a_value(asked: Requirement, family: str) -> int:
     return min(LEAST_OF_LEVEL, wanted) if is_linear(family) else wanted
 
 
+def of_a_level(asked: Requirement, wanted: int) -> int:
+    """Returns how many rows must have a level of the response, if any has it, where covariates ask for `wanted`.
+
+    A likelihood of ordered levels has a function of the rows of each alone, which thresholds single out: three were determined.
+    """
+    return min(LEAST_OF_LEVEL, wanted) if asked.nominal else wanted
+
+
 @dataclass(frozen=True)
 class Look:
     """Looks at a client's rows for values that too few of them have, and for rows that weigh too much.
@@ -284,14 +292,13 @@ class Look:
     def of_response(self) -> tuple[int, list[tuple[str, Array]]]:
         """Returns how many rows must have a level of the response, or be events, or none; and (n,) the weights of those that do.
 
-        A likelihood of ordered levels has a function of the rows of each alone, which thresholds single out: three were
-        determined. With the mean of the others' predictors, which curvatures tell, X'y is the sum of x over few.
+        With the mean of the others' predictors, which curvatures tell, X'y is the sum of x over few.
         """
         spec, weights = self.spec, self.weights
         if self.family.leveled:
             codes = codes_of(self.table.columns[str(spec.response)], spec.levels)
             parts = [(f"with {level!r}", np.where(codes == k, weights, 0.0)) for k, level in enumerate(spec.levels)]
-            return self.fewest if self.asked.nominal else self.wanted, parts
+            return of_a_level(self.asked, self.wanted), parts
         y, trials = self.events
         if trials is not None:
             both = [y, np.maximum(trials - y, 0)]

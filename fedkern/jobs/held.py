@@ -10,12 +10,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from ..data import memory
 from ..data.dialect import stem
 from ..data.table import Table
 from ..errors import JobError, owned
 from .holding.policy import DataSet
+from .keys import Raw
+from .load import table
 from .parties import Parties, own_of_client
 
 IN_MEMORY = "(in memory)"
@@ -103,6 +106,13 @@ class Held:
             partial(own, name) if name in self.own else kept for name, kept in zip(OWN, (parties.test, parties.server))
         )
         return replace(parties, test=test, server=server)
+
+
+def written(given: Raw) -> dict[str, Any]:
+    """Returns a job's tables as a file has them: with files to be named in the place of these and of tables in memory."""
+    tables = {section: {k: v for k, v in table(given, section).items() if v not in (None, IN_MEMORY)} for section in given}
+    data = {name: value for name, value in tables.get("data", {}).items() if name != "names"}
+    return {**tables, "data": {**data, "clients": ["FILES"]}}
 
 
 def _said(data: object) -> str:

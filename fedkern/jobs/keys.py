@@ -322,6 +322,7 @@ class JobConfig(Section):
     disclosure: DisclosureSection = key(DisclosureSection(), help="of open jobs: what is asked of each client's rows")
     _alone: bool = PrivateAttr(False)
     _old_keys: tuple[str, ...] = PrivateAttr(())
+    _given: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     def in_one_process(self) -> Self:
         """Returns the same job where all rows are in this process, and no policy binds them: nothing leaves it."""
@@ -337,6 +338,11 @@ class JobConfig(Section):
     def old_keys(self) -> tuple[str, ...]:
         """The keys of [data] in the job file that [disclosure] has now."""
         return self._old_keys
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The tables of the job as they were given, without defaults."""
+        return self._given
 
     @property
     def level(self) -> Level:

@@ -105,6 +105,7 @@ def config_of(keys: Keys[C], raw: Raw, *, name: str = "job") -> C:
         keys.Config, keys.fill_defaults(raw), lambda config: chain(keys.conflicts(config), counts_nobody(config)), name
     )
     config._old_keys = old
+    config._given = {**raw}
     return config
 
 

@@ -25,6 +25,7 @@ from ..results.summary import claim_of, digest
 from ..results.verdict import Verdict, not_judged
 from . import machine
 from .convergence import of_those_left
+from .held import written
 from .keys import C
 from .load import merged
 from .run import Run
@@ -172,7 +173,9 @@ def publish(run: Run[C], fit: Fit) -> Result:
         files.write_json("summary.json", content)
     tables = merged(plain(run.config.model_dump()), content.get("chosen", {}))
     folder = None if files is None else files.path
-    return Result(content, fit.posterior, folder, job.seed, fit.chains, fit.draws, tables, kept.made)
+    return Result(
+        content, fit.posterior, folder, job.seed, fit.chains, fit.draws, tables, kept.made, given=written(run.config.given)
+    )
 
 
 def _said(error: Exception) -> str:

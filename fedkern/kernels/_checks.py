@@ -230,6 +230,8 @@ def as_numpy(value: Any, who: str) -> np.ndarray:
         remedy = "kernels.from_dlpack makes a CuPy array of it, or copy it to this machine's memory first"
         remedy = remedy if device == CUDA else "copy it to this machine's memory first"
         raise TypeError(f"{who} lies on another device than the CPU (DLPack's number {device}): {remedy}")
+    if hasattr(value, "is_neg") and value.is_neg():  # torch 2.13 exports the memory, which holds minus the values
+        raise TypeError(f"{who}: {_kind(value)} holds minus its values; give its resolve_neg()")
     try:
         return np.from_dlpack(value)
     except Exception as error:

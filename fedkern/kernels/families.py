@@ -846,6 +846,7 @@ HAZARDS = ("cox", *LIFETIMES)
 NOMINAL = ("multinomial",)
 LEVELED = ("ordinal", *NOMINAL)
 WITHOUT_INTERCEPT = ("cox", "ordinal")  # a baseline hazard of each client, and thresholds, are in its place
+MEANT |= dict.fromkeys(("lognormal", "log-normal", "inverse.gaussian", "inverse-gaussian"), "gamma")  # positive, with a tail
 MEANT |= dict.fromkeys(("nominal", "categorical", "softmax", "multinom", "mlogit"), "multinomial")
 
 

@@ -387,6 +387,65 @@ def loglik_grad(
     return _number(loglik), grad
 
 
+def loglik(
+    X: Real,
+    y: Response,
+    theta: Vector,
+    *,
+    family: str,
+    offset: Real | None = None,
+    weights: Real | None = None,
+    scale: float | Vector = 1.0,
+    trials: Vector | None = None,
+) -> float:
+    """Returns the log-likelihood of all rows, without its gradient, of any family that jobs have.
+
+    It is computed by NumPy from the family's record, as the reference backend does.
+
+    Parameters
+    ----------
+    X : (n, d) array, float32 or float64
+        Covariates, a row for each observation.
+    y : (n,) array
+        The response.
+    theta : (d,) float64 array
+        Coefficients.
+    family : str, a key of `families.FAMILIES`
+        The likelihood, such as "student" or "zero-inflated-poisson"; not only those with a code.
+    offset, weights : (n,) arrays, optional
+        Added to x'theta; multiply each row's log-likelihood.
+    scale : float, or (k,) array of a family with several numbers
+        Dispersion of the families that have one.
+    trials : (n,) array, of a binomial response
+        The number of trials of each row.
+
+    Raises
+    ------
+    ValueError
+        An unknown family, or one of trials without these.
+
+    Source: docs/spec/likelihood.md, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import glm
+    >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
+    >>> round(glm.loglik(X, y, np.array([0.1, 0.3]), family="bernoulli"), 6)
+    -1.577264
+    """
+    if family not in families.FAMILIES:
+        raise ValueError(f"glm.loglik: family = {family!r}: there are {families.quoted(tuple(families.FAMILIES))}")
+    record = families.FAMILIES[family]
+    if record.trials and trials is None:
+        raise ValueError(f"glm.loglik: a {family} response needs trials, the number of them in each row")
+    eta = np.asarray(X, np.float64) @ theta
+    eta = record.kept(eta if offset is None else eta + offset)
+    several = np.asarray(scale, np.float64)
+    rows = record.value(np.asarray(y, np.float64), eta, several[:, np.newaxis] if several.ndim else float(several), trials)
+    return float(rows.sum() if weights is None else rows @ np.asarray(weights, np.float64))
+
+
 @documented(ELBO_GRAD, ELBO_GRAD_FULL)
 def elbo_grad(
     X: Real,

@@ -28,7 +28,8 @@ def lines(summary: Record, job: Record) -> Iterator[str]:
     job : the job's tables with all defaults; empty where they are not known
     """
     model, data = job.get("model", {}), job.get("data", {})
-    yield model_of(summary, job) + shown.event(summary) + shown.family(summary)
+    first, method = model_of(summary, job), f"{summary['method']}: "
+    yield method + first.removeprefix(method) + shown.event(summary) + shown.family(summary)
     yield ", ".join(_counts(summary, model))
     yield from _by_summary(summary)
     if joined := summary["encoding"].get("joined"):
@@ -122,7 +123,7 @@ def _counts(summary: Record, model: Record) -> Iterator[str]:
             yield f"{least}{int(n):,} {word}"
     present = sum(client["status"] != "lost" for client in summary["clients"].values())
     of = "" if present == len(summary["clients"]) else f" of {len(summary['clients'])}"
-    yield f"{present}{of} clients by {summary['method']}, {summary['claim']}"
+    yield f"{present}{of} clients, {summary['claim']}"
     if summary["method"] == "pvi" and not summary["privacy"]:
         family = FAMILIES.get(str(model.get("family")))
         # Intervals are too narrow where counts vary more than their mean tells, and pvi does not look.

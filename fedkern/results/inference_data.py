@@ -28,7 +28,13 @@ INDEPENDENT = "independent: R-hat and ESS say nothing of whether the fit has con
 
 
 def groups(
-    posterior: Released, *, seed: int, chains: int = 4, draws: int = 1000, made: Mapping[str, Any] | None = None
+    posterior: Released,
+    *,
+    seed: int,
+    chains: int = 4,
+    draws: int = 1000,
+    made: Mapping[str, Any] | None = None,
+    own: Mapping[str, Group] | None = None,
 ) -> dict[str, Any]:
     """Returns groups posterior (theta, intercept, theta_std and intercept_std if they differ), sample_stats (lp), constant_data.
 
@@ -39,6 +45,7 @@ def groups(
     posterior : of a job
     seed, chains, draws : of a Gaussian's draws, see `Drawing`
     made : `created_at`, `sampling_time` in seconds, and `inference` where it is neither of the two, as far as they are known
+    own : groups in the place of the posterior's
 
     Returns
     -------
@@ -54,7 +61,8 @@ def groups(
         from xarray import Dataset
     except ImportError as error:
         raise JobError(f"draws need xarray ({error}): {REMEDY}") from None
-    named_groups, about = posterior.groups(Drawing(seed, chains, draws)), _about(posterior, made)
+    about = _about(posterior, made)
+    named_groups = posterior.groups(Drawing(seed, chains, draws)) if own is None else own
     return {name: Dataset(*group, about) for name, group in named_groups.items()}
 
 
@@ -66,7 +74,13 @@ def _about(posterior: Released, made: Mapping[str, Any] | None) -> dict[str, Any
 
 
 def inference_data(
-    posterior: Released, *, seed: int, chains: int = 4, draws: int = 1000, made: Mapping[str, Any] | None = None
+    posterior: Released,
+    *,
+    seed: int,
+    chains: int = 4,
+    draws: int = 1000,
+    made: Mapping[str, Any] | None = None,
+    own: Mapping[str, Group] | None = None,
 ) -> Any:
     """Returns the same as ArviZ's InferenceData (0.x) or xarray's DataTree (ArviZ 1.x).
 
@@ -81,7 +95,7 @@ def inference_data(
             import arviz
     except ImportError as error:
         raise JobError(f"draws for ArviZ need ArviZ ({error}): {REMEDY}") from None
-    data = groups(posterior, seed=seed, chains=chains, draws=draws, made=made)
+    data = groups(posterior, seed=seed, chains=chains, draws=draws, made=made, own=own)
     if int(arviz.__version__.partition(".")[0]) < 1:
         return arviz.InferenceData(**data)
     from xarray import DataTree

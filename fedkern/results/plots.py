@@ -23,6 +23,7 @@ else:
     Axes = Figure = object  # others import the types from here
 
 INK, MUTED, GRID, BLUE, ORANGE = "#1f2933", "#7b8794", "#e4e7eb", "#2364aa", "#c8553d"
+COLOURS = (BLUE, ORANGE, "#4c9f70", "#8e5ea2", "#e08a1e", MUTED)  # of lines beside each other
 ON_LIGHT = "#111827"  # letters on a light cell, whatever the page's colours are
 PAGE = {INK: "ink", MUTED: "muted", GRID: "line", BLUE: "blue", ORANGE: "orange", "#000000": "ink"}  # light and dark in style.css
 WORDS = {"accuracy": "Test accuracy", "log_likelihood": "Mean test log-likelihood", "rmse": "Test root mean square error"}
@@ -242,6 +243,72 @@ def reliability(bins: Sequence[Mapping[str, float]]) -> Figure | None:
     tidy(axes, "y")
     axes.grid(axis="x", color=GRID, linewidth=0.8)
     axes.yaxis.label.set(color=MUTED, fontsize=8.5)
+    return drawn
+
+
+def curves(lines: Mapping[str, Sequence[Record]], along: str, words: str) -> Figure:
+    """Draws a mean with its 95 % interval along a column: a line with a band where it holds numbers, else a point for each value.
+
+    Parameters
+    ----------
+    lines : its name -> rows, each with `along`, "mean", "q025" and "q975"; those of levels have "level", too
+    words : of the mean
+    """
+    drawn = canvas(7.2, 3.2)
+    axes = drawn.subplots()
+    first = [row[along] for rows in lines.values() for row in rows]
+    numeric = all(isinstance(value, int | float) for value in first)
+    places = {value: k for k, value in enumerate(dict.fromkeys(first))}
+    for k, (name, rows) in enumerate(lines.items()):
+        colour, step = COLOURS[k % len(COLOURS)], 0.3 * (k - (len(lines) - 1) / 2) / len(lines)
+        x = [real(row[along]) if numeric else places[row[along]] + step for row in rows]
+        low, middle, high = ([real(row[key]) for row in rows] for key in ("q025", "mean", "q975"))
+        if numeric and len(x) > 1:
+            axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0, zorder=1)
+            axes.plot(x, middle, color=colour, linewidth=1.6, label=caption(name), zorder=2)
+            continue
+        axes.vlines(x, low, high, color=colour, linewidth=2.2, alpha=0.45, zorder=2)
+        axes.plot(x, middle, "o", color=colour, markersize=4, label=caption(name), zorder=3)
+    if not numeric:
+        axes.set_xticks([*places.values()], [caption(str(value)) for value in places])
+    axes.set(xlabel=caption(along), ylabel=words)
+    axes.yaxis.label.set(color=MUTED, fontsize=8.5)
+    if len(lines) > 1:
+        _legend(axes)
+    tidy(axes, "y")
+    return drawn
+
+
+def _legend(axes: Axes) -> None:
+    """Names what is drawn, above it."""
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False, fontsize=8, labelcolor=INK)
+
+
+def shares(pairs: Mapping[str, tuple[float, float]], model: str, along: str) -> Figure:
+    """Draws shares of rows as bars, with what a model makes of each as a mark: name -> both; `along`: what the names are."""
+    drawn = canvas(7.2, 2.6)
+    axes, at = drawn.subplots(), range(len(pairs))
+    axes.bar(at, [real(seen) for seen, _ in pairs.values()], color=BLUE, alpha=0.45, width=0.8, label="seen", zorder=2)
+    axes.plot(at, [real(made) for _, made in pairs.values()], "D", color=ORANGE, markersize=4.5, label=model, zorder=3)
+    axes.set_xticks([*at], list(map(caption, pairs)))
+    axes.set_ylabel("share of rows", color=MUTED, fontsize=8.5)
+    axes.set_xlabel(along)
+    _legend(axes)
+    tidy(axes, "y")
+    return drawn
+
+
+def traces(named: Mapping[str, NDArray[np.float64]]) -> Figure | None:
+    """Draws the states (c, t) of chains, a panel for each parameter and a line for each chain."""
+    if not named:
+        return None
+    drawn = canvas(7.2, 0.5 + 1.2 * len(named))
+    for axes, (name, draws) in zip(drawn.subplots(len(named), 1, squeeze=False)[:, 0], named.items()):
+        for k, chain in enumerate(draws):
+            axes.plot(chain, color=COLOURS[k % len(COLOURS)], linewidth=0.6, alpha=0.8)
+        axes.set_title(caption(name), loc="left", color=INK, fontsize=9)
+        tidy(axes, "y")
+    axes.set_xlabel("draw")
     return drawn
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import JobError
+from ..kernels import rng
 from ..kernels.families import FAMILIES, MOST
+from ..models.mixed.predictive import Keyed
 from .frames import Rows, to_frame
 
 if TYPE_CHECKING:
@@ -19,6 +23,7 @@ Vector = NDArray[np.float64]
 
 BEYOND = "beyond"  # column that says why a row has no prediction
 SDS = 4.0  # of the linear predictor, within which all of its posterior is
+ANEW = 8  # chain of the stream "posterior" by which new responses are drawn: those before it draw maps
 WHOLE = "inverted_cdf"  # how quantiles of counts are taken: the least count at which the distribution function is there
 
 
@@ -37,6 +42,7 @@ class Prediction:
     used : name of a column -> the parts from which each row's prediction is made, where that differs
     more : further columns of numbers: of a map the level without exposure, and the ends within which a new count lies
     notes : sentences to be printed beside them
+    sampler : makes `draws` and `responses`, where the method can
     """
 
     mean: Vector
@@ -49,6 +55,42 @@ class Prediction:
     used: Mapping[str, Sequence[str]] = field(default_factory=dict)
     more: Mapping[str, Vector] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    sampler: Callable[[], tuple[Vector, Vector]] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def draws(self) -> Vector:
+        """(m, n) the mean of the response in each draw of the posterior; of a response of K levels (m, n, K) their chances.
+
+        A row that has no prediction has nan.
+
+        Raises
+        ------
+        JobError
+            The method's predictions have no draws.
+        """
+        return self._sampled[0]
+
+    @property
+    def responses(self) -> Vector:
+        """(m, n) a new response of each row in each draw, of a new client and group; of levels their numbers, from 0."""
+        return self._sampled[1]
+
+    def interval(self, level: float = 0.95) -> Vector:
+        """Returns (n, 2) the ends between which a new response of each row lies with this probability."""
+        counted = float(np.nanmax(self.responses % 1, initial=0.0)) == 0
+        ends = (1 - level) / 2, (1 + level) / 2
+        if counted:
+            return np.quantile(self.responses, ends, axis=0, method="inverted_cdf").T
+        return np.quantile(self.responses, ends, axis=0).T
+
+    @cached_property
+    def _sampled(self) -> tuple[Vector, Vector]:
+        if self.sampler is None:
+            raise JobError("these predictions have no draws: likelihood (but of times) and pvi have them, at the server")
+        lacking = np.isnan(self.mean).any(axis=tuple(range(1, self.mean.ndim)))
+        draws, responses = self.sampler()
+        draws[:, lacking], responses[:, lacking] = np.nan, np.nan
+        return draws, responses
 
     @property
     def columns(self) -> dict[str, Sequence[Any]]:
@@ -101,6 +143,14 @@ class OfLevels(Prediction):
         if len(self.linear_mean) == len(self.mean):
             columns |= {"linear_mean": self.linear_mean.tolist(), "linear_sd": self.linear_sd.tolist()}
         return {**columns, **self.used}
+
+
+def anew(family: str, eta: Vector, scale: float | Vector, seed: int) -> Vector:
+    """Returns (m, n) new responses at predictors (m, n) of draws of the posterior; `scale`: (m,), of several numbers (k, m)."""
+    record, (m, n) = FAMILIES[family], eta.shape
+    each = np.repeat(np.broadcast_to(scale, (*np.shape(scale)[:-1], m)), n, axis=-1)
+    drawn = record.draw(Keyed(rng.key(seed, "posterior", ANEW), 0), record.mean(record.kept(eta)).ravel(), each, None)
+    return np.asarray(drawn, np.float64).reshape(m, n)
 
 
 def within(prediction: Prediction, family: str, more: NDArray[np.bool_] | None = None) -> Prediction:

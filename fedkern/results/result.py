@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..errors import JobError
 from ..finding import Finding
 from ..kernels.families import FAMILIES
+from ..models.encoding import Encoding
+from ..plain import to_toml
 from ..printing import printable
-from . import head, loo, page, plain, shown, table
+from . import head, loo, page, pictures, plain, questions, shown, table
 from .frames import Rows, TableRow, to_frame
 from .plain import Record
 from .prediction import Prediction
-from .released import Released
+from .released import Drawing, Group, Released
 from .verdict import Word
 
 if TYPE_CHECKING:
     from .frames import PredictionFrame, TableFrame
+    from .plots import Figure
 
 SAME = 1e-7  # of their size: numbers of responses that differ by less are one
 
@@ -39,6 +44,8 @@ class Result:
     job : the job's tables with all defaults
     made : when, and how long it took, as ArviZ has it
     predictor : rows -> their predictions; see `predict`
+    maps : draws the maps of areas that are in `folder`; None where the method has none
+    given : the job's tables as they were given, for clients' files; empty of a result that was loaded
 
     Examples
     --------
@@ -67,6 +74,8 @@ class Result:
     job: Record = field(default_factory=dict)
     made: Record = field(default_factory=dict)
     predictor: Callable[[Any], Prediction] | None = field(default=None, compare=False)
+    maps: Callable[[], Figure | None] | None = field(default=None, compare=False)
+    given: Record = field(default_factory=dict, compare=False)
 
     @property
     def parameters(self) -> dict[str, dict[str, float]]:
@@ -282,11 +291,175 @@ class Result:
         out = {"log_bayes_factor": value - value_2, "error": (error**2 + error_2**2) ** 0.5}
         return out | _elpd_difference(*(summary.get("loo") for summary in summaries))
 
-    def to_arviz(self) -> Any:
-        """Returns posterior draws as ArviZ's InferenceData (0.x) or DataTree (1.x); needs `pip install fedkern[results]`."""
+    def to_job(self, path: str | Path) -> Path:
+        """Writes a job file of the keys that were given, for clients who hold their own rows.
+
+        Parameters
+        ----------
+        path : of the file, which must not be there. Its `clients = ["FILES"]` is to be filled in, and rows that lay in memory
+            (`test`, `server`) come from files, too. Where parties are apart rows are asked what [disclosure] says: its `level`
+            is there
+
+        Raises
+        ------
+        JobError
+            The file is there already, or the result was loaded from a folder, which has its `job.json`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import fedkern
+        >>> data = {"north": {"x": [1.0, 2.0, 4.0, 3.0], "y": [2.0, 4.1, 8.2, 5.9]}}
+        >>> result = fedkern.fit("y ~ x", data)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     print(result.to_job(f"{folder}/job.toml").read_text(), end="")
+        ...
+        [job]
+        method = "likelihood"
+        [data]
+        clients = ["FILES"]
+        [model]
+        formula = "y ~ x"
+        family = "gaussian"
+        [disclosure]
+        level = "standard"
+        """
+        if not self.given:
+            raise JobError("to_job: a loaded result does not know which keys were given; job.json in its folder has all")
+        path = Path(path)
+        if path.exists():
+            raise JobError(f"{path} is there already; give another path")
+        tables = dict(self.given)
+        if "disclosure" in self.summary:  # of a job whose rows are asked for something
+            tables["disclosure"] = {"level": "standard", **tables.get("disclosure", {})}
+        path.write_text(to_toml(tables) + "\n", encoding="utf-8")
+        return path
+
+    @property
+    def _groups(self) -> dict[str, Group]:
+        """The groups of the posterior's draws; with contrasts of levels in the group posterior."""
+        groups = self.posterior.groups(Drawing(self.seed, self.chains, self.n_draws))
+        if "posterior" not in groups:
+            return groups
+        named = {str(row["parameter"]) for row in self.rows() if " vs " in row["parameter"] and not row["site"]}
+        contrasts = {name: draws for name in sorted(named) if (draws := questions.drawn(groups, name)) is not None}
+        variables = {**groups["posterior"].variables, **{name: (("chain", "draw"), own) for name, own in contrasts.items()}}
+        return {**groups, "posterior": groups["posterior"]._replace(variables=variables)}
+
+    def to_arviz(self, rows: object = None) -> Any:
+        """Returns posterior draws as ArviZ's InferenceData (0.x) or DataTree (1.x); needs `pip install fedkern[results]`.
+
+        Contrasts of levels stand beside coefficients. A result of `likelihood` that this process has computed has a group
+        `log_likelihood`: each client's sum over its rows, where the server has it, as draws were weighted by it; terms of single
+        rows stay with the clients.
+
+        Parameters
+        ----------
+        rows : new ones, as `predict` takes them: the group `posterior_predictive` then has a new response of each
+        """
         from .inference_data import inference_data
 
-        return inference_data(self.posterior, seed=self.seed, chains=self.chains, draws=self.n_draws, made=self.made)
+        groups = self._groups
+        if sums := getattr(self.posterior, "by_client", {}):
+            values = np.stack([*sums.values()], axis=-1)
+            groups["log_likelihood"] = Group({"client_rows": (("chain", "draw", "client"), values)}, {"client": [*sums]})
+        if rows is not None:
+            drawn, name = self.prediction(rows).responses, self.summary["encoding"].get("response") or "response"
+            groups["posterior_predictive"] = Group({name: (("chain", "draw", "row"), drawn[np.newaxis])}, {})
+        return inference_data(self.posterior, seed=self.seed, made=self.made, own=groups)
+
+    def plot(self, kind: str = "forest", **options: object) -> Any:
+        """Draws the result with the figures of the report.
+
+        Parameters
+        ----------
+        kind : "forest" (coefficients; of a graph its edges), "sites" (what each client's rows say alone), "predictive" (whether
+            the model fits), "calibration" (of test rows), "survival" (curves that the job asks for), "map" (areas in `folder`),
+            "trace" (of chains), "effects"
+        **options : of "effects", as `effects` takes them: the first value is along the axis
+
+        Returns
+        -------
+        Matplotlib's axes: one, or an array of several; `.figure` has `savefig`
+
+        Raises
+        ------
+        JobError
+            The result has nothing to draw of this kind, and why, or Matplotlib is not installed.
+
+        Examples
+        --------
+        >>> import fedkern
+        >>> rows = {"x": [1.0, 2.0, 4.0, 3.0], "y": [2.0, 4.1, 8.2, 5.9]}
+        >>> result = fedkern.fit("y ~ x", {"north": rows})
+        >>> result.plot("effects", x=[1, 2, 3]).get_xlabel()
+        'x'
+        """
+        return pictures.plot(self, kind, options)
+
+    def hypothesis(self, text: str) -> dict[str, float]:
+        """Returns how probable a statement on parameters is, by the posterior's draws.
+
+        Parameters
+        ----------
+        text : two sides with < or > between them, of parameters as `table` names them (`theta[..]` may be left out), numbers,
+            + - * / **, log, exp and sqrt: "age > 0", "exp(dose) > 1.1", "stage[II vs I] > stage[III vs I]"
+
+        Returns
+        -------
+        `probability`; and mean, sd and 95 % interval (q025, q975) of the left side less the right
+
+        Raises
+        ------
+        JobError
+            It is no such statement, or the result has no draws.
+
+        Examples
+        --------
+        >>> import fedkern
+        >>> rows = {"x": [1.0, 2.0, 4.0, 3.0], "y": [2.0, 4.1, 8.2, 5.9]}
+        >>> result = fedkern.fit("y ~ x", {"north": rows})
+        >>> result.hypothesis("x > 1")["probability"] > 0.9
+        True
+        """
+        rows: Rows[Any] = self.rows()
+        return questions.hypothesis(text, self._groups, [str(row["parameter"]) for row in rows if not row["site"]])
+
+    def effects(self, by: str | Sequence[str] = (), **at: object) -> PredictionFrame:
+        """Returns the mean of the response at chosen values of columns, as R's emmeans does, on the response's scale.
+
+        Parameters
+        ----------
+        by : columns of levels, all of whose levels are asked for
+        **at : column -> its values. Of other columns numbers are at the centre of the job's rows, and over levels is averaged,
+            each of which counts alike; effects of groups and clients are those of new ones
+
+        Returns
+        -------
+        a row for each combination: its values, `mean`, `sd` and 95 % interval (`q025`, `q975`); of a response of levels a row for
+        each level
+
+        Raises
+        ------
+        JobError
+            A name is no column of the model, a value is lacking, or the method's predictions have no draws.
+
+        Examples
+        --------
+        >>> import fedkern
+        >>> rows = {"x": [1.0, 2.0, 4.0, 3.0], "y": [2.0, 4.1, 8.2, 5.9]}
+        >>> result = fedkern.fit("y ~ x", {"north": rows})
+        >>> [round(float(mean)) for mean in result.effects(x=[1, 4])["mean"]]
+        [2, 8]
+        """
+        frame: PredictionFrame = to_frame(self._effects(by, at))
+        return frame
+
+    def _effects(self, by: str | Sequence[str], at: Mapping[str, object]) -> Rows[Any]:
+        encoding = Encoding.from_dict(self.summary["encoding"])
+        cells, rows = questions.grid(encoding, at, [by] if isinstance(by, str) else by)
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        return Rows(questions.effects(cells, self.prediction(columns)))
 
     def __repr__(self) -> str:
         """Returns the model, rows and clients, priors, whether it has converged, the clearest rows of the table, and notes."""

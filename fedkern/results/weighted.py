@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -78,6 +78,7 @@ class WeightedDraws:
     chosen : (c, t) which of the N draws are draws of equal weight
     lp : (N,) the log posterior density, up to a constant; None where it is not known
     sampled : whether the chains of `chosen` are Markov chains: then their numbers have R-hat and ESS
+    own_sums : client -> (N,) the sum of its rows' log-likelihoods, where the server has it
     """
 
     names: tuple[str, ...]
@@ -88,6 +89,7 @@ class WeightedDraws:
     chosen: NDArray[np.int64]
     lp: Array | None
     sampled: bool = False
+    own_sums: Mapping[str, Array] = field(default_factory=dict)
 
     @cached_property
     def values(self) -> dict[str, Array]:
@@ -109,6 +111,11 @@ class WeightedDraws:
         mixed = self._chains.parameters()
         more = {name: {key: row[key] for key in ("rhat", "ess") if key in row} for name, row in mixed.items()}
         return {name: row | more[name] for name, row in named_rows.items()}
+
+    @property
+    def by_client(self) -> dict[str, Array]:
+        """Client -> (c, t) sums of its rows' log-likelihoods at the draws of equal weight."""
+        return {name: values[self.chosen] for name, values in self.own_sums.items()}
 
     @property
     def _chains(self) -> Draws:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,11 @@ import pytest
 
 pytest.importorskip("formulaic", reason='formulaic is not installed: pip install "fedkern[formula]"')
 
-import fedkern
+import fedkern as package
 from fedkern import front
 from fedkern.errors import JobError
+from support import built_priors
+from support import sigma_artifacts as artifacts
 
 rng = np.random.default_rng(3)
 N = 240
@@ -64,14 +68,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     ],
 )
 def test_the_family_is_the_plain_one_of_the_response(left: str, family: str, asked: list[dict[str, Any]]) -> None:
-    assert fedkern.fit(f"{left} ~ x", ROWS, by="site") == "a result"
+    assert package.fit(f"{left} ~ x", ROWS, by="site") == "a result"
     assert asked[0]["model"] == {"formula": f"{left} ~ x", "family": family}
     assert asked[0]["job"] == {"method": "likelihood"}
 
 
 @pytest.mark.parametrize("table", [ROWS, pl.from_pandas(ROWS.drop(columns="grade")), ROWS.to_dict("list")])
 def test_one_table_is_divided_by_its_column_of_clients(table: Any, asked: list[dict[str, Any]]) -> None:
-    fedkern.fit("two ~ x", table, by="site")
+    package.fit("two ~ x", table, by="site")
     clients = asked[0]["options"]["data"]
     assert list(clients) == ["north", "south"]
     for name, rows in clients.items():
@@ -81,21 +85,21 @@ def test_one_table_is_divided_by_its_column_of_clients(table: Any, asked: list[d
 
 def test_a_table_for_each_client_is_taken_as_it_is(asked: list[dict[str, Any]]) -> None:
     data = {"north": ROWS[:100].to_dict("list"), "south": ROWS[100:]}
-    fedkern.fit("two ~ x", data, "bernoulli", priors={"prior_sd": 1.0}, output={"loo": True}, out="folder")
+    package.fit("two ~ x", data, "bernoulli", priors={"prior_sd": 1.0}, output={"loo": True}, out="folder")
     assert asked[0]["options"] == {"data": data, "out": "folder"}
     assert asked[0]["model"]["prior_sd"] == 1.0
     assert asked[0]["output"] == {"loo": True}
 
 
 def test_a_result_is_that_of_the_job(tmp_path: Any) -> None:
-    fitted = fedkern.fit("measured ~ x", ROWS, by="site")
+    fitted = package.fit("measured ~ x", ROWS, by="site")
     clients = {name: rows.drop(columns="site") for name, rows in ROWS.groupby("site")}
     job = {"job": {"method": "likelihood"}, "model": {"formula": "measured ~ x", "family": "gaussian"}}
-    assert fitted.parameters == fedkern.run(job, data=clients).parameters
+    assert fitted.parameters == package.run(job, data=clients).parameters
 
 
 def test_a_column_that_the_formula_does_not_name_may_hold_anything(asked: list[dict[str, Any]]) -> None:
-    fedkern.fit("two ~ x", ROWS.assign(lists=[[1]] * N), by="site")
+    package.fit("two ~ x", ROWS.assign(lists=[[1]] * N), by="site")
     assert asked[0]["model"]["family"] == "bernoulli"
 
 
@@ -103,7 +107,7 @@ PRIVATE = {"epsilon": 4.0, "delta": 1e-4}
 
 
 def test_privacy_takes_pvi_with_public_numbers(asked: list[dict[str, Any]]) -> None:
-    fedkern.fit("two ~ x", ROWS, "bernoulli", by="site", privacy=PRIVATE, columns={"x": {"center": 0, "scale": 1}})
+    package.fit("two ~ x", ROWS, "bernoulli", by="site", privacy=PRIVATE, columns={"x": {"center": 0, "scale": 1}})
     assert asked[0]["job"] == {"method": "pvi", "rounds": "budget"}
     assert asked[0]["privacy"] == {**front.STARTS, **PRIVATE}
 
@@ -127,7 +131,7 @@ def test_privacy_takes_pvi_with_public_numbers(asked: list[dict[str, Any]]) -> N
 )
 def test_what_is_missing_is_named(arguments: dict[str, Any], named: list[str], asked: list[dict[str, Any]]) -> None:
     with pytest.raises(JobError) as fault:
-        fedkern.fit(**{"formula": "two ~ x", **arguments})
+        package.fit(**{"formula": "two ~ x", **arguments})
     assert all(name in str(fault.value) for name in named)
     assert not asked
 
@@ -151,5 +155,86 @@ def _lacking(values: list[Any]) -> pd.DataFrame:
 def test_rows_of_no_client_are_named(table: Any, asked: list[dict[str, Any]]) -> None:
     """They were a client called None or nan, of no rows."""
     with pytest.raises(JobError, match=r"'site'.*row 2, 5"):
-        fedkern.fit("two ~ x", table, by="site")
+        package.fit("two ~ x", table, by="site")
     assert not asked
+
+
+# What comes after: the job file, files on the command line, and maps
+
+MIXED = ROWS.assign(sex=np.where(X + rng.normal(size=N) > 0, "m", "f"))
+
+
+def test_a_job_file_of_a_result_is_checked_and_gives_the_same_result(tmp_path: Path, fedkern: Any) -> None:
+    formula = "word ~ x * sex"
+    result = package.fit(formula, MIXED, by="site", priors={"prior_sd": 1.0}, output={"loo": True})
+    path = result.to_job(tmp_path / "job.toml")
+    assert tomllib.loads(path.read_text()) == {
+        "job": {"method": "likelihood"},
+        "data": {"clients": ["FILES"]},
+        "model": {"formula": formula, "family": "bernoulli", "prior_sd": 1.0},
+        "output": {"loo": True},
+        "disclosure": {"level": "standard"},
+    }
+    with pytest.raises(JobError):
+        result.to_job(path)
+    for name, rows in MIXED.groupby("site"):
+        rows.drop(columns="site").to_csv(tmp_path / f"{name}.csv", index=False)
+    path.write_text(path.read_text().replace("FILES", "*.csv"))
+    assert fedkern("check", path).code == 0
+    assert fedkern("run", path, "--quiet", "--out", tmp_path / "run").code == 0
+    again = package.load(tmp_path / "run")
+    assert again.digest == result.digest
+    with pytest.raises(JobError):  # which knows no longer what was given
+        again.to_job(tmp_path / "other.toml")
+
+
+def test_levels_that_rows_have_told_and_arrays_stand_in_the_job_file(tmp_path: Path) -> None:
+    ordered = package.fit("grade ~ x", ROWS, by="site").to_job(tmp_path / "ordered.toml")
+    assert tomllib.loads(ordered.read_text())["data"] == {"clients": ["FILES"], "levels": ["b", "a", "c"]}
+    arrays = {"a": (X[:100, None], ROWS.measured[:100].to_numpy())}
+    job = {"job": {"method": "likelihood"}, "model": {"family": "gaussian"}}
+    written = package.run(job, data=arrays, test=arrays["a"]).to_job(tmp_path / "arrays.toml")
+    assert tomllib.loads(written.read_text())["data"] == {"clients": ["FILES"], "response": "y"}
+
+
+def test_a_private_job_file_has_no_level_of_disclosure(tmp_path: Path) -> None:
+    columns = {"x": {"center": 0, "scale": 1}}
+    result = package.fit("two ~ x", ROWS, "bernoulli", by="site", privacy=PRIVATE, columns=columns)
+    tables = tomllib.loads(result.to_job(tmp_path / "job.toml").read_text())
+    assert "disclosure" not in tables
+    assert tables["privacy"]["epsilon"] == PRIVATE["epsilon"]
+    assert str(result).startswith("pvi: bernoulli (logit): two ~ x")
+
+
+def test_files_are_clients_and_the_command_is_the_function(tmp_path: Path, fedkern: Any) -> None:
+    files = [tmp_path / f"{name}.csv" for name in ("north", "south")]
+    for file in files:
+        ROWS[ROWS.site == file.stem].to_csv(file, index=False)
+    result = package.fit("word ~ x", files)
+    told = fedkern("fit", "word ~ x", *files, "--job", tmp_path / "job.toml")
+    assert (told.code, told.out) == (0, f"{result}\n{tmp_path / 'job.toml'}\n")
+    assert tomllib.loads((tmp_path / "job.toml").read_text())["data"] == {"clients": ["FILES"]}
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "north.csv").write_bytes(files[0].read_bytes())
+    with pytest.raises(JobError):
+        package.fit("word ~ x", [files[0], tmp_path / "more" / "north.csv"])
+
+
+def test_a_map_takes_sigma_with_columns(tmp_path: Path, asked: list[dict[str, Any]]) -> None:
+    rows = pd.DataFrame({"county": ["a", "b"], "deaths": [3, 0], "income": [1.0, 2.0], "expected": [2.0, 1.5], "other": [1, 2]})
+    package.fit("deaths ~ income + offset(log(expected))", {"s": rows}, map={"prior": "prior", "area": "county"})
+    assert asked[0]["job"] == {"method": "sigma"}
+    assert asked[0]["data"] == {"area": "county", "response": "deaths", "exposure": "expected", "ignore": ["other"]}
+    assert asked[0]["model"] == {"family": "poisson", "prior": "prior", "intercept": True}
+    for formula in ("deaths ~ log(income)", "deaths ~ income * other", "deaths ~ income + (1 | other)"):
+        with pytest.raises(JobError):
+            package.fit(formula, {"s": rows}, map={"prior": "prior", "area": "county"})
+
+
+def test_a_map_is_fitted(tmp_path: Path) -> None:
+    built_priors.written(tmp_path)
+    artifacts.counts(tmp_path / "rows")
+    files = sorted((tmp_path / "rows").glob("*.csv"))
+    where = {"prior": str(tmp_path / "prior"), "area": "district"}
+    result = package.fit("cases ~ poverty + offset(log(expected))", files, map=where)
+    assert str(result).startswith("sigma: poisson (log): cases ~ poverty")

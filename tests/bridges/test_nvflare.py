@@ -9,10 +9,10 @@ import pytest
 from fedkern.bridges.digest import digest_of
 from fedkern.bridges.engines import ALLOWED, TRIED, check_engine, run_folder, servers_copy
 from fedkern.cli.__main__ import main
-from fedkern.cli.bridge import to_toml
 from fedkern.errors import JobError
 from fedkern.jobs.load import tables_of
 from fedkern.methods import load
+from fedkern.plain import to_toml
 from support.flare import ENGINE, ROOT, digests, over_tls, simulate, write_parties
 from support.organisations import audit, found, in_one_process
 from support.parties import GOLDEN

@@ -54,7 +54,7 @@ def test_a_run_leaves_what_the_interface_promises(fedkern: Any, job: Any) -> Non
     assert judged[0] in ("settled", False)  # three rounds of an exact optimiser, each client once in each
     assert judged[1].startswith(f"{'settled' if judged[0] else 'not converged'}: {judged[2]} is ")
     first, *said = ended.out.splitlines()
-    assert first.startswith("bernoulli (logit): diagnosis ~ mean radius + ")
+    assert first.startswith("pvi: bernoulli (logit): diagnosis ~ mean radius + ")
     assert first.endswith("; event: diagnosis = malignant")
     assert {"settled", summary["verdict"]} & {*said}
     assert set(summary["parameters"]["theta[mean radius]"]) == {"mean", "sd", "q05", "q95"}

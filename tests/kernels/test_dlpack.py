@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fedkern import testing
+from fedkern.data import memory
 from fedkern.kernels import KERNELS, _record, from_dlpack, glm, mlp, privacy, rng, shrinkage
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "arrays.md"
@@ -25,6 +26,16 @@ class Elsewhere:
 
     def __dlpack_device__(self):
         return self.device, 0
+
+
+class Negated(Elsewhere):
+    """An array as torch's conjugate has it: the memory holds minus the values, and the protocol does not say so."""
+
+    def is_neg(self):
+        return True
+
+    def resolve_neg(self):
+        return -self.values
 
 
 @pytest.fixture
@@ -160,6 +171,8 @@ def test_the_recipe_for_jax(wide):
     ours = jax.jit(jax.value_and_grad(lambda t: 2 * loglik(X, y, t) + t[0]))(jnp.asarray(theta))
     np.testing.assert_allclose(ours[0], 2 * value + theta[0], rtol=1e-14)
     np.testing.assert_allclose(ours[1], 2 * grad + [1, 0, 0], rtol=1e-14)
+    several = jax.vmap(jax.grad(loglik, argnums=2), (None, None, 0))(X, y, jnp.stack([theta, 2 * theta]))
+    np.testing.assert_allclose(several, [grad, logistic(2 * theta)[2][1]], rtol=1e-14)
     # An independent gradient: JAX's own of the formula.
     formula = lambda t: jnp.sum(y * (X @ t) - jnp.logaddexp(0.0, X @ t))  # noqa: E731
     np.testing.assert_allclose(grad, jax.grad(formula)(jnp.asarray(theta)), rtol=1e-12, atol=1e-12)
@@ -180,3 +193,13 @@ def test_the_recipe_for_torch():
     np.testing.assert_array_equal(total.numpy(), privacy.clip_sum(X, 1.0))
     with pytest.raises(TypeError, match="gradient"):
         glm.loglik_grad(X, y, at, family="bernoulli")
+
+
+def test_an_array_that_holds_minus_its_values_is_refused():
+    with pytest.raises(TypeError):
+        from_dlpack(Negated(np.ones(3)))
+
+
+def test_a_client_of_such_an_array_has_its_values():
+    given = np.arange(6.0).reshape(3, 2)
+    np.testing.assert_array_equal(memory._array(Negated(-given), "client a"), given)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.stats
 from scipy.optimize import minimize
 from scipy.special import expit, gammaln
 
@@ -643,3 +644,29 @@ def test_the_record_of_a_negative_binomial_loses_no_digits_to_a_large_r():
             found = record.value(np.array([y]), np.array([eta]), r, None)[0]
             assert abs(found - value) <= 1e-12 * sizes[0]
             assert abs(slope_by_r(np.array([y]), np.array([eta]), r)[0] - slope) <= 1e-12 * sizes[1]
+
+
+@pytest.mark.parametrize(
+    ("family", "scale"), [("bernoulli", 1.0), ("poisson", 1.0), ("gaussian", 0.7), ("negative-binomial", 2.5)]
+)
+def test_the_value_alone_is_that_beside_the_gradient(family, scale):
+    random = np.random.default_rng(4)
+    X, theta, offset, weights = random.normal(size=(50, 3)), np.array([0.3, -0.2, 0.1]), random.normal(size=50), random.random(50)
+    y = (random.random(50) < 0.5).astype(float) if family == "bernoulli" else random.poisson(2.0, 50).astype(float)
+    arguments = {"family": family, "scale": scale, "offset": offset, "weights": weights}
+    np.testing.assert_allclose(glm.loglik(X, y, theta, **arguments), glm.loglik_grad(X, y, theta, **arguments)[0], rtol=1e-12)
+
+
+def test_the_value_alone_is_there_for_families_of_jobs_that_have_no_kernel():
+    random = np.random.default_rng(5)
+    X, theta = random.normal(size=(40, 2)), np.array([0.4, -0.3])
+    y, eta = random.gamma(2.0, 1.0, 40), X @ np.array([0.4, -0.3])
+    student = glm.loglik(X, y, theta, family="student", scale=np.array([1.5, 4.0]))
+    np.testing.assert_allclose(student, scipy.stats.t.logpdf(y, 4.0, eta, 1.5).sum(), rtol=1e-12)
+    trials = np.full(40, 6.0)
+    hits = random.binomial(6, 0.4, 40)
+    binomial = glm.loglik(X, hits, theta, family="binomial", trials=trials)
+    np.testing.assert_allclose(binomial, scipy.stats.binom.logpmf(hits, 6, 1 / (1 + np.exp(-eta))).sum(), rtol=1e-12)
+    for wrong in ({"family": "lognormal"}, {"family": "binomial"}):
+        with pytest.raises(ValueError, match=r"glm\.loglik"):
+            glm.loglik(X, y, theta, **wrong)

@@ -74,9 +74,9 @@ def test_the_rows_of_the_first_lines_are_those_of_the_fit() -> None:
     sizes = {"a": 40, "b": 30, "c": 3}
     data = {name: pd.DataFrame({"x": random.normal(size=n), "y": random.poisson(3, n)}) for name, n in sizes.items()}
     job = {"job": {"method": "likelihood"}, "model": {"family": "poisson", "formula": "y ~ x"}}
-    assert "\n73 rows, 3 clients by likelihood" in str(package.run(job, data=data))
+    assert "\n73 rows, 3 clients" in str(package.run(job, data=data))
     few = {name: frame.head(4) for name, frame in data.items()}
-    assert "\n11 rows, 3 clients by likelihood" in str(package.run(job, data=few))
+    assert "\n11 rows, 3 clients" in str(package.run(job, data=few))
 
 
 def test_a_table_of_a_calculated_column_is_one_that_toml_can_read() -> None:
@@ -97,7 +97,7 @@ def test_a_result_is_said_in_few_words_and_in_the_same_at_the_terminal() -> None
     result = package.run(job, data=data)
     lines = str(result).splitlines()
     beside = [line for line in lines if not line.startswith((" ", "intercept", "theta["))]
-    assert beside[0] == "bernoulli (logit): y ~ x"
+    assert beside[0] == "likelihood: bernoulli (logit): y ~ x"
     assert beside[1].startswith(f"{3 * N} rows, ")
     assert beside[-1] == "converged"
     assert len("\n".join(beside)) <= 400

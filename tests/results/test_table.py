@@ -142,8 +142,8 @@ def test_a_few_lines_say_what_it_is_and_the_verdict_in_words(federated: tuple[Re
     lines = repr(result).splitlines()
     scores = {name.replace("_", "-"): value for name, value in result.metrics.items()}
     assert lines[:5] == [
-        "bernoulli (logit): y ~ age + sex + site",
-        '3 clients by pvi, federated, method = "likelihood" has the exact posterior',
+        "pvi: bernoulli (logit): y ~ age + sex + site",
+        '3 clients, federated, method = "likelihood" has the exact posterior',
         "priors: coefficients N(0, 100^2) per sd, intercept N(pooled level, 5^2)",
         f"test rows: {', '.join(f'{name} {value:.4f}' for name, value in scores.items())}",
         "settled",

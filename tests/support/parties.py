@@ -9,10 +9,10 @@ from fedkern.api import perform
 from fedkern.bridges.consent import AcceptedSection, Consent
 from fedkern.bridges.digest import digest_of
 from fedkern.cli.__main__ import main
-from fedkern.cli.bridge import to_toml
 from fedkern.jobs.load import overridden, tables_of
 from fedkern.jobs.run import Output
 from fedkern.methods import load
+from fedkern.plain import to_toml
 from fedkern.transports.inprocess import InProcess
 from support.golden_jobs import golden_jobs
 

@@ -16,13 +16,15 @@ from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
 from ...data.design import Design
+from ...kernels import rng
 from ...kernels.families import FAMILIES, NOMINAL
 from ...models import levels
 from ...models.encoding import Encoding
 from ...models.mixed.layout import ORDERED
+from ...models.mixed.predictive import Keyed
 from ...models.reference import with_references
 from ...results.released import Group
-from .predictive import BLOCK, Foreseen, Predictive, blocks, one_row
+from .predictive import BLOCK, EFFECT, Foreseen, Predictive, blocks, levels_of, one_row
 
 Array = NDArray[np.float64]
 
@@ -87,6 +89,10 @@ class Nominal(Predictive):
         mean, spread, density = (np.concatenate(column, axis=-1) for column in zip(*parts))
         none = np.zeros(n)
         return Foreseen(mean, dict(zip(at, spread)), none, none, None if y is None else density)
+
+    def sampled(self, X: Array, offset: Array | None, seed: int) -> tuple[Array, Array]:
+        chances = np.moveaxis(np.exp(levels.log_chances(self.theta, X, len(self.encoding.labels))), 1, -1)
+        return chances, levels_of(chances, Keyed(rng.key(seed, "posterior", EFFECT), 0))
 
     def scores(self, design: Design, predicted: Foreseen | None = None) -> tuple[dict[str, float], dict[str, Any]]:
         return _scores(self, design, predicted)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def predicted(result: Result, rows: Any) -> Prediction:
             return predictive.of_rows(X, offset, y, at)
 
         read, lacking = new_rows.read(result.job, encoding, rows)
-        return _prediction(read, lacking, encoding, predictive, foresee, result.job)
+        return _prediction(read, lacking, encoding, predictive, foresee, result.job, result.seed)
 
 
 def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool]:
@@ -126,15 +127,23 @@ def _refuse(job: Record) -> None:
 
 
 def _prediction(
-    read: Table, lacking: NDArray[np.bool_], encoding: Encoding, predictive: Predictive, foresee: Foresee, job: Record
+    read: Table,
+    lacking: NDArray[np.bool_],
+    encoding: Encoding,
+    predictive: Predictive,
+    foresee: Foresee,
+    job: Record,
+    seed: int | None = None,
 ) -> Prediction:
-    """The prediction of rows that were read, with scores of those that have a response."""
+    """The prediction of rows that were read, with scores of those that have a response; `seed`: of its draws, if any."""
     whole, trials = replace(encoding, row_id=None), encoding.trials
     known_response = encoding.response in read.names and (trials is None or trials in read.names)
     scored = np.array(new_rows.responded(read, whole), np.bool_) & ~lacking if known_response else np.zeros(0, np.bool_)
     bare = replace(encoding, response=None, positive=None, labels=(), trials=None, row_id=None)
     design = encode(read, bare)
-    drawn = foresee(np.asarray(design.X, np.float64), design.offset, None, ENDS, np.arange(len(design.X)))
+    X = np.asarray(design.X, np.float64)
+    drawn = foresee(X, design.offset, None, ENDS, np.arange(len(X)))
+    sampler = None if seed is None else partial(predictive.sampled, X, design.offset, seed)
     notes = new_rows.notes(job["data"].get("columns"), encoding, np.asarray(design.X, np.float64))
     scores: dict[str, float] = {}
     if scored.any():
@@ -145,11 +154,11 @@ def _prediction(
     if predictive.width > 1:
         linear = predictive.family not in NOMINAL
         made = of_levels(encoding.labels, drawn, scores, scored=int(scored.sum()), linear=linear)
-        return without_lacking(replace(made, notes=notes), lacking)
+        return without_lacking(replace(made, notes=notes, sampler=sampler), lacking)
     made = Prediction(
         drawn.mean, drawn.quantiles, drawn.linear_mean, drawn.linear_sd, scores, scored=int(scored.sum()), notes=notes
     )
-    return without_lacking(within(made, predictive.family), lacking)
+    return without_lacking(within(replace(made, sampler=sampler), predictive.family), lacking)
 
 
 def of_levels(levels: Sequence[str], drawn: Foreseen, scores: Mapping[str, float], *, scored: int, linear: bool) -> Prediction:

@@ -18,12 +18,15 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ...data.design import Design
+from ...kernels import rng
 from ...kernels.families import FAMILIES
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.glm import Rows, on_average, reliability
 from ...models.mixed import Layout
+from ...models.mixed.predictive import Keyed
 from ...models.mixed.quadrature import even
 from ...models.reference import with_references
+from ...results.prediction import anew
 from ...results.released import Group
 
 Array = NDArray[np.float64]
@@ -31,6 +34,7 @@ MOST_DRAWS = 1000  # over which rows are averaged
 NODES = 21  # effects of a new group and a new client at once
 MOST_NODES, NEAR = 2000, 1e-5  # such effects in all; of means and log-densities, between a step and its half
 BLOCK = 2_000_000  # numbers at once
+EFFECT = 9  # chain of the stream "posterior" by which effects of new groups are drawn
 
 
 class Foreseen(NamedTuple):
@@ -159,11 +163,30 @@ class Predictive:
         eta, variance = self.linear(X, offset)
         linear_mean = eta.mean(axis=0)
         linear_sd = np.sqrt(eta.var(axis=0) + variance.mean(axis=0))
-        if self.family == "gaussian":
-            means, density = self._over(eta, np.zeros_like(eta), y, np.sqrt(self.natural**2 + variance), np.zeros(1))
-        else:
-            means, density = self._average(eta, np.sqrt(variance), y)
+        means, density = self._means(eta, variance, y)
         return means.mean(axis=-2), np.quantile(means, at, axis=-2), linear_mean, linear_sd, density
+
+    def _means(self, eta: Array, variance: Array, y: Array | None) -> tuple[Array, Array]:
+        """Returns means (.., m, n) over effects, and log-densities (n,) over draws, too."""
+        if self.family == "gaussian":
+            return self._over(eta, np.zeros_like(eta), y, np.sqrt(self.natural**2 + variance), np.zeros(1))
+        return self._average(eta, np.sqrt(variance), y)
+
+    def sampled(self, X: Array, offset: Array | None, seed: int) -> tuple[Array, Array]:
+        """Returns (m, n) means of the response in each draw, or (m, n, K) chances of levels; and (m, n) new responses."""
+        m, parts = len(self.theta), list[tuple[Array, Array]]()
+        for a, b in blocks(len(X), max(1, BLOCK // (m * NODES * self.width))):
+            eta, variance = self.linear(X[a:b], None if offset is None else offset[..., a:b])
+            source = Keyed(rng.key(seed, "posterior", EFFECT), a)
+            shifted = eta + np.sqrt(variance) * source.normal(eta.size).reshape(eta.shape)
+            means = self._means(eta, variance, None)[0]
+            if self.width == 1:
+                parts.append((means, anew(self.family, shifted, self.scale, seed + a)))
+                continue
+            chances = np.moveaxis(self.means(shifted[np.newaxis], np.ones(1)), 0, -1)
+            parts.append((np.moveaxis(means, 0, -1), levels_of(chances, source)))
+        means, responses = (np.concatenate(part, axis=1) for part in zip(*parts))
+        return means, responses
 
     def _average(self, eta: Array, sd: Array, y: Array | None) -> tuple[Array, Array]:
         """Returns means (.., m, n) over effects, and log-densities (n,) over draws, too.
@@ -236,6 +259,12 @@ class Predictive:
 def blocks(n: int, size: int) -> list[tuple[int, int]]:
     """Returns 0 .. n in parts (from, to) of at most `size`; one empty part where n is 0."""
     return [(at, min(at + size, n)) for at in range(0, n, size)] or [(0, 0)]
+
+
+def levels_of(chances: Array, source: Keyed) -> Array:
+    """Returns (m, n) numbers of levels, drawn by their chances (m, n, K)."""
+    u = source.uniform(chances[..., 0].size).reshape(chances.shape[:2])
+    return np.asarray((u[..., np.newaxis] > np.cumsum(chances, axis=-1)[..., :-1]).sum(axis=-1), np.float64)
 
 
 def one_row(family: str) -> str:

@@ -146,6 +146,8 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     log_prior = model.prior.without_jacobian(weights.draws)
     sensitive = sensitivity(weights, log_prior, sampled.values.sum(axis=1), told)
     of_clients = sampled.values if ended.singly is None else ended.singly
+    if of_clients.shape[1] == len(model.names):  # secure sums have one column
+        posterior = replace(posterior, own_sums=dict(zip(model.names, of_clients.T)))
     alone = leave_out_clients(weights, of_clients, told, model.names) if model.output.without else {}
     differ = compare_clients(sampled, model)
     if differ is not None and model.layout.client:
@@ -174,6 +176,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     more |= {**scored, **made.more, **_summarised(model, weights.draws[posterior.chosen.ravel()])}
     return replace(
         made,
+        posterior=posterior,
         verdict=summaries.judged(
             verdict_of.against(
                 _doubts(model, ended, sampled, other_way),

@@ -14,9 +14,11 @@ from ...kernels.families import FAMILIES
 from ...models.encoding import Encoding
 from ...models.glm import Rows, averaged, metrics, predictive_mean
 from ...results.gaussian import Posterior
-from ...results.prediction import Prediction, within, without_lacking
+from ...results.prediction import Prediction, Vector, anew, within, without_lacking
 from ...results.result import Result
 from ...results.table import ENDS
+
+DRAWS = 1000  # of the posterior, for predictions
 
 
 @new_rows.own()
@@ -28,11 +30,12 @@ def predicted(result: Result, rows: object) -> Prediction:
     JobError
         The run left no posterior to predict with, or the rows have a fault.
     """
-    q = result.posterior.q if isinstance(result.posterior, Posterior) else None
-    if q is None:
+    released = result.posterior
+    if not isinstance(released, Posterior):
         raise JobError(
             "predict needs the run's posterior.nc, and there is none: run the job where xarray and h5netcdf are installed"
         )
+    q = released.q
     encoding, model = Encoding.from_dict(result.summary["encoding"]), result.job["model"]
     read, lacking = new_rows.read(result.job, encoding, rows)
     whole, trials = replace(encoding, row_id=None), encoding.trials
@@ -46,10 +49,11 @@ def predicted(result: Result, rows: object) -> Prediction:
         encoding = replace(encoding, weight=None)
     # Predict all rows first, without their response.
     design = encode(read, replace(encoding, row_id=None))
-    notes = new_rows.notes(result.job["data"].get("columns"), encoding, np.asarray(design.X, np.float64))
+    X, offset = np.asarray(design.X, np.float64), design.offset
+    notes = new_rows.notes(result.job["data"].get("columns"), encoding, X)
     scale = result.summary.get("scale", model["scale"])  # a learnt one is a result
     own, family, scale = Rows(design.X, design.y, design.offset, design.weights), str(model["family"]), float(scale)
-    mean, sd = np.asarray(design.X @ q.mean), np.sqrt(q.variance_of(np.asarray(design.X, np.float64)))
+    mean, sd = np.asarray(design.X @ q.mean), np.sqrt(q.variance_of(X))
     mean = mean if design.offset is None else mean + design.offset
     of, predicted_mean = FAMILIES[family].mean, predictive_mean(q, own, family, scale)
     quantiles = {name: np.asarray(of(mean + float(ndtri(p)) * sd), np.float64) for name, p in ENDS.items()}
@@ -60,5 +64,13 @@ def predicted(result: Result, rows: object) -> Prediction:
         own = Rows(design.X, design.y, design.offset, design.weights, design.units)
     method = averaged(private=bool(result.job.get("privacy")))  # as `metrics` of the run
     scores = metrics(q, own, family, scale, method) if known else {}
-    made = Prediction(predicted_mean, quantiles, mean, sd, scores, scored=int(scored.sum()), notes=notes)
+
+    one_trial = "bernoulli" if family == "binomial" else family
+
+    def sampler() -> tuple[Vector, Vector]:
+        eta = released.draws(DRAWS, seed=result.seed) @ X.T
+        eta = eta if offset is None else eta + offset
+        return np.asarray(of(eta), np.float64), anew(one_trial, eta, scale, result.seed)
+
+    made = Prediction(predicted_mean, quantiles, mean, sd, scores, scored=int(scored.sum()), notes=notes, sampler=sampler)
     return without_lacking(within(made, family), lacking)

@@ -7,14 +7,18 @@ verdict, and day.
 
 from __future__ import annotations
 
+import csv
 import io
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...data.polygons import read
 from ...results.plots import INK, MUTED, ORANGE, Axes, Figure, Part, areas_drawn, canvas
 from ...results.report import RunFiles
 from ...results.verdict import HEADS
@@ -61,6 +65,38 @@ def files(run: RunFiles) -> dict[str, bytes]:
             drawn.savefig(content, format=kind, dpi=DPI, metadata=metadata)
             out[f"maps/{drawing.name}.{kind}"] = content.getvalue()
     return out
+
+
+def homes_of(folder: Path) -> list[Path]:
+    """Returns the folders that have areas: a client's own, or those of the clients in a run's folder."""
+    alone = (folder / "areas.csv").exists()
+    return [folder] if alone else sorted(path.parent for path in folder.glob("client-*/areas.csv"))
+
+
+def areas_of(folder: Path) -> tuple[dict[str, list[dict[str, str]]], dict[str, Mapping[str, Sequence[Part]]]]:
+    """Returns client -> rows of its areas.csv, of those that may be read, and client -> area -> its borders."""
+    tables = {client_of(home): (home, _rows(home / "areas.csv")) for home in homes_of(folder)}
+    areas = {client: rows for client, (_, rows) in tables.items() if rows is not None}
+    return areas, {client: _borders(tables[client][0] / "areas.geojson") for client in areas}
+
+
+def client_of(home: Path) -> str:
+    """Returns the name of the client whose folder this is."""
+    return home.resolve().name.removeprefix("client-")
+
+
+def _rows(path: Path) -> list[dict[str, str]] | None:
+    """Reads a table of a client's folder; None where another user owns it."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+    except PermissionError:
+        return None
+
+
+def _borders(path: Path) -> Mapping[str, Sequence[Part]]:
+    """Returns area -> its borders; none where the job had no polygons."""
+    return read(path, "area").parts if os.path.exists(path) else {}
 
 
 def _threshold(run: RunFiles) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from ...results import guard
 from ...results.page import details, figure, number, paragraph, piece, section, table
@@ -40,6 +41,7 @@ INTERVALS = (
 SDS = ("sigma_theta", "sigma_period", "sigma", "sigma_extra", "dispersion")
 RATIOS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4, 1.6, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)  # of an axis
 LISTED = 40  # areas of the open table: a map that has more has the highest there, and all of them in one that unfolds
+SEEN = "as seen"  # above the panel of what was counted
 WORDS = {"rate": "rate", "probability": "probability", "mean": "mean"}
 
 
@@ -220,13 +222,12 @@ def _ends(prior: Mapping[str, float]) -> str:
     return f"{three(prior['q025'])} to {three(prior['q975'])}" if "q025" in prior else ""
 
 
-def _ratios(ratios: Record) -> str:
+def _ratios(about: Record) -> str:
     """Makes the table of ratios."""
-    if not ratios:
+    if not about:
         return ""
-    named = ratios(ratios)
-    rows = [[name, *(three(row[what]) for what in ("q50", "q025", "q975"))] for name, row in named]
-    return table([ratios["is"], "median", "2.5 %", "97.5 %"], rows)
+    rows = [[name, *(three(row[what]) for what in ("q50", "q025", "q975"))] for name, row in ratios(about)]
+    return table([about["is"], "median", "2.5 %", "97.5 %"], rows)
 
 
 @guard.figure("the page's section chains", "")
@@ -294,21 +295,36 @@ def _shapes(rows: Sequence[Mapping[str, str]], shapes: Shapes) -> list[Sequence[
     return parts if all(parts) else []
 
 
+def picture(folder: Path) -> Figure | None:
+    """Draws the map of the clients' areas that lie in a run's folder; None where none are there."""
+    areas, shapes = maps.areas_of(folder)
+    rows = [{**row, "client": client} for client, of_client in areas.items() for row in of_client]
+    return _drawn(rows, _columns(rows), _shapes(rows, shapes))
+
+
 @guard.figure("the page's section map", "")
 def _map(rows: Sequence[Mapping[str, str]], names: tuple[str, str], shapes: Sequence[Sequence[Part]]) -> str:
     """Draws the level and the probability that it is high on a map."""
+    drawn = _drawn(rows, names, shapes)
+    text = "Areas of the clients whose folders are here." if shapes else "Each area at its centre."
+    if drawn is not None and any(axes.get_title(loc="left") == SEEN for axes in drawn.axes):
+        text += " What was seen has the colours of the smoothed map."
+    return figure("Map", drawn, text)
+
+
+def _drawn(rows: Sequence[Mapping[str, str]], names: tuple[str, str], shapes: Sequence[Sequence[Part]]) -> Figure | None:
     centred = all(row.get("x") and row.get("y") for row in rows)
     if not rows or not (shapes or centred):
-        return ""
+        return None
     level, above = names
     panels = [(f"{level}_mean", f"{level}, posterior mean"), (above, _words(above))]
     if any(row.get("crude") for row in rows) and shapes:
-        panels = [("crude", "as seen"), *panels]
+        panels = [("crude", SEEN), *panels]
     height = 3.3 if len(panels) == 2 else 2.9
     drawn = canvas(7.2, height)
     scale = [float(row[f"{level}_mean"]) for row in rows if row[f"{level}_mean"]]
     if not scale:  # all of them are hidden
-        return ""
+        return None
     ends = _quantile(scale, 0.02), _quantile(scale, 0.98)
     for axes, (name, words) in zip(drawn.subplots(1, len(panels)), panels):
         values = [float(row[name] or "nan") for row in rows]
@@ -330,10 +346,7 @@ def _map(rows: Sequence[Mapping[str, str]], names: tuple[str, str], shapes: Sequ
         bar = drawn.colorbar(points, ax=axes, shrink=0.75, aspect=18)
         bar.ax.spines["outline"].set_visible(False)
         bar.ax.tick_params(labelsize=7.5, color=MUTED)
-    text = "Areas of the clients whose folders are here." if shapes else "Each area at its centre."
-    if len(panels) > 2:
-        text += " What was seen has the colours of the smoothed map."
-    return figure("Map", drawn, text)
+    return drawn
 
 
 def _quantile(values: Sequence[float], share: float) -> float:

@@ -95,7 +95,7 @@ def _statistics(n: float, sums: Vector) -> Vector:
     return np.stack([mean, sums[:, 1] / n - mean**2, sums[:, 2]], axis=1)
 
 
-class _Keyed:
+class Keyed:
     """Draws random numbers for some draws of the posterior, as many for each, other ones at each call."""
 
     def __init__(self, key: int, *draws: int):
@@ -120,7 +120,7 @@ def sums(rows: Rows, inner: Vector, key: int) -> Sums:
     replicated, n = np.empty((len(inner), 3)), len(rows)
     # One pass over the rows for several draws, but of levels, whose scale is a vector.
     for part in pieces(len(inner), 1 if record.leveled else max(TOGETHER, CACHED // max(n, 1))):
-        source, eta, own = _Keyed(key, *range(part.start, part.stop)), predictor(rows, inner[part]), scale[..., part]
+        source, eta, own = Keyed(key, *range(part.start, part.stop)), predictor(rows, inner[part]), scale[..., part]
         k = len(eta)
         if d:
             eta = with_effects(rows, eta, T[part], source.normal(k * rows.n_groups * d).reshape(k, rows.n_groups, d))
@@ -143,7 +143,7 @@ def _misfits(rows: Rows, inner: Vector, key: int) -> Vector:
         return chi_squares
     which = np.linspace(0, len(inner) - 1, MISFITS).round().astype(int)
     some, scale = inner[which], rows.layout.scale(inner[which])
-    sources = [_Keyed(key, len(inner) + s) for s in range(MISFITS)]  # other numbers than those of `replicated`
+    sources = [Keyed(key, len(inner) + s) for s in range(MISFITS)]  # other numbers than those of `replicated`
     eta = predictor(rows, some)
     if rows.layout.group:
         u = effects.draw_effects(rows, some, np.stack([source.uniform(rows.n_groups) for source in sources]))

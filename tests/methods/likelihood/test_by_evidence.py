@@ -88,7 +88,7 @@ def test_the_result_is_that_of_a_job_which_names_the_family(
     assert [result.summary["families"][of]["log_evidence"] for of in COUNTS] == nats
     said = f"; family: {chosen}, by {abs(nats[0] - nats[1]):.1f} nats of evidence"
     assert str(result).splitlines()[0].endswith(said)
-    assert str(result).startswith(f"{chosen} (log): y ~ x")
+    assert str(result).startswith(f"likelihood: {chosen} (log): y ~ x")
     again = fedkern.load(tmp_path / "out")
     assert again.job == named[chosen].job
     new = frames["bo"].drop(columns="y")

@@ -145,7 +145,7 @@ def test_a_result_in_which_summaries_weigh_much_is_approximate(by_a_summary: Cal
     assert mean < 0.1
     assert sd < 0.05
     named = "by a summary, and in no check of the model but differences between clients: a (49 rows), b (106 rows)"
-    assert repr(result).splitlines()[1:3] == ["371 rows, 3 clients by likelihood, federated", named]
+    assert repr(result).splitlines()[1:3] == ["371 rows, 3 clients, federated", named]
     assert [*describe_result(result)][: len(repr(result).splitlines())] == repr(result).splitlines()
 
 
