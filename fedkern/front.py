@@ -17,7 +17,8 @@ from .data.table import Table
 from .errors import JobError
 from .jobs.formula import reading
 from .kernels.families import FAMILIES
-from .methods.draft import look_at
+from .methods import data_keys
+from .methods.draft import coded_apart, look_at
 from .printing import listed
 from .results.result import Result
 
@@ -55,7 +56,8 @@ def fit(
     method : by default `likelihood`, with `privacy` `pvi`, with `map` `sigma`. The first line of the result says it
     map : `prior`, the folder that `fedkern sigma build` wrote, and keys of [data] that say which area a row is of, such as
         `{"prior": "prior", "area": "county"}`. Terms are then columns; `offset(log(expected))` is an exposure
-    **job : arguments of `run` (`test`, `out`, ..), `columns`, and tables of the job, such as `output={"loo": True}`
+    **job : arguments of `run` (`test`, `out`, ..), keys of [data] by their names (`columns`, `levels`, `positive`, ..), and
+        tables of the job, such as `output={"loo": True}`
 
     Returns
     -------
@@ -78,16 +80,23 @@ def fit(
     """
     clients = _clients(data, by)
     model = reading.read(formula)
-    tables: dict[str, Any] = {name: content for name, content in job.items() if name not in (*RUN, "columns")}
+    if by is not None and by in (*model.formula.variables, *model.data.values(), model.random.get("group")):
+        raise JobError(
+            f"fit: {by!r} (by) is the clients' column, and no column of theirs: leave it out of the formula, and give "
+            "model = {'random': {'client': True}} for an effect of each client"
+        )
+    keys = {name: job.pop(name) for name in sorted(job.keys() & data_keys() - {*RUN})}
+    tables: dict[str, Any] = {name: content for name, content in job.items() if name not in RUN}
     if family is None:
         family = _family(model.data, clients, private=privacy is not None)
+        if family == "binomial" and "pvi" in (method, privacy and "pvi"):
+            family = "bernoulli"  # of which pvi takes trials
     laid: dict[str, Any] = {"job": {"method": method or "likelihood"}, "data": {}}
     laid["model"] = {"formula": formula, "family": family, **(priors or {})}
     if map is not None:
         laid["job"]["method"] = method or "sigma"
         _lay_map(model, map, clients, laid)
-    if "columns" in job:
-        laid["data"]["columns"] = job["columns"]
+    laid["data"] |= keys
     if privacy is not None and map is not None:
         laid["privacy"] = dict(privacy)
     elif privacy is not None:
@@ -192,10 +201,15 @@ def _family(left: Mapping[str, str], clients: Mapping[str, object], *, private: 
     if not here:
         raise JobError(f"fit: {response!r}, the response, is no column of any client")
     seen = look_at([Table(t.source, (response,), {response: t.columns[response]}, t.n_rows) for t in here])
-    if seen.kinds[response] == "text" and all(getattr(table.columns[response], "ordered", False) for table in here):
+    if seen.kinds[response] == "text" and any(getattr(table.columns[response], "ordered", False) for table in here):
         return "ordinal" if response in seen.several else "bernoulli"
-    chosen = seen.family(response, levels=True)
     exposed = seen.kinds[response] == "count" and left.get("offset", "").startswith("log(")  # then whole numbers are counts
+    if seen.kinds[response] != "text" and not exposed and coded_apart(here, response):
+        raise JobError(
+            f"fit: {response!r} has two values at each client, and not the same two at all: write the same two at all clients, "
+            "or, if they are numbers, give family ('poisson', 'gaussian')"
+        )
+    chosen = seen.family(response, levels=True)
     return "auto" if chosen == "poisson" or exposed else chosen
 
 

@@ -3,15 +3,16 @@
 A number is one label however it is written: 3 and 3.0, 119000 and 1.19e+05, 0.3 and 0.30000000000000004, which has 15
 significant digits, as in R's `factor`. TRUE, true and True are one. 03 is another label than 3, for codes may have zeros in
 front, and so is 3e2, a code, than 300: a power of ten has its sign, or a point before it. Whole numbers keep all of their digits.
+Where a column's type says that its cells are texts, as R's character, 1.10 is another label than 1.1, and 3.0 the same as 3.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-__all__ = ["event_of", "in_order", "label", "whole"]
+__all__ = ["event_of", "find", "in_order", "label", "whole"]
 
 TRUTHS = {"true": "True", "false": "False"}
 EVENTS = {"yes", "y", "true", "case", "cases", "dead", "died", "death", "deceased", "event", "positive", "pos", "present"}
@@ -28,19 +29,21 @@ def whole(cell: str, decimal: str = ".") -> str:
     return digits if point and not decimals.strip("0") and _WHOLE.fullmatch(digits) else cell
 
 
-def label(cell: str, decimal: str = ".") -> str:
-    """Returns the label that a cell, or a text of the job file, stands for.
+def label(cell: str, decimal: str = ".", *, text: bool = False) -> str:
+    """Returns the label that a cell, or a text of the job file, stands for. `text`: of a column whose type is of texts.
 
     Examples
     --------
     >>> from fedkern.labels import label
     >>> [label(cell) for cell in ("3.0", "1.19e+05", "0.30000000000000004", "2.50", "03", "TRUE", "none")]
     ['3', '119000', '0.3', '2.5', '03', 'True', 'none']
+    >>> [label(cell, text=True) for cell in ("3.0", "2.50", "TRUE")]
+    ['3', '2.50', 'True']
     """
     if cell.lower() in TRUTHS:
         return TRUTHS[cell.lower()]
     cell = whole(cell, decimal)
-    if decimal != "." and "." in cell:  # a code, or thousands
+    if text or (decimal != "." and "." in cell):  # a code, or thousands
         return cell
     pointed = cell.replace(decimal, ".", 1)
     if not _NUMBER.fullmatch(pointed) or not math.isfinite(value := float(pointed)):
@@ -54,6 +57,18 @@ def written(value: float) -> str:
     return str(int(value)) if value.is_integer() else f"{value:.{DIGITS}g}"
 
 
+def find(text: str, labels: Collection[str]) -> str:
+    """Returns that of the labels which a text of the job file names: the one that is written so, else the same number.
+
+    Examples
+    --------
+    >>> from fedkern.labels import find
+    >>> find("1.10", ("1.1", "1.10")), find("1.10", ("1.1", "1.2")), find("TRUE", ("False", "True"))
+    ('1.10', '1.1', 'True')
+    """
+    return text if text in labels else label(text)
+
+
 def in_order(labels: Iterable[str]) -> list[str]:
     """Returns labels sorted: as numbers where all are numbers, as R's `factor`, and else as texts.
 
@@ -64,7 +79,7 @@ def in_order(labels: Iterable[str]) -> list[str]:
     (['2', '10', '30'], ['10', '2', '3+'])
     """
     texts = sorted(labels)
-    return sorted(texts, key=float) if all(map(_DECIMAL.fullmatch, texts)) else texts
+    return sorted(texts, key=lambda text: (float(text), text)) if all(map(_DECIMAL.fullmatch, texts)) else texts
 
 
 def event_of(labels: Sequence[str]) -> str:

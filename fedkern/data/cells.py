@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Literal
@@ -47,6 +47,7 @@ class Text:
     truths : whether the column's type is of truth values, which are the numbers 0 and 1 where numbers are wanted
     ordered : whether the column's type gives its levels an order, in which they stand
     category : whether the column's type says that its cells are labels, whatever they look like
+    texts : whether the column's type says that its cells are texts (csv files have no types)
     before : the cells of the file, where rare levels of theirs have joined (`joined`)
     """
 
@@ -56,6 +57,7 @@ class Text:
     truths: bool = False
     ordered: bool = False
     category: bool = False
+    texts: bool = False
     before: Text | None = None
 
     @property
@@ -194,7 +196,11 @@ def typed(values: Sequence[object], single: bool = False) -> Text:
     """Codes typed values; `single`: these are floats of 32 bits, of which `SINGLE` significant digits say what was meant."""
     if single:
         values = [float(f"{value:.{SINGLE}g}") if isinstance(value, float) else value for value in values]
-    return as_text([*map(plain, values)])
+    return replace(as_text([*map(plain, values)]), texts=_are_texts(values))
+
+
+def _are_texts(values: Sequence[object]) -> bool:
+    return all(isinstance(value, str) or missing(value) for value in values)
 
 
 def worded(text: Text) -> Text:
@@ -249,16 +255,16 @@ def ordered(cells: Sequence[object], order: Sequence[object]) -> Text:
     place = {canonical(plain(level)): at for at, level in enumerate(order)}
     new = sorted(range(len(text.levels)), key=lambda at: place.get(text.levels[at], -1))  # an empty cell is no level
     back = np.argsort(np.array(new, dtype=np.int64))
-    return Text(back[text.codes], tuple(text.levels[at] for at in new), ordered=True, category=True)
+    return Text(back[text.codes], tuple(text.levels[at] for at in new), ordered=True, category=True, texts=_are_texts(order))
 
 
-def labels(cells: Cells) -> Text:
-    """Returns a column as labels, each in the one way in which it is compared (`label`)."""
+def labels(cells: Cells, known: Collection[str] = ()) -> Text:
+    """Returns a column as labels, each in the one way in which it is compared (`label`), or as one of those that are known."""
     if not isinstance(cells, Text):
         values, codes = np.unique(np.asarray(cells), return_inverse=True)
         distinct = typed(values.tolist(), values.dtype.itemsize < 8)
         cells = replace(distinct, codes=distinct.codes[codes])
-    return written(cells, [label(level, cells.decimal) for level in cells.levels])
+    return written(cells, [level if level in known else label(level, cells.decimal, text=cells.texts) for level in cells.levels])
 
 
 def written(cells: Text, levels: Sequence[str]) -> Text:

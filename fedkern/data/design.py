@@ -109,7 +109,8 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
             remedy = f"give levels = [...] in [data.columns.{name}], ignore it in [data], or store numbers"
             refusals.errors.append(JobError(f"{begin}: column {name!r} is stored as text, not as numbers; {remedy}"))
     if not table.n_rows:
-        raise JobError(f"{begin}: no rows; remove the client from [data] clients, or give it data")
+        lacking = f"no rows beside {table.incomplete} that lack a cell" if table.incomplete else "no rows"
+        raise JobError(f"{begin}: {lacking}; remove the client from [data] clients, or give it data")
     marks = Marks(table)
     of_file = with_event(spec, table)
     y, offset, weights = _roles(table, of_file.encoding(()), marks, spec.missing)
@@ -361,8 +362,11 @@ def encode(table: Table, encoding: Encoding, *, private: bool = False, missing: 
             values[marks.bad] = 0.0
     if X is not table.matrix:  # a map is read-only, and NaN in y alone makes every kernel skip the row
         X[marks.bad] = np.nan
-    faults, notes = marks.faults(), _notes(y if encoding.trials is None or weights is None else y / weights, encoding)
+    shares = y if encoding.trials is None or weights is None else y / np.maximum(weights, 1)
+    faults, notes = marks.faults(), _notes(shares, encoding)
     notes += [*_lost_orders(table, encoding), *notes_of_joined(table)]
+    if encoding.trials is not None and weights is not None and (none := int((weights == 0).sum()) - int(marks.bad.sum())) > 0:
+        notes.append(f"rows without a trial, which weigh nothing: {none}")
     if table.n_rows and marks.bad.all():
         notes += _useless(table, encoding)
     if encoding.formula is not None:
@@ -405,8 +409,8 @@ def _roles(
         marks.mark(weights < 0, encoding.weight, "is below zero", "weights must be >= 0")
     if encoding.trials is not None and encoding.response is not None:
         weights = read_numbers(table, encoding.trials, marks).copy()
-        whole = "a number of trials is whole, and at least 1: correct the cell, or remove the row"
-        marks.mark(~((weights >= 1) & (weights == np.floor(weights))), encoding.trials, "is no number of trials", whole)
+        whole = "a number of trials is whole, and not below 0: correct the cell, or remove the row"
+        marks.mark(~((weights >= 0) & (weights == np.floor(weights))), encoding.trials, "is no number of trials", whole)
         marks.mark(weights > MOST_COUNTED, encoding.trials, "is too large for a count", "beyond 2^53 whole numbers have gaps")
         more = f"{encoding.response!r} is a number of successes of {encoding.trials!r} trials: correct one of the cells"
         marks.mark(y > weights, encoding.response, "is more than the number of trials", more)
@@ -475,7 +479,7 @@ def _matrix(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fals
             at += 1
             continue
         # One indicator for each level; a bad cell, marked, has none.
-        which = hot(categories(table, column.name, marks), column, marks)
+        which = hot(categories(table, column.name, marks, levels=column.levels), column, marks)
         block = X[:, at : at + len(column.levels)]
         block[:] = 0.0
         known = np.flatnonzero(which >= 0)
@@ -517,13 +521,13 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
         return read_numbers(table, encoding.response, marks, missing)
     name, column = encoding.response, table.columns[encoding.response]
     if encoding.positive is not None:
-        cells = categories(table, name, marks, UNNAMED)
+        cells = categories(table, name, marks, UNNAMED, (encoding.positive, *encoding.labels))
         if encoding.labels:
             known = np.array([level in encoding.labels for level in cells.levels], dtype=bool)[cells.codes]
             marks.mark(~known, name, "is not a label", f"the labels are {some(encoding.labels)}; {SAME_LABELS}")
         return np.array([level == encoding.positive for level in cells.levels], dtype=np.float64)[cells.codes]
     if FAMILIES[encoding.family].leveled:
-        numbers = level_numbers(categories(table, name, marks, UNNAMED), encoding.labels)
+        numbers = level_numbers(categories(table, name, marks, UNNAMED, encoding.labels), encoding.labels)
         remedy = f"the levels are {some(encoding.labels)}; correct the cell, or [data] levels, which all parties must agree on"
         marks.mark(numbers < 0, name, "is none of data.levels", remedy)
         return numbers.astype(np.float64)
@@ -553,8 +557,8 @@ def level_numbers(cells: Text, levels: Sequence[str]) -> NDArray[np.int64]:
     """Returns which of the levels each cell (n,) is, as it is written or as a number ("2.0" is "2"), -1 for a cell that is
     none.
     """
-    cells = labels(cells)
-    texts = {label(level): k for k, level in enumerate(levels)}
+    cells = labels(cells, levels)
+    texts = {label(level): k for k, level in enumerate(levels)} | {level: k for k, level in enumerate(levels)}
     numbers = {value: k for k, level in enumerate(levels) if not np.isnan(value := number(level))}
     which = [texts.get(cell, numbers.get(value, -1)) for cell, value in zip(cells.levels, cells.values.tolist())]
     return np.array(which, dtype=np.int64)[cells.codes]
@@ -591,6 +595,8 @@ def _lost_orders(table: Table, encoding: Encoding) -> list[str]:
     agreed = {column.name: column.levels for column in encoding.columns if column.levels is not None}
     if encoding.formula is not None:
         agreed |= {name: one.levels for name, one in encoding.formula.known.items() if one.levels is not None}
+    if encoding.response is not None and FAMILIES[encoding.family].leveled:
+        agreed[encoding.response] = encoding.labels
     notes = []
     for name, levels in agreed.items():
         cells = table.columns.get(name)

@@ -120,7 +120,8 @@ def _with_days(table: Table, known: Spec | Encoding) -> Table:
     read = {name: days for name, cells in texts.items() if (days := as_days(cells)) is not cells}
     if not read:
         return table
-    return replace(table, columns={**table.columns, **read}, dates=table.dates | {*read}, matrix=None, matrix_names=())
+    columns, dates, others = {**table.columns, **read}, table.dates | {*read}, table.texts - {*read}
+    return replace(table, columns=columns, dates=dates, texts=others, matrix=None, matrix_names=())
 
 
 def _with_times(table: Table, spec: Spec) -> Table:

@@ -14,6 +14,7 @@ from pathlib import Path
 from ..algorithms.exchanges.column_notes import near_names
 from ..errors import JobError, OwnFault
 from ..models.encoding import Encoding, Spec
+from ..models.formula.factors import read
 from .cells import number
 from .faults import HINT, who
 
@@ -35,6 +36,7 @@ def check_header(names: Sequence[str], wanted: Spec | Encoding, source: str, cli
     begin, own = who(client, source), f"client {client!r}, {source}" if client else source
     for name in needed:
         if name not in there:
+            name = _of_file(name, wanted)
             what, remedy = f"column {name!r} is missing", "correct the file, or [data]"
             if spec is None and not client:
                 remedy = "new rows need the columns of the job's, with the same names: correct the file"
@@ -57,6 +59,17 @@ def check_header(names: Sequence[str], wanted: Spec | Encoding, source: str, cli
         _check_declared(names, spec, begin, own)
     if not spec.covariates(tuple(names)) and not spec.intercept:
         raise JobError(f"{begin}: no covariate is left beside {', '.join(needed)}; add columns, or an intercept")
+
+
+def _of_file(name: str, wanted: Spec | Encoding) -> str:
+    """Returns the column of the file that a missing one is calculated from, as Holders for offset(log(Holders)); else itself."""
+    if wanted.formula is None or name != wanted.offset:
+        return name
+    try:
+        variables = read(name).variables
+    except JobError:  # no expression
+        return name
+    return variables[0] if len(variables) == 1 else name
 
 
 def list_columns(missing: str, names: Sequence[str], needed: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 
 from ..errors import JobError, OwnFault
 from . import mark as marks
-from .cells import Cells, Text, as_text, days, missing, ordered, plain, truths, typed, worded
+from .cells import Cells, Text, days, missing, ordered, truths, typed, worded
 from .plain_text import LOST, canonical
 from .table import Table
 
@@ -166,6 +167,9 @@ def _of_columns(held: Mapping[Any, object], source: str, text: frozenset[str], u
         values = _array(np.array(one) if isinstance(one, list) else one, f"{source}: column {name!r}", "OUfiub")
         if values.ndim != 1:
             raise JobError(f"{source}: column {name!r} has {values.ndim} dimensions; a column is one row of cells")
+        if values.dtype.kind == "O" and name not in text and _are_dates(values.tolist()):
+            dates.add(name)
+            return days(values.tolist())
         if values.dtype.kind in "OU":
             texts.add(name)
         if values.dtype.kind == "O":
@@ -224,8 +228,13 @@ def _numbers(series: Any) -> bool:
 
 
 def _dates(series: Any) -> bool:
-    """Tells whether a column's type is of dates."""
-    return str(series.dtype).startswith("Date")
+    """Tells whether a column's type is of dates, or all of its objects are dates."""
+    return str(series.dtype).startswith("Date") or (str(series.dtype) == "Object" and _are_dates(series.to_list()))
+
+
+def _are_dates(cells: Sequence[object]) -> bool:
+    there = {type(cell) for cell in cells if not missing(cell)}
+    return bool(there) and all(issubclass(one, date) for one in there)
 
 
 def _column(series: Any, name: str, source: str, keep: bool) -> Cells:
@@ -239,12 +248,12 @@ def _column(series: Any, name: str, source: str, keep: bool) -> Cells:
         if keep:
             return typed(series.to_list(), dtype == "Float32")
         return np.ascontiguousarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+    if _dates(series):
+        return typed(series.to_list()) if keep else days(series.to_list())
     if dtype == "Object":
         return _objects(series.to_list(), name, source, keep)
     if (order := _order(series)) is not None:
         return ordered(series.to_list(), order)
-    if _dates(series) and not keep:
-        return days(series.to_list())
     if dtype.startswith(("Categorical", "Enum")):
         return replace(typed(series.to_list()), category=True)
     if dtype.startswith(("String", "Date", "Time", "Null")):
@@ -290,7 +299,7 @@ def _objects(cells: list[Any], name: str, source: str, keep: bool) -> Cells:
         rarest = min(there, key=lambda one: sum(type(cell) is one for cell in cells))
         row = next(i for i, cell in enumerate(cells) if type(cell) is rarest)
         raise OwnFault(text, f"{source}, row {row + 1}, column {name!r}: {cells[row]!r} among {types}; {remedy}")
-    return worded(as_text([*map(plain, cells)]))
+    return worded(typed(cells))
 
 
 # Arrays

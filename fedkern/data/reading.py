@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..labels import label
+from ..labels import find, label
 from ..models.encoding import Column
 from .cells import MISSING, TOO_LARGE, TRUTH, Text, floats, labels, too_large
 from .dialect import has_decimal_comma
@@ -58,12 +59,15 @@ NAMED = ('remove the row, or give missing cells a name ("?")', LEFT_OUT)
 UNNAMED = ("remove the row", LEFT_OUT)
 
 
-def categories(table: Table, name: str, marks: Marks, empty_cell: tuple[str, ...] = NAMED) -> Text:
+def categories(
+    table: Table, name: str, marks: Marks, empty_cell: tuple[str, ...] = NAMED, levels: Collection[str] | None = None
+) -> Text:
     """Returns the cells of a categorical column, and marks empty ones: a missing value needs a name to be a level.
 
-    `empty_cell` is the remedy, with keys of a job; of a response, whose levels are the job's, it is `UNNAMED`.
+    `empty_cell` is the remedy, with keys of a job; of a response, whose levels are the job's, it is `UNNAMED`. `levels`: those
+    that are agreed on.
     """
-    column = labels(table.columns[name])
+    column = labels(table.columns[name], levels or ())
     empty = np.array([level == "" for level in column.levels], dtype=bool)[column.codes]
     marks.mark(empty, name, "is empty", *empty_cell)
     return column
@@ -72,8 +76,8 @@ def categories(table: Table, name: str, marks: Marks, empty_cell: tuple[str, ...
 def hot(cells: Text, column: Column, marks: Marks) -> NDArray[np.int64]:
     """Returns which of a column's levels each cell (n,) is, -1 for a bad one."""
     assert column.levels is not None
-    position = {label(level): j for j, level in enumerate(column.levels)}
-    which = np.array([position.get(level, -1) for level in cells.levels], dtype=np.int64)[cells.codes]
+    position = {level: j for j, level in enumerate(column.levels)}
+    which = np.array([position.get(find(level, position), -1) for level in cells.levels], dtype=np.int64)[cells.codes]
     remedy = f"the levels are {some(column.levels)}; correct the cell, or leave the row out"
     marks.mark(which < 0, column.name, "is an unknown level", remedy, f"or add it to [data.columns.{column.name}] levels")
     return which
@@ -101,7 +105,7 @@ class Reader:
 
     def codes(self, name: str, levels: tuple[str, ...]) -> NDArray[np.int64]:
         """Returns which of these levels each cell (n,) is; -1 for another one."""
-        return hot(categories(self.table, name, self.marks), Column(name, "categorical", levels), self.marks)
+        return hot(categories(self.table, name, self.marks, levels=levels), Column(name, "categorical", levels), self.marks)
 
     def fault(self, bad: NDArray[np.bool_], column: str, reason: str, remedy: str) -> None:
         """Marks rows."""

@@ -6,7 +6,7 @@ Where parties are apart the job file names them: labels of a response are the ho
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ..data.cells import Text, number
 from ..data.cells import labels as in_cells
@@ -18,6 +18,8 @@ from ..labels import in_order
 from .formula import laid
 from .keys import Raw
 from .load import merged, table
+
+MOST = 8  # labels of a client that an error names
 
 
 def with_levels(raw: Raw, read: Callable[[str], Iterable[Table]]) -> Raw:
@@ -36,21 +38,43 @@ def with_levels(raw: Raw, read: Callable[[str], Iterable[Table]]) -> Raw:
         return raw
     try:
         response = str(table(laid.laid(raw), "data").get("response"))
-        cells = [one.columns[response] for one in read(response) if response in one.columns]
+        cells = {one.source: one.columns[response] for one in read(response) if response in one.columns}
     except JobError:  # a fault that is told where it is looked for
         return raw
     none = NO_LABEL.union(table(table(raw, "data"), "dialect").get("missing", ()))
-    texts = [column for column in cells if isinstance(column, Text)]
+    texts = {source: in_cells(column) for source, column in cells.items() if isinstance(column, Text)}
     if not cells or len(texts) < len(cells):  # numbers of a type that a response of levels does not have
         return raw
-    labels = dict.fromkeys(level for column in texts for level in in_cells(column).levels if level and level not in none)
-    orders = {column.levels for column in texts if column.ordered}
-    if all(column.ordered for column in texts):
-        if len(orders) > 1:
-            return raw
-        found = [*labels]
+    of_clients = {source: [level for level in text.levels if level and level not in none] for source, text in texts.items()}
+    _check_shared(response, of_clients)
+    labels = dict.fromkeys(level for own in of_clients.values() for level in own)
+    orders = [own for source, own in of_clients.items() if texts[source].ordered]
+    if (found := _in_one_order(orders, labels)) is not None:
+        pass
     elif family in NOMINAL or not any(math.isnan(number(label)) for label in labels):
         found = in_order(labels)
     else:
         return raw
     return merged(raw, {"data": {"levels": found}})
+
+
+def _in_one_order(orders: Sequence[list[str]], labels: Collection[str]) -> list[str] | None:
+    """Returns all labels in the order of the clients whose tables give them one; None where there is no such order."""
+    joined = max(orders, key=len, default=[])
+    agree = all([label for label in joined if label in order] == order for order in orders)
+    return joined if joined and agree and {*joined} == {*labels} else None
+
+
+def _check_shared(response: str, of_clients: Mapping[str, Collection[str]]) -> None:
+    """Refuses labels that may be two spellings of the same: those of some clients and of others, which have none in common."""
+    first, labels = next(((source, {*own}) for source, own in of_clients.items() if own), ("", set[str]()))
+    shared = dict(of_clients)
+    while joins := [source for source, own in shared.items() if not own or labels.intersection(own)]:
+        labels = labels.union(*(shared.pop(source) for source in joins))
+    if shared and max(map(len, of_clients.values())) > 1:
+        other = next(iter(shared))
+        own, others = (", ".join(in_order(of_clients[source])[:MOST]) for source in (first, other))
+        raise JobError(
+            f"{response!r}: {first} has the labels {own}, {other} has {others}, and no client has labels of both: write the same "
+            "labels at all clients, or, where all of these are levels of one response, name them: levels = [..] in [data]"
+        )

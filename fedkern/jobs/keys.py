@@ -113,7 +113,7 @@ class ColumnSection(Section):
     @field_validator("reference")
     @classmethod
     def _as_label(cls, reference: str | None) -> str | None:
-        return None if reference is None else label(reference)
+        return None if reference is None else label(reference, text=True)
 
     @property
     def encoded(self) -> dict[str, object]:

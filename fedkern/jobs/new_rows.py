@@ -39,7 +39,7 @@ def own() -> Iterator[None]:
 
 def responded(table: Table, encoding: Encoding) -> list[bool]:
     """Tells for each row whether it has a response: an empty one, as of patients to be predicted, is unknown."""
-    labels = {label(text) for text in (*encoding.labels, encoding.positive) if text is not None}
+    labels = {name for text in (*encoding.labels, encoding.positive) if text is not None for name in (text, label(text))}
     cells = (cell.strip() for cell in table.cells(str(encoding.response)))
     return [cell in labels or cell.lower() not in MISSING for cell in cells]
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ..algorithms.exchanges.compare import one_but_for, spellings
 from ..data import table
-from ..data.cells import MISSING, UNIT, Text, floats, labels, number
+from ..data.cells import EACH, MISSING, TRUTH, UNIT, Text, floats, labels, number
 from ..data.design import LEAST_OF_LEVEL
 from ..data.dialect import SEPARATORS, Dialect, has_decimal_comma, stem, suffix
 from ..data.far import FAR, coded, distances
@@ -66,6 +66,7 @@ DATES = re.compile(
     r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/. ](\d{1,2}|[A-Za-z]{3,9})[-/. ](\d{4}|\d{2}))([T ]\d{1,2}:\d{2}.*)?"
 )
 DAYS = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")  # 20240601
+TRUTH_OF = {name: str(int(value)) for name, value in TRUTH.items()}
 MANY = 10  # levels: of fewer nobody asks whether they are too many
 CODES = 50  # values at most of a column of numbers that may be codes
 LEAST_CODE = 10  # below are counts, grades and stages
@@ -654,7 +655,7 @@ def look_at(tables: Sequence[Table]) -> Seen:
         if kinds[name] in ("count", "real") and len(np.unique(np.concatenate([_numbers(one, name) for one in holding]))) == 2:
             two.add(name)
         zeros |= {name} if any((_numbers(one, name) == 0).any() for one in holding) else set()
-        if kinds[name] == "text" and len({level for one in holding for level in labels(one.columns[name]).levels if level}) > 2:
+        if kinds[name] == "text" and len({label for one in holding for label in _labels(one, name)}) > 2:
             several.add(name)
     own = {name: [one for one in tables if name in one.names] for name in names}
     dates = {name for name in names if all(_are_dates(one, name) for one in own[name])}
@@ -662,6 +663,19 @@ def look_at(tables: Sequence[Table]) -> Seen:
     numbered = {name for name in names if kinds[name] == "count" and all(_are_codes(one, name) for one in own[name])} - dates
     sets = (gaps, two, dates, crowded, numbered, zeros, several)
     return Seen(names, kinds, *map(frozenset, sets))
+
+
+def _labels(one: Table, name: str) -> set[str]:
+    """Returns the labels of a column; truth values are 0 and 1, as which another file may have them."""
+    return {TRUTH_OF.get(level, level) for level in labels(one.columns[name]).levels if level}
+
+
+def coded_apart(tables: Sequence[Table], name: str) -> bool:
+    """Tells whether a column of numbers has two values in each file, and not the same two in all: 0 and 1 here, 1 and 2 there."""
+    values = [_numbers(one, name) for one in tables]
+    pairs = [set(np.unique(own).tolist()) for own in values]
+    rows = sum(len(own) for own in values)
+    return all(len(pair) == 2 for pair in pairs) and len(set().union(*pairs)) > 2 and rows >= sum(map(len, pairs)) * EACH
 
 
 def _are_dates(one: Table, name: str) -> bool:
@@ -711,7 +725,7 @@ def _coded(tables: Sequence[Table], seen: Seen, name: str) -> bool:
 
 def _lacks(one: Table, name: str) -> bool:
     """Returns whether a cell is empty, in a row that can be read."""
-    column, read = one.columns[name], np.array([row not in one.broken for row in range(one.n_rows)])
+    column, read = one.columns[name], np.array([row not in one.broken for row in range(one.n_rows)], np.bool_)
     if isinstance(column, Text):
         missing = {""} if column.kind() == "categorical" else MISSING
         return any(column.levels[code].lower() in missing for code in np.unique(column.codes[read]))

@@ -33,13 +33,18 @@ LEAST_SCALE = 1e-150  # of a column: the square of a coefficient on its scale is
 
 @dataclass(frozen=True)
 class Column:
-    """Holds one column of the covariates; a field that is None is not known yet."""
+    """Holds one column of the covariates; a field that is None is not known yet.
+
+    `flat`: whether all clients together have one value of it. Its coefficient is then in no row, nor in an intercept on the
+    data's scale, which is that of this value.
+    """
 
     name: str
     kind: Kind = "numeric"
     levels: tuple[str, ...] | None = None
     center: float | None = None
     scale: float | None = None
+    flat: bool = False
 
     @classmethod
     def declared(cls, name: str, table: Mapping[str, object]) -> Column:
@@ -84,6 +89,10 @@ class Column:
             needs = f"needs at least {LEAST_SCALE:g}, got {numbers['scale']}"
             raise JobError(f"{where} scale: {needs}; give the column in another unit")
         return cls(name, "numeric", None, numbers.get("center"), numbers.get("scale"))
+
+    def scaled(self, mean: float, sd: float) -> Column:
+        """Returns the column with the mean and the standard deviation of all rows; where that is 0 it is centred alone."""
+        return replace(self, center=mean, scale=sd or 1.0, flat=not sd)
 
     @property
     def constants(self) -> tuple[float, float]:
@@ -170,7 +179,7 @@ class Spec:
         if self.positive is None and len(declared) == 2 and FAMILIES[self.family].binary and self.trials is None:
             object.__setattr__(self, "positive", event_of(in_order(declared)))
         if self.positive is not None:
-            object.__setattr__(self, "positive", label(self.positive))
+            object.__setattr__(self, "positive", label(self.positive, text=True))
         if self.private and self.standardise == "exchange":
             raise JobError(
                 '[data] standardise = "exchange": in a private job sums of rows would leave the clients uncharged; set '
@@ -330,8 +339,8 @@ class Encoding:
 
     def __post_init__(self) -> None:
         if self.positive is not None:
-            object.__setattr__(self, "positive", label(self.positive))
-            object.__setattr__(self, "labels", tuple(map(label, self.labels)))
+            object.__setattr__(self, "positive", label(self.positive, text=True))
+            object.__setattr__(self, "labels", tuple(label(one, text=True) for one in self.labels))
         for column in self.columns:
             known = column.levels if column.kind == "categorical" else (column.center is not None and column.scale)
             if not known:
@@ -422,8 +431,9 @@ class Encoding:
     def affine(self) -> NDArray[np.float64]:
         """Returns A (d, d) with theta = A theta_std: from the standardised scale to the data's.
 
-        theta_j = theta_std_j / scale_j, and intercept = intercept_std - sum_j theta_std_j center_j / scale_j. Without an
-        intercept the constant has no coefficient to go to: the slopes are then those of centred columns.
+        theta_j = theta_std_j / scale_j, and intercept = intercept_std - sum_j theta_std_j center_j / scale_j, over columns of
+        more than one value. Without an intercept the constant has no coefficient to go to: the slopes are then those of centred
+        columns.
         """
         a = np.eye(self.size)
         place = int(self.intercept)
@@ -433,7 +443,7 @@ class Encoding:
                 continue
             center, scale = column.constants
             a[place, place] = 1 / scale
-            if self.intercept:
+            if self.intercept and not column.flat:
                 a[0, place] = -center / scale
             place += 1
         return a
@@ -449,7 +459,7 @@ class Encoding:
         columns: list[dict[str, Any]] = []
         for column in self.columns:
             rest = {"center": column.center, "scale": column.scale} if column.levels is None else {"levels": list(column.levels)}
-            columns.append({"name": column.name} | rest)
+            columns.append({"name": column.name} | rest | ({"flat": True} if column.flat else {}))
         more = dict[str, Any]()
         more |= {"trials": self.trials} if self.trials else {}
         more |= {"formula": self.formula.to_dict()} if self.formula is not None else {}
@@ -473,7 +483,7 @@ class Encoding:
             columns = tuple(
                 Column(str(c["name"]), "categorical", tuple(map(str, c["levels"])))
                 if "levels" in c
-                else Column(str(c["name"]), "numeric", None, float(c["center"]), float(c["scale"]))
+                else Column(str(c["name"]), "numeric", None, float(c["center"]), float(c["scale"]), c.get("flat") is True)
                 for c in plain["columns"]
             )
             roles = {key: plain[key] for key in ("response", "family", "positive", "offset", "weight", "row_id", "intercept")}

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -63,7 +64,8 @@ def _coefficients(encoding_as_json: bytes, of_constant: bool, most: float) -> Ar
     families: dict[Family, list[int]] = {(frozenset(), frozenset()): [0] if first else []}
     for j, (labels, powers) in enumerate(found, first):
         families.setdefault((_factors(formula, labels), powers), []).append(j)
-    A, columns = encoding.affine(), dict(enumerate(found, first)) | {0 if first else NONE: NOTHING}
+    every = tuple(replace(column, flat=False) for column in encoding.columns)  # in a product it has a part
+    A, columns = replace(encoding, columns=every).affine(), dict(enumerate(found, first)) | {0 if first else NONE: NOTHING}
     effects = list[Array]()
     for (factors, powers), places in families.items():
         several = len(factors) + sum(k for _, k in powers) > (1 if powers else 0)

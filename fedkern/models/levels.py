@@ -165,14 +165,14 @@ def thresholds(points: Vector, levels: int) -> Vector:
 
 
 def centres(encoding: Encoding) -> Vector:
-    """Returns (p,) centre / scale of each coefficient's column.
+    """Returns (p,) centre / scale of each coefficient's column; 0 of one with one value.
 
     A threshold of standardised columns is below that of the data's by b'(centre / scale), for c - x'b is one number.
     """
     ratios = np.zeros(encoding.size)
     place = int(encoding.intercept)
     for column in encoding.columns:
-        if column.levels is None:
+        if column.levels is None and not column.flat:
             center, scale = column.constants
             ratios[place] = center / scale
         place += 1 if column.levels is None else len(column.levels)

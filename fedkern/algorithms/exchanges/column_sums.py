@@ -71,7 +71,7 @@ class MaskedColumnSums(
 
 @dataclass(frozen=True)
 class ColumnScales(Message, kind=262):
-    """Server to client: centres and scales of the block's columns, and the number of all rows; which columns are odd at yours?"""
+    """Server to client: centres and scales of the block's columns, 0 of one value, and the number of all rows; which are odd?"""
 
     round: int
     rows: float
@@ -269,13 +269,18 @@ def _check(state: Client, event: Event) -> None:
     good, numbers = good and len(state.centres) < len(state.columns), np.zeros(1)
     if isinstance(event, ColumnScales):
         good = good and state.leg % LEGS == 2 and event.rows >= 1
-        numbers = np.concatenate([event.centres, event.scales, 1 / np.maximum(event.scales, 1e-300)])
+        numbers = np.concatenate([event.centres, event.scales, 1 / np.maximum(_positive(event.scales), 1e-300)])
     elif isinstance(event, AskColumnSums):
         good = good and (state.leg % LEGS == 1 or (state.leg % LEGS == 0 and not event.means.any()))
         numbers = event.means
     good = good and bool((np.abs(numbers) <= LARGEST_CELL).all())
     if not good:
         raise RemoteFault(f"server: {type(event).__name__} was not expected, or has a number that cannot be")
+
+
+def _positive(scales: Array) -> Array:
+    """Returns scales, 1 of a column of one value, which has none."""
+    return np.where(scales == 0, 1.0, scales)
 
 
 def _moments(state: Client, block: tuple[str, ...], centres: Array) -> tuple[Array, Array]:
@@ -294,7 +299,7 @@ def _odd_columns(state: Client, block: tuple[str, ...], scales: ColumnScales) ->
     n, notes, odd = float(state.summary.n_rows), list[str](), np.zeros((3, WIDTH))
     both, sizes = (state.name, OTHERS), np.array([n, max(scales.rows - n, 0.0)])
     sums, squares = _moments(state, block, scales.centres)
-    others = np.maximum(scales.rows * scales.scales[: len(block)] ** 2 - squares, 0.0)
+    others = np.maximum(scales.rows * _positive(scales.scales)[: len(block)] ** 2 - squares, 0.0)
     for j, name in enumerate(block):
         # All rows together have no deviation from their centre.
         two = np.array([[sums[j]], [-sums[j]]]), np.array([[squares[j]], [others[j]]])
@@ -322,8 +327,8 @@ def _refuse_cells(state: Client, block: tuple[str, ...], sums: Array) -> None:
 def with_constants(columns: tuple[Column, ...], ended: Server | Client) -> tuple[Column, ...]:
     """Returns the columns with the constants that were found."""
     constants = zip(ended.columns, ended.centres, ended.scales)
-    found: dict[str, dict[str, Any]] = {name: {"center": centre, "scale": scale} for name, centre, scale in constants}
-    return tuple(replace(column, **found.get(column.name, {})) for column in columns)
+    found = {name: (centre, scale) for name, centre, scale in constants}
+    return tuple(column.scaled(*found[column.name]) if column.name in found else column for column in columns)
 
 
 def protocol() -> Protocol[Server, Client]:

@@ -634,7 +634,7 @@ def _event(labels: Sequence[str]) -> str | None:
 def _deviations_known(state: Server) -> tuple[Column, ...]:
     """Returns the columns with their standardising constants.
 
-    These are mean and standard deviation (divisor n) of all rows together; a constant column has 1.
+    These are mean and standard deviation (divisor n) of all rows together.
     """
     replies = in_order(state.replies)
     sums, squares = (map(math.fsum, zip(*(reply[name] for reply in replies))) for name in ("sums", "squares"))
@@ -643,17 +643,17 @@ def _deviations_known(state: Server) -> tuple[Column, ...]:
 
 
 def standardise(mean: float, sums: float, squares: float, rows: float) -> tuple[float, float]:
-    """Returns centre and scale of a column, by sums over all rows of the deviations from `mean` and of their squares."""
+    """Returns mean and standard deviation of a column, by sums over all rows of the deviations from `mean` and of their squares;
+    0 where it has one value."""
     shift = sums / rows
     variance = max(squares / rows - shift * shift, 0.0)
     tiny = (1e-14 * abs(mean)) ** 2  # what rounding leaves of a constant column
-    scale = math.sqrt(variance) if variance > tiny else 1.0
-    return mean + shift, scale
+    return mean + shift, math.sqrt(variance) if variance > tiny else 0.0
 
 
-def _with(column: Column, center: float, scale: float) -> Column:
+def _with(column: Column, mean: float, sd: float) -> Column:
     """Returns the column with exchanged constants, unless the job file gives its own."""
-    return column if column.center is not None else replace(column, center=center, scale=scale)
+    return column if column.center is not None else column.scaled(mean, sd)
 
 
 def _agree(state: Server, columns: tuple[Column, ...]) -> tuple[Server, ServerEffects]:

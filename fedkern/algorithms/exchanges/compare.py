@@ -247,7 +247,7 @@ def _are_whole(n: Array, means: Array, variances: Array) -> bool:
 def of_levels(column: Column, of_clients: Sequence[Sequence[str]], clients: Sequence[str]) -> Iterator[Finding]:
     """Yields what is odd about a column's levels; `of_clients`: each client's."""
     name, levels = column.name, column.levels or ()
-    yield from spelled([column])
+    yield from spelled([column], of_clients)
     orders = [list(order) for order in of_clients if list(order) != sorted(order)]
     if any([level for level in levels if level in order] != order for order in orders):
         yield Finding.of("levels-in-other-orders", column=name)
@@ -262,12 +262,14 @@ def of_levels(column: Column, of_clients: Sequence[Sequence[str]], clients: Sequ
         yield Finding.of("levels-of-nobody-else", column=name, clients=alone)
 
 
-def spelled(columns: Iterable[Column]) -> Iterator[Finding]:
-    """Yields findings on levels of columns that may be one."""
+def spelled(columns: Iterable[Column], of_clients: Sequence[Sequence[str]] = ()) -> Iterator[Finding]:
+    """Yields findings on levels of columns that may be one; a client that has both 1.1 and 1.10 means two (`of_clients`)."""
     for column in columns:
         for same in spellings(column.levels or ()):
-            id = "levels-of-one-number" if _is_number(same) else "levels-spelled"
-            yield Finding.of(id, column=column.name, levels=same)
+            if not _is_number(same):
+                yield Finding.of("levels-spelled", column=column.name, levels=same)
+            elif not any({*same} <= {*own} for own in of_clients):
+                yield Finding.of("levels-of-one-number", column=column.name, levels=same)
 
 
 def spellings(levels: Iterable[str]) -> list[list[str]]:

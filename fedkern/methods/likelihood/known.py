@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from ...jobs import own_posterior
 from ...jobs.files import RunFolder
-from ...labels import label
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed.effects import Effects
 from ...models.survival_parametric import Baseline
@@ -79,7 +78,7 @@ class Known:
 
     @cached_property
     def _numbers(self) -> Mapping[str, int]:
-        return {label(text): number for number, text in enumerate(self.about.labels)}
+        return {text: number for number, text in enumerate(self.about.labels)}
 
     def numbers(self, labels: Sequence[str]) -> Indices:
         """Returns the number of each label's group (as `labels.label` writes it), `NEW` where the client has no such group."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
-from ...data.cells import number, plain
+from ...data.cells import plain
 from ...data.plain_text import canonical
 from ...kernels.families import LEVELED
 from ...labels import label
@@ -75,7 +75,6 @@ def _levels(levels: Sequence[str] | None, family: str) -> Iterator[str]:
         yield f"data.levels: wanted at most {MOST}, got {len(levels)}; join levels that say nearly the same"
     if "" in levels:
         yield "data.levels: a level is empty; give missing responses a name, or leave their rows out"
-    numbers = [number(label(level)) for level in levels]
-    known = [level if value != value else value for level, value in zip(levels, numbers)]
+    known = [label(level, text=True) for level in levels]
     if twice := [level for k, level in enumerate(levels) if known[k] in known[:k]]:
         yield f"data.levels: {', '.join(map(repr, dict.fromkeys(twice)))} is there twice; each level needs a name of its own"

@@ -646,7 +646,7 @@ class Model(WeighedModel[OutputSection]):
         for j, name in enumerate(terms):
             if name != INTERCEPT:
                 center, scale = columns[name].constants
-                B[j, j], B[0, j] = 1 / scale, -center / scale
+                B[j, j], B[0, j] = 1 / scale, -center / scale * (not columns[name].flat)
         return B
 
     def units_of(self, terms: Sequence[str]) -> list[float]:

@@ -104,7 +104,8 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
         event = look.events(table, spec)[0]
         times = read_times(columns, table, event, client, positive=config.lifetimes)
         if not config.lifetimes:
-            check_between(config.output.survival_at or (), times, event, look.weights(table, spec), client, table.source)
+            at = () if config.level == "none" else config.output.survival_at or ()
+            check_between(at, times, event, look.weights(table, spec), client, table.source)
         elif config.rules.of_coefficients:
             check_pieces(config.model.cuts or (), times, client, table.source)
             check_parts(family, wanted, table, spec, client, times)

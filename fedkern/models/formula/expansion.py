@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError
-from ...labels import label
+from ...labels import find
 from ...plain import Record
 from . import factors
 from .factors import NATURAL, Array, Ends, Factor, Node, ends, evaluated, quoted, read, refused
@@ -172,16 +172,18 @@ class Formula:
 
     def _base(self, factor: Factor) -> str:
         levels = self._levels(factor)
-        named = label(str(factor.option.get("base", "")))
-        return named or self.bases.get(factor.node.text) or (levels[0] if levels else "")
+        named = str(factor.option.get("base", "")) or self.bases.get(factor.node.text, "")
+        return find(named, levels) or (levels[0] if levels else "")
 
     def compared(self, name: str) -> frozenset[str]:
-        """Returns the labels of a column that others are compared with, as far as they are named."""
+        """Returns the labels of a column that others are compared with, as far as the job names them, where it has levels."""
         bases = [
             factor.option["base"] for factor in self.factors.values() if factor.variables == (name,) and "base" in factor.option
         ]
-        named = {label(str(base)) for base in bases}
-        return frozenset(named | ({self.bases[name]} if name in self.bases else set()))
+        named = {str(base) for base in bases} | ({self.bases[name]} if name in self.bases else set())
+        known = self.known.get(name)
+        levels = () if known is None or known.levels is None else known.levels
+        return frozenset(find(base, levels) for base in named)
 
     def constants(self, text: str) -> tuple[float, float]:
         """Returns the agreed centre and scale of a column or expression."""

@@ -434,7 +434,7 @@ def ends(node: Node, of_column: Callable[[str], Ends], constants: Constants) -> 
 
 MAKE = "make a column of it in all files, and name that"
 LABELS = "write C({0}), whose levels are texts in the files"
-NUMBERS = "write {0}: a column of numbers is taken as such"
+NUMBERS = "write {0}: a column of numbers is taken as such, and of labels write their numbers into the files"
 CURVE = "write cs({0}, df = 4), a natural cubic spline"
 
 # A call of R -> the remedy; {0} is its first argument, or a name that stands for it.

@@ -302,7 +302,7 @@ def test_a_common_curve_names_who_is_left_out_of_it_with_the_number_of_rows(tmp_
 
 
 def test_few_events_between_two_times_are_refused_before_anything_leaves(tmp_path: Path) -> None:
-    asked = SMALL.replace("[output]", "[output]\nsurvival_at = [15, 16]")
+    asked = SMALL.replace("[output]", '[disclosure]\nlevel = "standard"\n[output]\nsurvival_at = [15, 16]')
     with refusal(FedkernError, "output.survival_at"):
         fedkern.run(written(tmp_path, federation("cox", 1), text("cox", asked)), out=tmp_path / "out")
     assert not [*(tmp_path / "out").glob("ledger/*")]

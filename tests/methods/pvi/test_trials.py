@@ -97,7 +97,6 @@ def test_one_trial_a_row_changes_nothing() -> None:
         (5, 3, r"column 'y': '5' is more than the number of trials"),
         (-1, 3, r"column 'y': '-1' is not a count"),
         (1.5, 3, r"column 'y': '1.5' is not a count"),
-        (0, 0, r"column 'n': '0' is no number of trials"),
         (1, -2, r"column 'n': '-2' is no number of trials"),
         (1, 2.5, r"column 'n': '2.5' is no number of trials"),
     ],
