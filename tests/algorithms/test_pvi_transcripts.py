@@ -149,7 +149,6 @@ def told(
     """All that the server gets: the sum of each answer, or the words by which clients end the job."""
     dims = s.sizes(D) | {"t": D * (D + 1) // 2}
     own = prior(D, 1.0, s.covariance)
-    machine = global_vi if s.variant == "global-vi" else pvi
     keys = [public_key(secret) for secret in SECRETS]
     kinds = protocol(s)
     sums = Sums(kinds, pvi.SUMS, dims, dict.fromkeys(kinds.to_client, more or len(asked)))
@@ -157,7 +156,10 @@ def told(
     for k, part in enumerate(parts):
         local = Local(part, s, k, box=box_of(own), tells=True)
         hider = Hider(Pairs.agree(k, SECRETS[k], NAMES, keys, b"job"), NAMES[k], books[k] if books else None)
-        clients.append(Client(machine.client(NAMES[k], local, own), hider))
+        if s.variant == "global-vi":
+            clients.append(Client(global_vi.client(NAMES[k], local), hider))
+        else:
+            clients.append(Client(pvi.client(NAMES[k], local, own), hider))
     got = list[Any]()
     for one in asked:
         answers, ends = list[Any](), list[str]()

@@ -114,7 +114,7 @@ def test_completion_offers_the_public_names_and_no_others():
     assert offered[fedkern] == set(fedkern.__all__)
     assert offered[kernels] == set(kernels.__all__)
     functions = {kernel.public.partition(".")[2] for kernel in kernels.KERNELS.values() if kernel.module == kernels.glm.__name__}
-    assert offered[kernels.glm] == functions | {"bind_clipped_grad_sum"}
+    assert offered[kernels.glm] == functions | {"bind_clipped_grad_sum", "loglik"}
     for kernel in kernels.KERNELS.values():
         family, _, name = kernel.public.partition(".")
         assert name in dir(getattr(kernels, family)), kernel.name

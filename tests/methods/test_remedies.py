@@ -177,7 +177,8 @@ def graph(random: Any, _: int, n: int) -> dict[str, Any]:
 
 
 def drawn(kind: str, *ignored: str) -> Any:
-    return fedkern.run({**SHORT, "data": {"ignore": [*ignored]}, "model": {"kind": kind}}, data=frames(graph, sites=4, rows=150))
+    job = {"job": {"method": "sparse", "rounds": 1000}, "data": {"ignore": [*ignored]}, "model": {"kind": kind}}
+    return fedkern.run({**SHORT, **job}, data=frames(graph, sites=4, rows=150))
 
 
 def test_directions_that_cannot_be_told_are_left_to_a_random_field() -> None:
