@@ -21,6 +21,7 @@ from .ranks import Ranks
 S = TypeVar("S")
 C = TypeVar("C")
 OPEN = 64  # messages that may be on their way before it is asked which have left
+LONGEST = 2**31 - 1  # bytes of a message: Open MPI 5 counts them by 32 bits, and names neither the message nor the limit
 
 
 def duplicate(comm: MPI.Intracomm) -> MPI.Intracomm:
@@ -64,6 +65,11 @@ class MpiLink:
         """Starts a message; it leaves while this rank goes on."""
         if rank in self.gone:
             return
+        if len(data) > LONGEST:
+            raise JobError(
+                f"a message of {len(data):,} bytes to rank {rank}: MPI carries at most {LONGEST:,} in one; take fewer columns, "
+                "draws or latents, or run the job in one process (fedkern run, without mpirun)"
+            )
         number = tags.numbered(tag, self.run)
         try:
             # Whether it has left is asked when there is nothing else to do: to ask may give the core away.

@@ -58,6 +58,26 @@ def test_the_same_bits_on_more_ranks(n_ranks, options, want):
     assert (code, digest(out)) == (0, want)
 
 
+LONG = """
+import mmap
+from mpi4py import MPI
+from fedkern.errors import JobError
+from fedkern.transports import tags
+from fedkern.transports.mpi import LONGEST, MpiLink
+
+try:
+    MpiLink(MPI.COMM_SELF).send(0, tags.FRAME, memoryview(mmap.mmap(-1, LONGEST + 1)))
+except JobError as error:
+    print(f"{LONGEST + 1:,} bytes" in str(error))
+"""
+
+
+def test_a_message_that_mpi_cannot_count_is_refused_by_its_size():
+    """By itself Open MPI 5.0.11 says MPI_ERR_ARG."""
+    ended = subprocess.run([sys.executable, "-c", LONG], env=environment(), capture_output=True, text=True, timeout=60)
+    assert ended.stdout == "True\n", ended.stderr
+
+
 FAULTS = {
     "raise": (1, r"fedkern: rank 1: internal error\nTraceback (.|\n)*\nZeroDivisionError\n"),
     "data": (2, r"fedkern: rank 1: client 0: column 'age' is missing\n"),
