@@ -87,22 +87,22 @@ def fit(
         )
     keys = {name: job.pop(name) for name in sorted(job.keys() & data_keys() - {*RUN})}
     tables: dict[str, Any] = {name: content for name, content in job.items() if name not in RUN}
+    method = method or _method(private=privacy is not None, mapped=map is not None)
     if family is None:
         family = _family(model.data, clients, private=privacy is not None)
-        if family == "binomial" and "pvi" in (method, privacy and "pvi"):
+        if family == "binomial" and method == "pvi":
             family = "bernoulli"  # of which pvi takes trials
-    laid: dict[str, Any] = {"job": {"method": method or "likelihood"}, "data": {}}
+    laid: dict[str, Any] = {"job": {"method": method}, "data": {}}
     laid["model"] = {"formula": formula, "family": family, **(priors or {})}
     if map is not None:
-        laid["job"]["method"] = method or "sigma"
         _lay_map(model, map, clients, laid)
     laid["data"] |= keys
-    if privacy is not None and map is not None:
+    if privacy is not None:
         laid["privacy"] = dict(privacy)
-    elif privacy is not None:
-        laid["job"] = {"method": method or "pvi", "rounds": "budget"}
-        laid["privacy"] = {**STARTS, **privacy}
-        _check_public(model, clients, laid)
+        if map is None:
+            laid["job"]["rounds"] = "budget"
+            laid["privacy"] = {**STARTS, **privacy}
+            _check_public(model, clients, laid)
     for name, content in tables.items():
         if not isinstance(content, Mapping):
             raise JobError(f"fit: {name} = {memory.kind(content)}: wanted a table of the job, such as output = {{'loo': True}}")
@@ -114,6 +114,13 @@ def fit(
     else:
         result = api.run(laid, data=clients, **options)
     return result
+
+
+def _method(*, private: bool, mapped: bool) -> str:
+    """Returns the method of a job that names none."""
+    if mapped:
+        return "sigma"
+    return "pvi" if private else "likelihood"
 
 
 def _clients(data: object, by: str | None) -> Mapping[str, object]:
@@ -197,11 +204,11 @@ def _family(left: Mapping[str, str], clients: Mapping[str, object], *, private: 
         table.load(held) if isinstance(held, str | Path) else memory.table(held, f"data[{name!r}]", response=response, used=used)
         for name, held in clients.items()
     ]
-    here = [table for table in read if response in table.names]
+    here = [rows for rows in read if response in rows.names]
     if not here:
         raise JobError(f"fit: {response!r}, the response, is no column of any client")
-    seen = look_at([Table(t.source, (response,), {response: t.columns[response]}, t.n_rows) for t in here])
-    if seen.kinds[response] == "text" and any(getattr(table.columns[response], "ordered", False) for table in here):
+    seen = look_at([Table(rows.source, (response,), {response: rows.columns[response]}, rows.n_rows) for rows in here])
+    if seen.kinds[response] == "text" and any(getattr(rows.columns[response], "ordered", False) for rows in here):
         return "ordinal" if response in seen.several else "bernoulli"
     exposed = seen.kinds[response] == "count" and left.get("offset", "").startswith("log(")  # then whole numbers are counts
     if seen.kinds[response] != "text" and not exposed and coded_apart(here, response):
