@@ -10,7 +10,6 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
-from .. import front
 from ..algorithms.core.messages import reading
 from ..api import check_job, find_ending, job_with_levels, perform
 from ..errors import FedkernError, JobError, show_own_faults
@@ -55,6 +54,8 @@ def run_job(options: argparse.Namespace) -> int:
 def fit(options: argparse.Namespace) -> int:
     """Runs `fedkern fit`: `fedkern.fit` of files, whose result is printed."""
     with show_own_faults(), refusals():
+        from .. import front  # which a job from a file does not need
+
         result = front.fit(options.formula, options.files, options.family, out=options.out)
         print(result)
         if options.job:

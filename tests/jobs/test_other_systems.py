@@ -43,17 +43,17 @@ print(len(result.parameters))  # of three coefficients, as given and standardise
 """
 
 RANK = """
-from fedkern.transports import cores, parent, patience
+from fedkern.transports import cores, link, parent
 os.environ["OMPI_COMM_WORLD_RANK"] = "0"
 assert parent.hello() is False
 parent.follow()
 assert cores.usable_cores() == list(range(os.cpu_count()))
 try:
-    patience.Bell("job", 0)
+    link.Bell("job", 0)
     raise SystemExit("a socket without a file")
 except OSError:
     pass
-wait = patience.Patience(1.0)
+wait = link.Patience(1.0)
 for _ in range(wait.LOOKS):
     wait.pause()
 """

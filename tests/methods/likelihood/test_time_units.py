@@ -170,7 +170,7 @@ def test_hospitals_with_more_events_are_not_noted(m: int, level: float) -> None:
 
 def test_few_events_between_two_times_ask_for_the_unit_first(tmp_path: Path) -> None:
     """In years among months all events are before the first of the times, and leaving times out mends nothing."""
-    job = text("cox", SMALL + "survival_at = [12, 24]\n")
+    job = text("cox", SMALL + "survival_at = [12, 24]\n") + '\n[disclosure]\nlevel = "standard"\n'
     with refusal(JobError, "ada", "output.survival_at"):
         fedkern.run(written(tmp_path, scaled(studies(rows=700), "ada", 1 / 12), job), out=tmp_path / "out")
     own = (tmp_path / "out" / "client-ada" / "holder.txt").read_text()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedkern.algorithms.core.messages import KINDS, Released
+from fedkern.algorithms.core.messages import KINDS, Released, RemoteFault
 from fedkern.algorithms.pvi import client_level
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.api import perform
@@ -179,8 +179,11 @@ def test_planted_faults_are_seen(
     monkeypatch.setattr(client_level, "PROTOCOL", replace(client_level.PROTOCOL, server_receive=receive))
     if fault == "metrics":
         monkeypatch.setattr(Watch, "__call__", lambda self, state: drawn and self.write({"took part": len(drawn[-1])}))
-    first, second = pair(data, tmp_path, wire, drawn)
-    assert first != second
+        first, second = pair(data, tmp_path, wire, drawn)
+        assert first != second
+        return
+    with pytest.raises(RemoteFault):  # a client counts its deltas, too
+        pair(data, tmp_path, wire, drawn)
 
 
 def test_only_the_server_may_read_who_took_part(data: dict[str, Any], tmp_path: Path) -> None:
