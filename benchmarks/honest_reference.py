@@ -439,7 +439,7 @@ def _negative_binomial(rows: Rows, priors: Priors) -> Model:
         terms,
         float(np.log(rows.y.sum() / np.exp(rows.offset).sum())),
         more=[0.0],
-        prior=lambda more: more[0] - 0.5 * jnp.exp(2 * more[0]),
+        prior=lambda more: more[0] - jnp.logaddexp(0.0, 2 * more[0]),  # 1 / sqrt r ~ HalfCauchy(1)
         published=lambda more: {"dispersion": np.exp(2 * more[:, 0])},
     )
 
@@ -455,7 +455,7 @@ def _gamma(rows: Rows, priors: Priors) -> Model:
         terms,
         float(np.log(rows.y.mean())),
         more=[0.0],
-        prior=lambda more: _normal(more[0], 0.0, 1.0),
+        prior=lambda more: -more[0] / 2 - jnp.logaddexp(0.0, -more[0]),  # 1 / sqrt shape ~ HalfCauchy(1)
         published=lambda more: {"shape": np.exp(more[:, 0])},
     )
 
