@@ -483,7 +483,7 @@ class Look:
         value = cells.levels[cells.codes[there[row]]] if isinstance(cells, Text) else float(floats(cells)[there[row]])
         values: dict[str, Value] = {"row": table.place(int(there[row])), "leverage": leverage, "most": rules.leverage}
         values |= {"column": name, "value": value}
-        enough = 1.0 if lowered else math.ceil(100 * leverage) / 100
+        enough = 1.0 if lowered else min(math.ceil(100 * leverage) / 100, 1.0)  # a row alone may have the last digit more
         return Broken("row-of-leverage", "leverage", enough, values, ("mend-cell", "cap", "fewer-columns", "pool"))
 
     def _standardised(self, columns: Sequence[Column], most: float) -> Standardised | None:

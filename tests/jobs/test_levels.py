@@ -216,6 +216,23 @@ def test_a_row_far_from_all_others_is_refused_by_its_leverage() -> None:
     assert fedkern.run(at("standard", leverage=1.0), data={"a": people(200, 0), "b": far})
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_no_more_leverage_is_proposed_than_a_row_can_have(seed: int) -> None:
+    """A row that is alone has 1 and, of six of these, some a last digit more."""
+    rng = np.random.default_rng(seed)
+    data = {}
+    for client in ("a", "b"):
+        x, z = rng.normal(size=80).round(3), rng.normal(size=80)
+        if client == "a":
+            x[3] = 1e9 * (1 + seed)
+        data[client] = {"x": x, "z": z, "y": z + rng.normal(size=80)}
+    with pytest.raises(FedkernError) as error:
+        fedkern.fit("y ~ x + z", data, disclosure={"level": "standard"})
+    assert "disclosure.leverage" in str(error.value)
+    assert not re.search(r"disclosure.leverage to 1\.\d", str(error.value))
+
+
+
 def test_strict_alone_searches_for_sums_of_columns() -> None:
     """Given less planned is 0 in all rows but one."""
     planned = np.random.default_rng(5).normal(size=200)
