@@ -232,7 +232,6 @@ def test_no_more_leverage_is_proposed_than_a_row_can_have(seed: int) -> None:
     assert not re.search(r"disclosure.leverage to 1\.\d", str(error.value))
 
 
-
 def test_strict_alone_searches_for_sums_of_columns() -> None:
     """Given less planned is 0 in all rows but one."""
     planned = np.random.default_rng(5).normal(size=200)
