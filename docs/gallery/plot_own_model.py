@@ -41,7 +41,6 @@ information.mkdir()
 (packages / "emax_model.py").write_text(MODULE)
 (information / "METADATA").write_text("Metadata-Version: 2.1\nName: emax-model\nVersion: 1.0\n")
 (information / "RECORD").write_text("emax_model.py,,\nemax_model-1.0.dist-info/METADATA,,\n")
-sys.path.append(str(packages))
 
 # %%
 # The hospitals' rows.
@@ -73,12 +72,14 @@ job = {
         },
     },
 }
+sys.path.append(str(packages))  # which an installed package does not need; sphinx-gallery (0.22) forgets it after each block
 together = fedkern.run(job, data=frames)
 print(together)
 
 # %%
 # What a hospital would say alone, and all of them in one place. Alone, b and c are "not converged": of their long tails the
 # standard deviations are known to some percent, which the figure does not show.
+sys.path.append(str(packages))
 alone = {name: fedkern.run(job, data={name: frame}) for name, frame in frames.items()}
 pooled = fedkern.run(job, data={"pooled": pd.concat(frames.values())})
 halves = {name: result.parameters["half"] for name, result in {**alone, "federated": together, "pooled": pooled}.items()}
