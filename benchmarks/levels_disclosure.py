@@ -21,9 +21,10 @@ import argparse
 from typing import Any
 
 import numpy as np
+from survival_disclosure import units
 
 from fedkern.algorithms.exchanges.sums import DIGITS_OF_LEVELS
-from fedkern.algorithms.importance.settings import OF_VALUES, of_derivatives, of_draws, power
+from fedkern.algorithms.importance.settings import OF_VALUES, of_draws, power
 from fedkern.disclosure.requirement import ALL, Requirement
 from fedkern.disclosure.rules import LEVELS
 from fedkern.kernels import mixed, multinomial, ordered
@@ -142,17 +143,6 @@ def mode(family: Any, clients: list[tuple[Any, Any]]) -> tuple[Any, Any, list[An
     return xi, H, path[:TO_MODE]
 
 
-def units(packed: Any, size: int) -> Any:
-    """Those of the values, gradients and Hessians, in their order, of a client with these Hessians (packed) at several points."""
-    at, each = np.tril_indices(size), []
-    for lower in packed:
-        full = np.zeros((size, size))
-        full[at] = lower
-        each.append(of_derivatives(full + np.tril(full, -1).T, np.eye(size) / PRIOR_SD**2, CLIENTS))
-    of_value = np.full(len(packed), float(power(OF_VALUES / CLIENTS**0.5)))
-    return np.concatenate([of_value, *(gradient for gradient, _ in each), *(hessian[at] for _, hessian in each)])
-
-
 def fewest(family: Any) -> int:
     """The fewest rows that level "standard" takes."""
     ordered = isinstance(family, Ordinal)
@@ -193,7 +183,7 @@ def told(
             one = slice(cell // p, cell // p + 1)  # all other rows add what they did
             both.append(np.concatenate([part.ravel() for part in family.curvature(moved[one], y[one], exact)]))
         at.append((both[0] - both[1]) / (2 * STEP))
-    J.append((np.array(at) / (units(family.curvature(X, y, exact)[2], family.size) * OF_ROUNDING)).T)
+    J.append((np.array(at) / (units(family.curvature(X, y, exact)[2], family.size, PRIOR_SD) * OF_ROUNDING)).T)
     sums = np.repeat(np.eye(p), n, axis=0).reshape(p, n, p).transpose(1, 2, 0).reshape(n * p, p)
     J += [np.concatenate([sums, 2 * X.reshape(-1, 1) * sums], axis=1).T / DIGITS, family.sums(X, y)]
     if marginal:

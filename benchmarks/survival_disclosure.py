@@ -79,13 +79,13 @@ def weights(X: Any, first: Any, ends: Any, points: Any) -> Any:
     return found
 
 
-def units(packed: Any, p: int) -> Any:
+def units(packed: Any, p: int, prior_sd: float) -> Any:
     """Those of the values, gradients and Hessians, in their order, of a client with these Hessians (packed) at several points."""
     at, each = np.tril_indices(p), []
     for lower in packed:
         full = np.zeros((p, p))
         full[at] = lower
-        each.append(of_derivatives(full + np.tril(full, -1).T, np.eye(p) / PRIOR_SD**2, CLIENTS))
+        each.append(of_derivatives(full + np.tril(full, -1).T, np.eye(p) / prior_sd**2, CLIENTS))
     of_value = np.full(len(packed), float(power(OF_VALUES / CLIENTS**0.5)))
     return np.concatenate([of_value, *(gradient for gradient, _ in each), *(hessian[at] for _, hessian in each)])
 
@@ -112,7 +112,7 @@ def told(rng: np.random.Generator, n: int, events: int, p: int, slope: float, to
             moved.flat[cell] += sign * STEP
             both.append(np.concatenate([one.ravel() for one in curvature(moved, tuple(sets), exact)]))
         at[cell] = (both[0] - both[1]) / (2 * STEP)
-    J.append((at / (units(curvature(X, tuple(sets), exact)[2], p) * OF_ROUNDING)).T)
+    J.append((at / (units(curvature(X, tuple(sets), exact)[2], p, PRIOR_SD) * OF_ROUNDING)).T)
     # The exchange of columns: their sums and sums of squares. A likelihood of differences of rows does not know where these are.
     sums = np.repeat(np.eye(p), n, axis=0).reshape(p, n, p).transpose(1, 2, 0).reshape(n * p, p)
     J.append(np.concatenate([sums, 2 * X.reshape(-1, 1) * sums], axis=1).T / DIGITS)

@@ -49,11 +49,10 @@ def with_levels(raw: Raw, read: Callable[[str], Iterable[Table]]) -> Raw:
     _check_shared(response, of_clients)
     labels = dict.fromkeys(level for own in of_clients.values() for level in own)
     orders = [own for source, own in of_clients.items() if texts[source].ordered]
-    if (found := _in_one_order(orders, labels)) is not None:
-        pass
-    elif family in NOMINAL or not any(math.isnan(number(label)) for label in labels):
+    found = _in_one_order(orders, labels)
+    if found is None and (family in NOMINAL or not any(math.isnan(number(label)) for label in labels)):
         found = in_order(labels)
-    else:
+    if found is None:
         return raw
     return merged(raw, {"data": {"levels": found}})
 

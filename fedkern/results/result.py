@@ -17,7 +17,7 @@ from ..kernels.families import FAMILIES
 from ..models.encoding import Encoding
 from ..plain import to_toml
 from ..printing import printable
-from . import head, loo, page, pictures, plain, questions, shown, table
+from . import head, loo, page, plain, shown, table
 from .frames import Rows, TableRow, to_frame
 from .plain import Record
 from .prediction import Prediction
@@ -338,6 +338,8 @@ class Result:
     @property
     def _groups(self) -> dict[str, Group]:
         """The groups of the posterior's draws; with contrasts of levels in the group posterior."""
+        from . import questions  # which a job that ends without any does not need
+
         groups = self.posterior.groups(Drawing(self.seed, self.chains, self.n_draws))
         if "posterior" not in groups:
             return groups
@@ -395,6 +397,8 @@ class Result:
         >>> result.plot("effects", x=[1, 2, 3]).get_xlabel()
         'x'
         """
+        from . import pictures
+
         return pictures.plot(self, kind, options)
 
     def hypothesis(self, text: str) -> dict[str, float]:
@@ -422,6 +426,8 @@ class Result:
         >>> result.hypothesis("x > 1")["probability"] > 0.9
         True
         """
+        from . import questions
+
         rows: Rows[Any] = self.rows()
         return questions.hypothesis(text, self._groups, [str(row["parameter"]) for row in rows if not row["site"]])
 
@@ -456,6 +462,8 @@ class Result:
         return frame
 
     def _effects(self, by: str | Sequence[str], at: Mapping[str, object]) -> Rows[Any]:
+        from . import questions
+
         encoding = Encoding.from_dict(self.summary["encoding"])
         cells, rows = questions.grid(encoding, at, [by] if isinstance(by, str) else by)
         columns = {name: [row[name] for row in rows] for name in rows[0]}
