@@ -541,7 +541,7 @@ def test_rows_of_next_to_no_weight_are_neither_at_risk_nor_events(weight: float,
     [(36, 18, 2, 0.2, 0.7), (31, 31, 0, 0.0, 0.0), (62, 31, 0, 0.0, 0.0), (62, 31, 2, 0.0, 0.1)],
 )
 def test_what_events_determine(rows: int, events: int, together: int, low: float, high: float) -> None:
-    """Two columns: matched pairs with nine events a column tell a third of the rows, fifteen hardly one (section 9)."""
+    """Two columns: matched pairs with nine events a column tell a third of the rows, fifteen hardly one."""
     path = Path(__file__).parents[3] / "benchmarks" / "survival_disclosure.py"
     told = runpy.run_path(str(path))["told"]
     assert low <= told(np.random.default_rng([7, 2, 0, rows, events]), rows, events, 2, 0.5, together) <= high
