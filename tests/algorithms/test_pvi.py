@@ -322,21 +322,6 @@ def test_all_lost_ends_the_job():
     assert server.stop == "lost"
 
 
-def test_a_stale_asynchronous_delta_is_refused(monkeypatch):
-    monkeypatch.setattr(Settings, "staleness", lambda self, n_clients: 2)
-    server, _ = asked("asynchronous", 2)
-    for version in range(3):
-        server, _ = pvi.server_receive(server, 0, delta(version=version, dP=0.1, round=server.round))
-    server, effects = pvi.server_receive(server, 1, delta(version=0, round=0))
-    assert effects[0] == (1, SiteApplied(0, 0.0))
-    assert dict(server.dropped) == {1: 1}
-    loaded = kept.load(asked("asynchronous", 2)[0], kept.save(server))
-    assert dict(loaded.dropped) == {1: 1}
-    version = server.waiting[1]
-    server, effects = pvi.server_receive(server, 1, replace(delta(version=version, round=server.round), delta_id=1))
-    assert effects[0] == (1, SiteApplied(1, 1.0))  # of a client's second delta, whose first is in no q
-
-
 def test_a_client_takes_no_answer_that_is_about_another_of_its_deltas():
     client = pvi.client("c", Local(make_rows("bernoulli", d=3), settings(optimiser="adagrad", local_steps=1), 0), prior(3))
     client, (sent,) = pvi.client_receive(client, QUpdate(0, 0, np.zeros(3), np.ones(3)))

@@ -9,7 +9,7 @@ columns are correlated. Source: docs/concepts/convergence.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -153,11 +153,8 @@ def _judge_step(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> 
     return Arrived(step, "" if step else "the curvature of all rows is no precision of a posterior")
 
 
-def judge_arrival(model: Model, arrived: Arrived | None, silent: Sequence[str] = ()) -> Verdict | None:
-    """Returns the verdict on an open job's q by its distance from the posterior of all rows; None in a private job.
-
-    `silent`: the clients that are there and have made no update.
-    """
+def judge_arrival(model: Model, arrived: Arrived | None) -> Verdict | None:
+    """Returns the verdict on an open job's q by its distance from the posterior of all rows; None in a private job."""
     if arrived is None:
         return None
     step = arrived.step
@@ -179,7 +176,7 @@ def judge_arrival(model: Model, arrived: Arrived | None, silent: Sequence[str] =
         found = Finding.of("sds-of-q", least=float(width[narrow]), most=float(width[wide]))
         checks.append(Check(found, "settled"))
     if any(check.word is False for check in checks):
-        checks.append(Check(_remedy_of_width(model) if correlated else _remedy(model, silent), False))
+        checks.append(Check(_remedy_of_width(model) if correlated else _remedy(model), False))
     return Verdict(tuple(checks))
 
 
@@ -191,14 +188,9 @@ def _remedy_of_width(model: Model) -> str:
     return full
 
 
-def _remedy(model: Model, silent: Sequence[str]) -> str:
+def _remedy(model: Model) -> str:
     """Names the keys that bring q nearer to the posterior of all rows."""
     a = model.settings
-    if silent:  # more rounds are those of the others, who are faster
-        return (
-            f"{', '.join(map(repr, silent))} made no update, so q has nothing of its rows: give each client a number of updates "
-            "and the rounds to make them (algorithm.updates_per_client = 8 with job.rounds = 500), for which the job waits"
-        )
     if a.variant == "bcm-split":
         return f'"{a.variant}" only combines posteriors: take algorithm.variant = "pvi"'
     if a.variant == "global-vi":

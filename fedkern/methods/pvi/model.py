@@ -31,6 +31,7 @@ from . import budget, response
 from .keys import MOST_FULL, ColumnSection, Config, OutputSection, PrivacySection
 from .response import Given
 
+LEAD = 8  # answers by which a private asynchronous client may be ahead of the slowest
 WORTH = 400_000  # nanoseconds of a call on a card, in which a core takes as many rows of d columns by d + 20 (docs/how-to/gpu.md)
 Server = pvi.Server | global_vi.Server | client_level.Server
 Client = pvi.Client | global_vi.Client
@@ -186,9 +187,18 @@ class Model(WeighedModel[OutputSection]):
             batch_rate=a.batch,
             damping=a.damping_of(n, whole=self.covariance == "full" or self.encoding.size == 1),
             shards=a.shards or 1,
+            lead=self._lead,
             by_client=config.unit == "client",
             until=a.until is not None and self.encoding.size <= MOST_FULL,
         )
+
+    @property
+    def _lead(self) -> int | None:
+        """How far an asynchronous client may be ahead of the slowest."""
+        a = self.config.algorithm
+        if a.schedule != "asynchronous" or a.lead is not None:
+            return a.lead
+        return None if self.privacy is None else LEAD
 
     @property
     def scale(self) -> float:
@@ -308,8 +318,8 @@ class Model(WeighedModel[OutputSection]):
         return np.broadcast_to(server.updates, len(self.names))
 
     def dropped(self, server: Server) -> dict[str, int]:
-        """Returns client -> its answers that are in no result: too old when they came, or too much for a proper posterior. Which
-        of them are follows from public numbers: versions, and changes that were released."""
+        """Returns client -> its answers that are in no result, being too much for a proper posterior. Which of them are follows
+        from changes that were released."""
         if not isinstance(server, pvi.Server):
             return {}
         counts = np.broadcast_to([server.dropped.get(k, 0) for k in range(len(server.updates))], len(self.names))

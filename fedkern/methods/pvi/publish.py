@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from ...jobs.publish import Fit
 from ...models.expfam import Gaussian
 from ...models.glm import Rows, averaged, metrics, tested
 from ...results import guard, unseen
+from ...results.plain import Record
 from ...results.gaussian import Posterior
 from ...results.verdict import Check, Verdict, against, not_judged
 from . import client_noise, linear, linearised, pull, response
@@ -103,6 +104,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
             *([turned.note] if turned else []),
             *_remarks(model, server, q),
             *_of_dropped(model, server),
+            *_of_behind(model, server),
             *([TRIALS] if model.trials else []),
             *response.notes(model.response, encoding),
             *made.notes,
@@ -137,10 +139,7 @@ def _verdict(model: Model, server: Server, arrived: Arrived | None) -> Verdict:
     """
     if (of_scale := _of_learning(model, server)) is not None:
         return of_scale
-    silent = list[str]()
-    if isinstance(server, pvi.Server) and model.settings.schedule == "asynchronous":  # else all are asked, and waited for
-        silent = [name for k, name in enumerate(model.names) if not server.updates[k] and k not in server.lost]
-    own = judge_arrival(model, arrived, silent)
+    own = judge_arrival(model, arrived)
     if own is None or own.converged == "not judged":
         moved = _of_movement(model, server)
         return moved if own is None or moved.converged is False else own
@@ -314,10 +313,28 @@ def _client(model: Model, server: Server, client: int, updates: int) -> dict[str
     """Returns how a client ended ("lost", "budget spent" or "finished"), of a lost one whether its updates are in q, and how many
     of its answers are not, if any."""
     dropped = model.dropped(server).get(model.names[client], 0)
-    more = {"dropped": dropped} if dropped else {}
+    more: dict[str, Any] = {"dropped": dropped} if dropped else {}
+    if isinstance(server, pvi.Server) and model.settings.schedule == "asynchronous":
+        ages, oldest, waits = server.courses.get(client, pvi.Course())
+        more |= {"mean_age": ages / max(updates + dropped, 1), "oldest": oldest, "waits": waits}
     if client in server.lost:
         return {"updates": updates, "status": "lost", "in_result": updates > 0, **more}
     return {"updates": updates, "status": "budget spent" if client in server.refused else "finished", **more}
+
+
+def so_far(model: Model, server: pvi.Server, without: Sequence[str]) -> Record:
+    """Returns the posterior of a job that goes on, of all clients but these."""
+    q = response.to_data_units(pvi.released(server), model)
+    parameters = replace(_on_data_scale(model, q), coding=model.coding).parameters()
+    return {"updates": server.version, "without": list(without), "parameters": parameters}
+
+
+def _of_behind(model: Model, server: Server) -> list[Finding]:
+    """Returns a note of the clients that answered far less often than others."""
+    behind = server.behind if isinstance(server, pvi.Server) else []
+    if not behind:
+        return []
+    return [Finding.of("client-far-behind", clients=[(model.names[k], server.answers(k)) for k in behind])]
 
 
 def _of_dropped(model: Model, server: Server) -> list[str]:
@@ -325,12 +342,9 @@ def _of_dropped(model: Model, server: Server) -> list[str]:
     dropped = model.dropped(server)
     if not dropped:
         return []
-    n, settings = sum(dropped.values()), model.settings
+    n = sum(dropped.values())
     came = n + int(model.updates(server).sum())
     why, remedy = "they left no proper posterior", "damp the updates more (algorithm.damping)"
-    if settings.schedule == "asynchronous":
-        why = f"more than {settings.staleness(len(model.names))} updates came between question and answer, or {why}"
-        remedy = 'of clients in turn (schedule = "sequential") none is too old'
     paid = "" if model.privacy is None else "; their privacy is spent all the same"
     by_client = ", ".join(f"{name} {count}" for name, count in dropped.items())
     return [f"{n} of {came} answers are not in the result ({by_client}), for {why}{paid}: {remedy}"]

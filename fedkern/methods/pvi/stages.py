@@ -72,8 +72,6 @@ def trained(model: Model) -> Stage:
     sizes = settings.sizes(d) | ({"t": d * (d + 1) // 2} if settings.until else {})
     asked = (arrivals.AskSlope, arrivals.Slope)
     late = dict.fromkeys(asked, len(looks(settings.rounds or 0))) if settings.until else {}
-    if settings.schedule == "asynchronous" and settings.rounds:  # when the rounds end, clients are still at work
-        late = dict.fromkeys((*model.protocol.to_client, *model.protocol.to_server), settings.rounds + 1)
     # Nothing ends these rounds but their number; budgets and what has settled end others.
     fixed = not (settings.until or by_chance or model.privacy)
     stage = Stage(
