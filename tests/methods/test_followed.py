@@ -295,7 +295,6 @@ FOLLOWED = {
     "algorithm.optimiser": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "algorithm.points": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "algorithm.sampler": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
-    "algorithm.updates_per_client": f"{HERE}::test_a_slow_client_without_an_update_is_named_and_a_number_of_updates_helps",
     "algorithm.variant": "methods/pvi/test_arrival.py::test_what_short_steps_leave_undone_another_variant_does",
     "data.clients": f"{HERE}::test_clients_that_were_left_out_are_in_the_first_line_and_one_client_is_no_federation",
     "data.columns": f"{BESIDE}::test_a_column_that_is_right_as_it_is_has_center_and_scale",

@@ -3,9 +3,9 @@
 q = prior x t_1 x ... x t_M, all Gaussians in natural parameters. The server sends q; a client improves it on its own rows with
 everything else (the cavity q / t_m) as its prior, and answers with the damped change of its site. Both sides change t_m only when
 the server says by how much (`SiteApplied`), and q is recomputed from the sites in an order that the clients' numbers alone
-decide, so the order of arrival can't change a bit of it. Asynchronous clients wait for nobody: a round has ended once the slowest
-has answered again, however often the others have, and an answer counts however old it is. Source: docs/spec/pvi.md, sections 1, 2,
-7-9.
+decide, so the order of arrival can't change a bit of it. Asynchronous clients wait for nobody: a round has ended once the
+slowest has answered again, however often the others have, and an answer counts however old it is. Source: docs/spec/pvi.md,
+sections 1, 2, 7-9.
 
 | event at the client | its work | its answer |
 |---|---|---|
@@ -420,6 +420,7 @@ class Server:
     residuals : client -> its last sums of residuals, in a job that learns its scale
     rescaled : the factor by which the last round has multiplied that scale
     returns : whether a lost client begins anew where the run is resumed
+    back : whether one has, and was not asked yet
     """
 
     settings: Settings = field(metadata=GIVEN)
@@ -452,6 +453,7 @@ class Server:
     residuals: PersistentMap[int, scale.Residuals] = field(default_factory=PersistentMap)
     rescaled: float = 1.0
     returns: bool = field(default=False, metadata=GIVEN)
+    back: bool = field(default=False, metadata=GIVEN)
 
     def restored(self, saved: Saved) -> Server:
         """Returns the state with the values that follow from the sites and from the clients that are gone.
@@ -465,8 +467,10 @@ class Server:
                 dropped = dropped.minus(k)
         gone = {*self.refused, *self.capped, *lost}
         left = self.n_clients - len(gone)
-        back = evolve(self, lost=lost, sites=sites, dropped=dropped, q=sites.product(), n_active=left, wheel=None)
-        return evolve(back, in_round=_in_round(back)) if self.settings.schedule == "asynchronous" else back
+        again = evolve(self, lost=lost, sites=sites, dropped=dropped, q=sites.product(), n_active=left, wheel=None)
+        if self.settings.schedule != "asynchronous":
+            return again
+        return evolve(again, in_round=_in_round(again), back=len(lost) < len(self.lost))
 
     @property
     def site_h(self) -> Vector:
@@ -803,13 +807,13 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
         return _question(state, [client])
     if schedule == "synchronous":
         return _question(state, state.active)
-    free = [k for k in free if state.is_active(k) and k not in state.waiting]
+    free = [k for k in (range(state.n_clients) if state.back else free) if state.is_active(k) and k not in state.waiting]
     lead = state.settings.lead
     held = [k for k in free if lead is not None and state.answers(k) - state.round >= lead]
     for k in held:
         course = state.courses.get(k, Course())
         state = evolve(state, courses=state.courses.plus(k, course._replace(waits=course.waits + 1)))
-    return _question(state, [k for k in free if k not in held])
+    return _question(evolve(state, back=False), [k for k in free if k not in held])
 
 
 def _looks(state: Server) -> bool:

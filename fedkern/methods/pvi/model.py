@@ -27,6 +27,7 @@ from ...models.glm import prior
 from ...models.reference import Coding, coding_of
 from ...privacy.noise import KeyedSource, SecureSource, Source
 from ...privacy.plan import Plan
+from ...results.plain import Record
 from . import budget, response
 from .keys import MOST_FULL, ColumnSection, Config, OutputSection, PrivacySection
 from .response import Given
@@ -211,6 +212,12 @@ class Model(WeighedModel[OutputSection]):
         known = self.response
         numbers = (known.units.level, known.units.scale, known.variance)
         return repr([one and float(one) for one in numbers]).encode()
+
+    @property
+    def agreed(self) -> Record:
+        """What the parties have agreed on before the rounds, beside the job."""
+        units = self.response.units
+        return {"encoding": self.encoding.to_dict(), "level": units.level, "scale": units.scale}
 
     @property
     def gives_scale(self) -> bool:

@@ -17,8 +17,8 @@ from ...jobs.publish import Fit
 from ...models.expfam import Gaussian
 from ...models.glm import Rows, averaged, metrics, tested
 from ...results import guard, unseen
-from ...results.plain import Record
 from ...results.gaussian import Posterior
+from ...results.plain import Record
 from ...results.verdict import Check, Verdict, against, not_judged
 from . import client_noise, linear, linearised, pull, response
 from .arrival import Arrived, find_reversed, judge_arrival
@@ -68,7 +68,7 @@ def bare(model: Model, ended: Ended, test: Rows | None) -> Fit:
     q = _released(model, ended, estimate)
     return Fit(
         posterior=replace(_on_data_scale(model, q), coding=model.coding),
-        arrays=_arrays(model, server, q),
+        arrays=arrays(model, server, q),
         stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
         rounds=server.round,
         clients={name: _client(model, server, k, int(updates[k])) for k, name in enumerate(model.names)},
@@ -302,7 +302,7 @@ def _remarks(model: Model, server: Server, q: Gaussian) -> list[str]:
     return notes + pull.notes(model.published, q, model.prior, model.given, model.encoding.intercept)
 
 
-def _arrays(model: Model, server: Server, q: Gaussian) -> dict[str, NDArray[np.float64]]:
+def arrays(model: Model, server: Server, q: Gaussian) -> dict[str, NDArray[np.float64]]:
     """Returns the arrays of which the digest is made: the released h and P, and the sites where the server has each client's."""
     by_client = isinstance(server, pvi.Server) and not model.secure
     sites = {"site_h": server.site_h, "site_P": server.site_P} if by_client and isinstance(server, pvi.Server) else {}
@@ -331,10 +331,9 @@ def so_far(model: Model, server: pvi.Server, without: Sequence[str]) -> Record:
 
 def _of_behind(model: Model, server: Server) -> list[Finding]:
     """Returns a note of the clients that answered far less often than others."""
-    behind = server.behind if isinstance(server, pvi.Server) else []
-    if not behind:
+    if not (isinstance(server, pvi.Server) and server.behind):
         return []
-    return [Finding.of("client-far-behind", clients=[(model.names[k], server.answers(k)) for k in behind])]
+    return [Finding.of("client-far-behind", clients=[(model.names[k], server.answers(k)) for k in server.behind])]
 
 
 def _of_dropped(model: Model, server: Server) -> list[str]:

@@ -74,9 +74,10 @@ def trained(model: Model) -> Stage:
     late = dict.fromkeys(asked, len(looks(settings.rounds or 0))) if settings.until else {}
     # Nothing ends these rounds but their number; budgets and what has settled end others.
     fixed = not (settings.until or by_chance or model.privacy)
+    kept = settings.schedule == "asynchronous" and not model.by_client
     stage = Stage(
         model.protocol, sizes, rounds=settings.rounds, resumable=True, times=late, by_chance=by_chance, in_turn=in_turn,
-        trips=settings.rounds if fixed else None,
+        trips=settings.rounds if fixed else None, agreed=model.agreed if kept else None,
     )  # fmt: skip
     return stage.with_sums(pvi.SUMS, secure=model.secure)
 

@@ -82,8 +82,8 @@ def test_a_slow_client_is_waited_for_and_the_posterior_without_it_is_there(
     assert early[0].parameters["theta[x]"]["mean"] == pytest.approx(np.polyfit(two["x"], two["y"], 1)[0], abs=0.05)
     printed = capsys.readouterr().out
     assert "posterior so far, without c:" in printed
-    (note,) = [note for note in result.notes if getattr(note, "id", "") == "client-far-behind"]
-    assert note.values["clients"] == [("c", told["c"]["updates"])]
+    (found,) = [found for found in result.summary["findings"] if found["id"] == "client-far-behind"]
+    assert found["values"]["clients"] == [["c", told["c"]["updates"]]]
     lines = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
     assert any(line.get("behind") == {"c": 0} for line in lines)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 import fedkern
-from fedkern.algorithms.pvi.messages import Settings
 from fedkern.api import find_plans
 from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
