@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -14,11 +19,13 @@ import pytest
 
 import fedkern
 from fedkern.cli.__main__ import main
+from fedkern.jobs import answers
 from fedkern.jobs.answers import FILE
 from fedkern.plain import to_toml
 from fedkern.transports.inprocess import InProcess
-from support.interrupted import stopped_and_resumed
 from support.command import mpirun
+from support.interrupted import stopped_and_resumed
+from support.mpirun import environment
 
 JOBS: dict[str, dict[str, Any]] = {
     "a learnt scale": {"model": {"family": "gaussian"}},
@@ -76,6 +83,28 @@ def test_ranks_whose_answers_come_as_they_come(files: dict[str, Any], tmp_path: 
     ended = mpirun(4, "run", path, "--out", tmp_path / "out")
     assert ended.code == 0, ended.err
     assert main(["replay", str(tmp_path / "out")]) == 0
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(5))
+def test_ranks_that_were_killed_and_went_on(files: dict[str, Any], tmp_path: Path, seed: int) -> None:
+    tables = job(files, "a number of rounds, steps")
+    tables["job"]["rounds"] = 3000
+    tables["algorithm"]["checkpoint_every"] = 0.1
+    path = tmp_path / "job.toml"
+    path.write_text(to_toml(tables))
+    run = [sys.executable, "-m", "fedkern", "launch", "-n", "4", str(path), "--out", str(tmp_path / "out")]
+    with subprocess.Popen(
+        run, start_new_session=True, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as going:
+        while not (tmp_path / "out" / FILE).exists() or (tmp_path / "out" / FILE).stat().st_size < 40_000 * (seed + 1):
+            assert going.poll() is None
+            time.sleep(0.02)
+        os.killpg(going.pid, signal.SIGKILL)
+    ended = subprocess.run([*run, "--resume"], env=environment(), capture_output=True, text=True, timeout=200, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert main(["replay", str(tmp_path / "out")]) == 0
+    assert any("began" in line for line in answers.read(tmp_path / "out" / FILE))
 
 
 def altered(lines: list[str]) -> list[str]:
