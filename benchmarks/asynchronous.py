@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-
 from itertools import chain
 from pathlib import Path
 from typing import Any
