@@ -18,6 +18,7 @@ from pathlib import Path
 
 from fedkern import kernels
 from fedkern.algorithms.core.messages import Message
+from fedkern.algorithms.core.tells import HIDES
 from fedkern.data.design import LEAST_OF_LEVEL
 from fedkern.disclosure.rules import LEVELS, Rules
 from fedkern.finding import catalogue, remedies
@@ -33,6 +34,7 @@ METHODS = ("likelihood", "pvi", "sparse", "vertical", "sigma")  # in the order o
 DISCLOSURE = "docs/concepts/disclosure.md"
 BEGIN, END = "<!-- what messages tell: written by `make pages` -->", "<!-- so far -->"
 NUMBERS, OF_NUMBERS = "<!-- numbers of the levels: written by `make pages` -->", "<!-- so far the numbers -->"
+MASKED = f", masked: {HIDES}"
 CODE = re.compile(r'`[^`]*`|"[^"\s]*"')
 KEY = re.compile(r"# (?P<key>\S+) = (?P<default>.*?) +# (?P<type>.+?): (?P<help>.*)")
 
@@ -246,14 +248,7 @@ def disclosure() -> str:
     lists |= {f"### `{method}`": [kind for kind in kinds if often[kind] == 1] for method, kinds in sent.items()}
     parts = []
     for title, kinds in lists.items():
-        parts += [
-            title,
-            "",
-            "| message | in an open job | what can be computed | of which clients | in a private job |",
-            "| --- | --- | --- | --- | --- |",
-        ]
-        parts += [told(kind) for kind in kinds]
-        parts.append("")
+        parts += [title, "", *told(kinds), ""]
     begin, _, rest = (ROOT / DISCLOSURE).read_text(encoding="utf-8").partition(BEGIN)
     page = "\n".join([begin + BEGIN, "", *parts, ""]).rstrip("\n") + "\n\n" + END + rest.partition(END)[2]
     begin, _, rest = page.partition(NUMBERS)
@@ -303,15 +298,25 @@ def rows_per_coefficient(rules: Rules) -> str:
     )
 
 
-def told(kind: type[Message]) -> str:
-    """A row of a message."""
-    if kind.tells is None:
-        raise TypeError(f"{kind.__name__} is in MAY_SEND, and says nothing of what it tells")
-    what, computed, private = kind.tells.what, kind.tells.computed, kind.tells.private
-    where = kind.tells.where or ("all" if computed else "")
-    return (
-        f"| `{kind.__name__}` | {cell(what) or 'not sent'} | {cell(computed)} | {cell(where)} | {cell(private) or 'not sent'} |"
-    )
+def told(kinds: Iterable[type[Message]]) -> Iterator[str]:
+    """A table of messages: those that tell the same have one row, also masked; how a private job has them, where one does."""
+    rows: dict[tuple[str, ...], list[tuple[str, bool]]] = {}
+    for kind in kinds:
+        if kind.tells is None:
+            raise TypeError(f"{kind.__name__} is in MAY_SEND, and says nothing of what it tells")
+        computed = re.sub(r", not whose .*|^its ", "", kind.tells.computed)
+        where = kind.tells.where or ("all" if computed else "")
+        what = kind.tells.what.replace(MASKED, "")
+        key = (what or "not sent", computed, where, kind.tells.private or "not sent")
+        rows.setdefault(key, []).append((kind.__name__, MASKED in kind.tells.what))
+    columns = 4 if any(key[3] != "not sent" for key in rows) else 3
+    heads = ("in an open job", "what can be computed", "of which clients", "in a private job")[:columns]
+    yield f"| message | {' | '.join(heads)} |"
+    yield "| --- " * (columns + 1) + "|"
+    for (what, *others), named in rows.items():
+        only = all(masked for _, masked in named)
+        cells = [f"{what}, masked" if only else what, *others][:columns]
+        yield f"| {', '.join(f'`{name}`' for name, _ in named)} | {' | '.join(cell(text) for text in cells)} |"
 
 
 def findings() -> str:
