@@ -249,6 +249,7 @@ def disclosure() -> str:
     parts = []
     for title, kinds in lists.items():
         parts += [title, "", *told(kinds), ""]
+    parts += ["### In private jobs", "", *private(kind for kinds in lists.values() for kind in kinds), ""]
     begin, _, rest = (ROOT / DISCLOSURE).read_text(encoding="utf-8").partition(BEGIN)
     page = "\n".join([begin + BEGIN, "", *parts, ""]).rstrip("\n") + "\n\n" + END + rest.partition(END)[2]
     begin, _, rest = page.partition(NUMBERS)
@@ -299,24 +300,30 @@ def rows_per_coefficient(rules: Rules) -> str:
 
 
 def told(kinds: Iterable[type[Message]]) -> Iterator[str]:
-    """A table of messages: those that tell the same have one row, also masked; how a private job has them, where one does."""
-    rows: dict[tuple[str, ...], list[tuple[str, bool]]] = {}
+    """A table of what open jobs send: messages that tell the same have one row, also masked."""
+    rows: dict[tuple[str, str, str], list[tuple[str, bool]]] = {}
     for kind in kinds:
         if kind.tells is None:
             raise TypeError(f"{kind.__name__} is in MAY_SEND, and says nothing of what it tells")
-        computed = re.sub(r", not whose .*|^its ", "", kind.tells.computed)
-        where = kind.tells.where or ("all" if computed else "")
-        what = kind.tells.what.replace(MASKED, "")
-        key = (what or "not sent", computed, where, kind.tells.private or "not sent")
-        rows.setdefault(key, []).append((kind.__name__, MASKED in kind.tells.what))
-    columns = 4 if any(key[3] != "not sent" for key in rows) else 3
-    heads = ("in an open job", "what can be computed", "of which clients", "in a private job")[:columns]
-    yield f"| message | {' | '.join(heads)} |"
-    yield "| --- " * (columns + 1) + "|"
+        if what := kind.tells.what.replace(MASKED, ""):
+            computed = re.sub(r", not whose .*|^its ", "", kind.tells.computed)
+            where = kind.tells.where or ("all" if computed else "")
+            rows.setdefault((what, computed, where), []).append((kind.__name__, MASKED in kind.tells.what))
+    yield "| message | what it is | what can be computed | of which clients |\n| --- | --- | --- | --- |"
     for (what, *others), named in rows.items():
-        only = all(masked for _, masked in named)
-        cells = [f"{what}, masked" if only else what, *others][:columns]
+        cells = [f"{what}, masked" if all(masked for _, masked in named) else what, *others]
         yield f"| {', '.join(f'`{name}`' for name, _ in named)} | {' | '.join(cell(text) for text in cells)} |"
+
+
+def private(kinds: Iterable[type[Message]]) -> Iterator[str]:
+    """A table of what private jobs send."""
+    rows: dict[str, list[str]] = {}
+    for kind in kinds:
+        if kind.tells is not None and kind.tells.private:
+            rows.setdefault(kind.tells.private, []).append(f"`{kind.__name__}`")
+    yield "| message | what it is |\n| --- | --- |"
+    for what, names in rows.items():
+        yield f"| {', '.join(names)} | {cell(what)} |"
 
 
 def findings() -> str:
