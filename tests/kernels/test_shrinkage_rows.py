@@ -8,7 +8,7 @@ from scipy.special import expit
 from fedkern.errors import NumericalError
 from fedkern.kernels import shrinkage
 
-BACKENDS = ("cpp", pytest.param("numba", marks=pytest.mark.nightly), "reference")
+BACKENDS = ("cpp", "numba", "reference")
 FALSE_ALARM = 1e-6
 C, N, P = 12_000, 6, 2
 THETA, TAU = np.array([0.4, -0.8]), np.array([0.5, 1.5])
