@@ -146,13 +146,6 @@ def test_order_of_arrival_changes_no_bit():
         assert (got.q.P == want.q.P).all()
 
 
-def test_rows_in_another_order_give_the_same_posterior():
-    rows = make_rows("bernoulli")
-    turned = rows.take(np.arange(len(rows))[::-1])
-    (a, _), (b, _) = run([rows], settings()), run([turned], settings())
-    np.testing.assert_allclose(a.q.mean, b.q.mean, rtol=1e-10, atol=1e-12)
-
-
 def multiplied(prior, site_h, site_P):
     """(h, packed P) of the prior times all sites, multiplied in client order."""
     total = np.concatenate([prior.h, pack(prior.P)])
