@@ -58,7 +58,7 @@ def truncated(**changes):
 
 @pytest.mark.parametrize(
     ("n", "b", "delta", "ma", "renyi", "tight", "wor"),
-    [*ADULT[:2], *(pytest.param(*row, marks=pytest.mark.nightly) for row in ADULT[2:])],
+    [ADULT[0], *(pytest.param(*row, marks=pytest.mark.nightly) for row in ADULT[1:])],
 )
 def test_steps_of_the_adult_clients(n, b, delta, ma, renyi, tight, wor):
     assert tuple(moments_max_steps(b / n, 5.0, cap, delta) for cap in CAPS) == ma
@@ -99,7 +99,7 @@ def gaussian_epsilon(mu, delta):
     return optimize.brentq(gap, 0, 300, xtol=1e-14)
 
 
-@pytest.mark.parametrize(("sigma", "steps", "delta"), [(1, 1, 1e-5), (10, 300, 1e-6), (50, 3, 1e-5), (4, 20, 1e-3)])
+@pytest.mark.parametrize(("sigma", "steps", "delta"), [(1, 1, 1e-5), (10, 300, 1e-6)])
 @pytest.mark.parametrize("sampling", ["full", "shards"])
 def test_without_sampling_epsilon_is_the_closed_form(sampling, sigma, steps, delta):
     mu = math.sqrt(steps) / sigma * (2 if sampling == "shards" else 1)
