@@ -4,7 +4,6 @@ import mpmath
 import numpy as np
 import pytest
 
-from fedkern import _core
 from fedkern.kernels import mixed, multinomial
 
 BACKENDS = ["cpp", "reference"]
@@ -89,15 +88,3 @@ def test_a_response_that_is_no_level_makes_all_of_it_nan(backend, wrong):
     given["y"][7] = wrong
     assert all(np.isnan(one).all() for one in multinomial.curvature(beta, **given, backend=backend))
     assert np.isnan(multinomial.values(beta, **given, backend=backend)).all()
-
-
-def test_sizes_that_do_not_fit_are_refused():
-    given, beta = rows(levels=3), point(levels=3)
-    with pytest.raises(ValueError, match=r"points must have 8 columns \(4 coefficients of each of 2 levels\), got 16"):
-        multinomial.values(point(levels=5), **given)
-    with pytest.raises(ValueError, match="levels must be a whole number of at least 2"):
-        multinomial.values(beta, given["X"], given["y"], levels=1)
-    with pytest.raises(ValueError, match="points: needs a column for each of X"):
-        _core.multinomial.values(beta, given["X"], given["y"], 4, np.empty(1), 1)
-    with pytest.raises(ValueError, match="y: needs length 150"):
-        _core.multinomial.values(beta, given["X"], given["y"][:9], 3, np.empty(1), 1)
