@@ -17,6 +17,7 @@ def drawn(path: Path) -> bool:
     return path.stat().st_size > 10_000
 
 
+@pytest.mark.nightly  # by day methods/sparse/test_jobs.py runs small ones
 @needs_data
 def test_four_hospitals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sparse_regression, "FAST", 200)
@@ -44,6 +45,7 @@ def test_eleven_proteins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert drawn(tmp_path / "eleven-graph.png")
 
 
+@pytest.mark.nightly
 @needs_data
 def test_signalling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sparse_sem, "FAST", 20)
