@@ -113,7 +113,7 @@ def test_the_likelihood_that_is_kept_is_that_of_the_state(backend, update):
     assert (events[:, FAULT] == -1).all()
 
 
-@pytest.mark.parametrize("p", [16, 50])
+@pytest.mark.parametrize("p", [16, pytest.param(50, marks=pytest.mark.nightly)])
 def test_the_inverse_does_not_drift(p):
     """1e5 updates of rank one without a refactorisation."""
     rng = np.random.default_rng(p)
@@ -336,7 +336,11 @@ FUNCTIONS = [
 
 @pytest.mark.parametrize(
     ("update", "swap", "stable", "power"),
-    [("element", True, False, 1.0), ("row", True, False, 1.0), ("row-gibbs", True, False, 0.6), ("row-gibbs", True, True, 1.0)],
+    [
+        *(pytest.param(update, True, False, 1.0, marks=pytest.mark.nightly) for update in ("element", "row")),
+        ("row-gibbs", True, False, 0.6),
+        ("row-gibbs", True, True, 1.0),
+    ],
 )
 def test_the_exact_posterior_of_two_variables(update, swap, stable, power):
     rng = np.random.default_rng(4)

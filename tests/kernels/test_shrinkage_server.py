@@ -185,7 +185,7 @@ def test_a_pass_is_a_sweep_from_the_state_of_the_pass_before(backend, seed):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("slab", [np.inf, 0.7])
 def test_sums_give_the_bits_of_locals(backend, slab, seed):
-    for m in (1, 2, 7):
+    for m in (1, 3):
         for variant in VARIANTS.values():
             arguments = inputs(np.random.default_rng(seed + m), c=3, m=m, g=2, p=33)
             total = 0
