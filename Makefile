@@ -49,12 +49,12 @@ shard: install
 
 # Three minutes of the nightly tests, others for every commit.
 share: install
-	cd tests && $(PYTEST) --dist load -m nightly --nightly-share 180
+	cd tests && NUMBA_OPT=3 $(PYTEST) --dist load -m nightly --nightly-share 180
 
 # With the levels that this machine can't run, too: they compile, and no more is known of them here.
 nightly: lint
 	@$(MAKE) --no-print-directory FEDKERN_LEVELS=all install
-	cd tests && $(PYTEST) --dist loadfile -m 'nightly or not nightly'
+	cd tests && NUMBA_OPT=3 $(PYTEST) --dist loadfile -m 'nightly or not nightly'
 
 # Whether this commit computes the same bits as another, on this machine: make golden BASE=COMMIT
 BASE ?= HEAD

@@ -17,6 +17,8 @@ from threadpoolctl import threadpool_limits
 
 # Before NumPy is there: threads of BLAS wait for each other in a busy loop, where most of the time of two workers would go.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Numba compiles a third faster what it does not optimise. By night it does as everywhere (Makefile).
+os.environ.setdefault("NUMBA_OPT", "0")
 
 import fedkern as package
 from fedkern.algorithms.nested.machine import Settings as NestedSettings
