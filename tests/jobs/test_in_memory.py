@@ -54,7 +54,6 @@ class Elsewhere:
 ARRAYS: dict[str, Callable[[Any], Any]] = {"NumPy": lambda array: array, "dlpack": Elsewhere}
 SHORT = {"pvi": {"rounds": 3}, "sparse": {"rounds": 30}, "vertical": {"rounds": 40}, "sigma": {"rounds": 12}}
 KINDS = ("logistic", "poisson", "regression", "sparse", "mrf", "sem", "vertical", "sigma")
-pytestmark = pytest.mark.usefixtures("few_draws")  # bits are compared, and a tenth of a map's draws has them all
 
 
 @pytest.fixture(scope="module")

@@ -98,7 +98,7 @@ def _mpirun(ranks: int, *program: str, timeout: float, words: Sequence[str] = ()
     allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     launcher = str(Path(sys.executable).with_name("mpirun"))
     fresh = bool(words or before)
-    python = [sys.executable, *([] if fresh else ("-I", "-S", str(RANK), _server()))]
+    python = [sys.executable] if fresh else forking()
     done = subprocess.run(
         [*words, launcher, "--oversubscribe", "-n", str(ranks), *python, *program],
         env={**os.environ, **allowed, "PYTHONPATH": path},
@@ -111,6 +111,11 @@ def _mpirun(ranks: int, *program: str, timeout: float, words: Sequence[str] = ()
         with rank.ask(_server(), [rank.SECONDS]) as server:
             seconds = (rank.received(server) or 0) / 1e6
     return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def forking() -> list[str]:
+    """What begins a command in place of Python: its process is forked (`rank.py`), and has imported the package."""
+    return [sys.executable, "-I", "-S", str(RANK), _server()]
 
 
 @cache

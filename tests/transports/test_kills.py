@@ -52,10 +52,10 @@ def told(story, digest):
 RUNS = {  # of one job, each with what befalls it and when
     "pvi-secure": [
         [("batch", "start")],
-        [("ctrl-c", "rounds")],
+        [("stop", "rounds"), ("client", "rounds")],  # the job goes on without it
         [("launcher", "start")],
         [("server", "rounds")],
-        [("stop", "rounds"), ("client", "rounds")],  # the job goes on without it
+        [("ctrl-c", "rounds")],
     ],
     "sparse": [
         [("server", "start")],

@@ -23,7 +23,6 @@ from fedkern.methods import load
 from fedkern.methods.likelihood.keys import Config
 from fedkern.models import levels as of_levels
 from fedkern.models.mixed import Layout
-from support.command import mpirun
 from support.found import said
 from support.refusal import refusal
 
@@ -421,13 +420,3 @@ def test_only_jobs_on_the_same_numbers_of_levels_are_compared(tmp_path: Path) ->
     frames["ada"].loc[frames["ada"].index[frames["ada"].state == "mild"][0], "state"] = "severe"
     with pytest.raises(JobError, match="'state' has other numbers of rows of its levels"):
         fedkern.run(written(tmp_path / "changed", frames)).compare(one)
-
-
-def test_a_multinomial_job_by_mpi_is_that_of_one_process(tmp_path: Path) -> None:
-    path = written(tmp_path, federation(), "multinomial")
-    one = fedkern.run(path, out=tmp_path / "one")
-    ran = mpirun(4, "run", path, "--out", tmp_path / "mpi")
-    assert ran.code == 0, ran.err
-    summary = json.loads((tmp_path / "mpi" / "summary.json").read_text())
-    assert summary["parameters"] == one.summary["parameters"]
-    assert summary["predictive"]["response"] == one.summary["predictive"]["response"]

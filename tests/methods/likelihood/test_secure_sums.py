@@ -25,7 +25,6 @@ from fedkern.privacy.masks import Pairs
 from fedkern.transports.driver import Timeouts
 from fedkern.transports.inprocess import InProcess
 from support import wires
-from support.command import mpirun
 from support.found import ids, said
 from support.interrupted import Crash, run
 from support.mask_streams import (
@@ -439,13 +438,6 @@ def test_a_job_that_goes_on_tells_the_same_single_values(tmp_path: Path) -> None
 @pytest.fixture
 def streams(monkeypatch: pytest.MonkeyPatch) -> Streams:
     return watched_streams(monkeypatch)
-
-
-@pytest.mark.nightly
-def test_ranks_have_the_bits_of_one_process(job: Path, whole: fedkern.Result, tmp_path: Path) -> None:
-    ended = mpirun(4, "run", job, "--out", tmp_path / "out", "--quiet")
-    assert ended.code == 0, ended.err
-    assert json.loads((tmp_path / "out" / "summary.json").read_text())["digest"] == whole.digest
 
 
 @pytest.mark.parametrize("runs", [3, pytest.param(200, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])])

@@ -185,12 +185,6 @@ def test_clients_that_nobody_told_when_to_work_work_at_once(folder: Path) -> Non
     assert load(job(folder, "yes", "bernoulli", {}, secure=False))[0].algorithm.schedule == "sequential"
 
 
-def test_check_says_that_it_hides_whose_number_it_was(folder: Path) -> None:
-    said = "\n".join(check_job(InProcess(), *load(job(folder, "y", "gaussian", {}))) or [])
-    assert said.count("it hides whose number it was, not what the sum says") == 7  # of the job, and of six messages
-    assert "protects against the server only if it is not the authority" in said
-
-
 # Masks --------------------
 
 

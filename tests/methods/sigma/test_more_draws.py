@@ -32,6 +32,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, error: float) -> None:
         monkeypatch.setattr(module, "ERROR", error)
 
 
+@pytest.mark.digits
 def test_a_job_that_misses_by_little_asks_for_more_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four questions do not reach what is wanted, and up to sixteen do; every message is one that `fedkern check` listed."""
     made = job(tmp_path)
@@ -49,6 +50,7 @@ def test_a_job_that_misses_by_little_asks_for_more_draws(tmp_path: Path, monkeyp
     assert max(found["sigma"]["nested"]["monte_carlo_error"].values()) <= 0.018
 
 
+@pytest.mark.digits
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_what_draws_do_not_reach_has_a_remedy_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
