@@ -23,6 +23,7 @@ from fedkern.jobs.holding.budget import Decision, Holder
 from fedkern.jobs.holding.policy import read_policies
 from fedkern.privacy.accountant import Mechanism, calibrate, epsilon, neighbours_of
 from fedkern.privacy.certificate import certificate, find_problem, format_certificate
+from support.command import forking
 
 Charge = namedtuple("Charge", "steps round")
 M = Mechanism(sampling="poisson", sampling_rate=0.05, noise_multiplier=3.0, clip=1.0, dimension=20)

@@ -130,6 +130,7 @@ def test_the_chosen_family_is_right_in_fifty_data_sets_of_each_kind() -> None:
     chosen_right(range(50))
 
 
+@pytest.mark.nightly
 def test_effects_of_groups_take_the_same_choice(tmp_path: Path) -> None:
     """The holder's own folder has the chosen family's effects."""
     frames = {name: frame.assign(ward=[f"w{i % 6}" for i in range(len(frame))]) for name, frame in counts(0.6, 5).items()}

@@ -371,6 +371,7 @@ def chances_of(table: pd.DataFrame) -> np.ndarray:
 
 
 @pytest.mark.parametrize("random", ['group = "ward"', "client = true"])
+@pytest.mark.nightly
 def test_chances_of_ordered_levels_are_averages_over_thresholds_and_effects(random: str, tmp_path: Path) -> None:
     result, frames = with_effects(tmp_path, random)
     level, out = ("client" if "client" in random else "group"), tmp_path / "out"
