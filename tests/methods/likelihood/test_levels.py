@@ -20,7 +20,6 @@ from fedkern.cli.__main__ import main
 from fedkern.data.faults import own_text
 from fedkern.errors import FedkernError, JobError
 from fedkern.methods import load
-from fedkern.methods.likelihood.keys import Config
 from fedkern.models import levels as of_levels
 from fedkern.models.mixed import Layout
 from support.found import said
@@ -87,20 +86,6 @@ def test_clients_of_a_multinomial_model_add_up_to_the_pooled_rows() -> None:
         )
     np.testing.assert_allclose(np.exp(whole.log_chances(points)).sum(axis=1), 1.0)
     np.testing.assert_allclose(whole.density(points, slice(0, 300)).sum(axis=1), whole.values(points, 1))
-
-
-@BOTH
-def test_rows_of_several_clients_are_those_of_one(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for what clients round: with all digits at the same draws."""
-    monkeypatch.setattr(Config, "rounds_messages", False)
-    frames = federation()
-    several = fedkern.run(written(tmp_path / "several", frames, family))
-    one = fedkern.run(written(tmp_path / "one", {"all": pd.concat([*frames.values()])}, family))
-    assert several.parameters.keys() == one.parameters.keys()
-    for name, found in several.parameters.items():
-        assert found["mean"] == pytest.approx(one.parameters[name]["mean"], abs=1e-3 * found["sd"]), name
-        assert found["sd"] == pytest.approx(one.parameters[name]["sd"], rel=2e-3), name
-    assert several.summary["predictive"]["response"] == one.summary["predictive"]["response"]
 
 
 @BOTH
