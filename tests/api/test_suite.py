@@ -171,9 +171,9 @@ def test_forked_ranks_end_as_fresh_ones_do(tmp_path: Path) -> None:
     job.write_text('[data]\nbuiltin = "breast-cancer"\nsplit = {clients = 2}\n')
     for rounds in (0, 1):
         words = ("run", job, "--out", out, "--quiet", "--set", f"job.rounds={rounds}")
-        before = command.seconds
+        before = command.seconds()
         forks = mpirun(2, *words)
-        assert command.seconds > before
+        assert command.seconds() > before
         files = {path.relative_to(out) for path in out.rglob("*")}
         shutil.rmtree(out, ignore_errors=True)
         fresh = mpirun(2, *words, before=tmp_path / "empty")
@@ -183,7 +183,7 @@ def test_forked_ranks_end_as_fresh_ones_do(tmp_path: Path) -> None:
 
 def test_a_forked_rank_ends_by_the_signal_and_with_its_process(tmp_path: Path) -> None:
     """Both ways between the process that mpirun knows and the fork; and nothing comes of one that was killed as it asked."""
-    words = [sys.executable, "-I", "-S", str(command.RANK), command._server()]
+    words = command.forking()
     with socket.socket(socket.AF_UNIX) as killed:
         killed.connect(command._server())
     ends = {"import os; os.kill(os.getpid(), 9)": -9, "raise SystemExit(7)": 7, "import time; time.sleep(60)": -signal.SIGTERM}
