@@ -37,8 +37,8 @@ test: install
 	@$(MAKE) --no-print-directory -k -j2 -Otarget $(filter-out lint-mypy lint-tests,$(LINTS))
 	@$(MAKE) --no-print-directory -k -j2 lint-mypy suite
 
-# Two cases of each test of jobs, methods and models, others for every commit: `make test CASES=` has them all.
-CASES ?= --cases 2
+# One case of each test of jobs, methods and models, others for every commit: `make test CASES=` has them all.
+CASES ?= --cases 1
 suite: install
 	cd tests && $(PYTEST) --dist loadfile $(CASES)
 

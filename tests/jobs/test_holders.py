@@ -20,6 +20,7 @@ from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
 from support import interrupted
+from support.command import forking
 from support.two_clients import JOBS, TwoClients
 
 CAP = "0.7312"  # no other number has these digits
@@ -318,7 +319,7 @@ def test_a_damaged_budget_is_the_holders_affair(fedkern: Any, place: Place) -> N
 
 def rank(place: Place, n: int, home: Path, *arguments: str | Path) -> list[str]:
     """One rank of an mpirun, whose words go to files of its own."""
-    words = " ".join(f"'{word}'" for word in (sys.executable, "-m", "fedkern.cli", *arguments, "--mpi"))
+    words = " ".join(f"'{word}'" for word in (*forking(), "-m", "fedkern.cli", *arguments, "--mpi"))
     return ["-n", "1", "env", f"HOME={home}", "sh", "-c", f"exec {words} >'{place.root}/{n}.out' 2>'{place.root}/{n}.err'"]
 
 

@@ -417,6 +417,7 @@ def test_secure_sums_widen_within_their_box(states: tuple[pd.DataFrame, tuple[fl
     assert "priors" not in beyond.summary
 
 
+@pytest.mark.nightly
 def test_each_family_has_its_own_prior_and_evidences_are_beside_one() -> None:
     """Few large counts decide a Poisson slope, far beyond N(0, 2.5^2), and less so that of a family whose counts vary more."""
     rng = np.random.default_rng(1)

@@ -20,10 +20,8 @@ from fedkern.cli.__main__ import main
 from fedkern.data.faults import own_text
 from fedkern.errors import FedkernError, JobError
 from fedkern.methods import load
-from fedkern.methods.likelihood.keys import Config
 from fedkern.models import levels as of_levels
 from fedkern.models.mixed import Layout
-from support.command import mpirun
 from support.found import said
 from support.refusal import refusal
 
@@ -88,20 +86,6 @@ def test_clients_of_a_multinomial_model_add_up_to_the_pooled_rows() -> None:
         )
     np.testing.assert_allclose(np.exp(whole.log_chances(points)).sum(axis=1), 1.0)
     np.testing.assert_allclose(whole.density(points, slice(0, 300)).sum(axis=1), whole.values(points, 1))
-
-
-@BOTH
-def test_rows_of_several_clients_are_those_of_one(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for what clients round: with all digits at the same draws."""
-    monkeypatch.setattr(Config, "rounds_messages", False)
-    frames = federation()
-    several = fedkern.run(written(tmp_path / "several", frames, family))
-    one = fedkern.run(written(tmp_path / "one", {"all": pd.concat([*frames.values()])}, family))
-    assert several.parameters.keys() == one.parameters.keys()
-    for name, found in several.parameters.items():
-        assert found["mean"] == pytest.approx(one.parameters[name]["mean"], abs=1e-3 * found["sd"]), name
-        assert found["sd"] == pytest.approx(one.parameters[name]["sd"], rel=2e-3), name
-    assert several.summary["predictive"]["response"] == one.summary["predictive"]["response"]
 
 
 @BOTH
@@ -372,6 +356,7 @@ def chances_of(table: pd.DataFrame) -> np.ndarray:
 
 
 @pytest.mark.parametrize("random", ['group = "ward"', "client = true"])
+@pytest.mark.nightly
 def test_chances_of_ordered_levels_are_averages_over_thresholds_and_effects(random: str, tmp_path: Path) -> None:
     result, frames = with_effects(tmp_path, random)
     level, out = ("client" if "client" in random else "group"), tmp_path / "out"
@@ -421,13 +406,3 @@ def test_only_jobs_on_the_same_numbers_of_levels_are_compared(tmp_path: Path) ->
     frames["ada"].loc[frames["ada"].index[frames["ada"].state == "mild"][0], "state"] = "severe"
     with pytest.raises(JobError, match="'state' has other numbers of rows of its levels"):
         fedkern.run(written(tmp_path / "changed", frames)).compare(one)
-
-
-def test_a_multinomial_job_by_mpi_is_that_of_one_process(tmp_path: Path) -> None:
-    path = written(tmp_path, federation(), "multinomial")
-    one = fedkern.run(path, out=tmp_path / "one")
-    ran = mpirun(4, "run", path, "--out", tmp_path / "mpi")
-    assert ran.code == 0, ran.err
-    summary = json.loads((tmp_path / "mpi" / "summary.json").read_text())
-    assert summary["parameters"] == one.summary["parameters"]
-    assert summary["predictive"]["response"] == one.summary["predictive"]["response"]
