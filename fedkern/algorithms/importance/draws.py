@@ -183,7 +183,7 @@ class Server:
         return np.full(len(self.names), self.round)
 
 
-# Of a prior: it decides nothing; sds grow as it does, without end; a wider one is not to be had.
+# Of a prior: it decides nothing; sds grow as it does, without end; a wider one is not to be had; its mode is too far.
 RIGHT, ENDLESS, BESIDE, FARTHER = 1, 2, 3, 4
 ENOUGH, ROUNDS, MODE = "enough", "rounds", "mode"  # why no more is asked
 

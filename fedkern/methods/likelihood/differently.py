@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ...algorithms.importance.draws import BESIDE, ENDLESS, FARTHER, RIGHT, Found
+from ...algorithms.importance.draws import ENDLESS, FARTHER, RIGHT, Found
 from ...algorithms.importance.newton import PULL
 from ...finding import Finding
 from ...models import weighted
@@ -212,11 +212,9 @@ def not_reached(model: Model, at_mode: Found) -> str:
 
     A response without a unit may set no end at all, which is noted.
     """
-    if model.given_priors or not _moves(model, at_mode):
+    if model.given_priors or at_mode.decided != FARTHER or not _moves(model, at_mode):
         return ""
-    if at_mode.decided == FARTHER:
-        return Finding.of("mode-too-far")
-    return Finding.of("beyond-the-box") if model.secure and model.measured and at_mode.decided == BESIDE else ""
+    return Finding.of("beyond-the-box" if model.secure else "mode-too-far")
 
 
 def _moves(model: Model, at_mode: Found) -> bool:

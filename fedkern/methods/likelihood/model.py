@@ -498,9 +498,9 @@ class Model(WeighedModel[OutputSection]):
         Chains walk in xi itself."""
         layout = self.layout
         if self.chains:
-            return importance.Coordinates(layout.names, layout.fold, (), layout.loose, box=self.box)
+            return importance.Coordinates(layout.names, layout.fold, (), layout.loose, None, layout.exponents, self.box)
         loose, learnt = layout.loose, self._learnt_scale
-        return importance.Coordinates(layout.names, layout.fold, layout.columns, loose, learnt, layout.gaps, self.box)
+        return importance.Coordinates(layout.names, layout.fold, layout.columns, loose, learnt, layout.exponents, self.box)
 
     @property
     def _learnt_scale(self) -> int | None:

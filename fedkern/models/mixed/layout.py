@@ -398,9 +398,10 @@ class Layout:
         return tuple(sorted(heavy))
 
     @property
-    def gaps(self) -> tuple[int, ...]:
-        """The coordinates that are logarithms of gaps between thresholds."""
-        return tuple(range(self.shapes_at.start + 1, self.size)) if self.ordered else ()
+    def exponents(self) -> tuple[int, ...]:
+        """The coordinates in whose exponentials rows are concave: gaps between thresholds, and the shape of a Weibull hazard."""
+        first = self.shapes_at.start + int(self.ordered)
+        return tuple(range(first, self.size)) if self.ordered or self.family == "weibull" else ()
 
     @property
     def nodes(self) -> int:
