@@ -141,7 +141,10 @@ class ModelSection(incomplete.ModelSection):
         None, ge=1e-5, le=1e5, help=f"of the intercept's prior, with the same units; default {INTERCEPT_SD:g}, widened alike"
     )
     intercept_centre: float | None = key(
-        None, ge=-1e100, le=1e100, help="of the intercept's prior, in the data's units; default: the response's pooled level"
+        None,
+        ge=-1e100,
+        le=1e100,
+        help="of the intercept's prior (ordinal: of the mean of thresholds), in the data's units; default: the pooled level",
     )
     nu: float | None = key(
         None, ge=0.1, le=1e6, help="student: degrees of freedom of the errors; default: learnt, with prior Gamma(2, rate 0.1)"
@@ -488,7 +491,7 @@ def conflicts(config: Config) -> Iterator[str]:
         yield "data.response is missing: the column to be explained"
     if data.builtin and data.test is not None:
         yield "data.test is for data.clients; of built-in data the server keeps the share data.split.test"
-    ordered = config.leveled and not config.nominal  # whose first threshold is in its place
+    ordered = config.leveled and not config.nominal  # whose thresholds are in its place
     if not model.intercept and model.intercept_centre is not None and not ordered:
         yield "model.intercept_centre is the prior's of an intercept, and model.intercept = false; leave it out"
     yield from laid.conflicts(config, config.formula)
