@@ -19,9 +19,8 @@ from ...algorithms.importance.newton import PULL
 from ...finding import Finding
 from ...models import weighted
 from ...models.weighted import SENSITIVE, Weighted
-from ...results import guard, heterogeneity, other_way
+from ...results import given_scales, guard, heterogeneity, other_way
 from ...results.other_way import REWRITE, Reversed
-from .given_scales import given_columns
 from .model import Model
 
 Array = NDArray[np.float64]
@@ -200,10 +199,24 @@ def _of_coefficients(model: Model, at_mode: Found, marked: Sequence[str]) -> tup
     if given:
         return [], f"; leave {' and '.join(given)} out: a default prior is made as wide as rows ask", not _moves(model, at_mode)
     if at_mode.decided == ENDLESS and not model.measured:
-        of_units = {f"theta[{name}]" for name in given_columns(model)}  # whose unit may be why, which the verdict says
+        of_units = {
+            f"theta[{name}]" for name in given_scales.given_columns(model.encoding, model.given_constants)
+        }  # whose unit may be why, which the verdict says
         names = [name for name in names if name not in of_units]
         return [Finding.of("columns-separate", names=names)] if names else [], "", True
     return [], OF_BOX if model.secure else "", at_mode.decided == RIGHT and len(model.wider) > 1
+
+
+@guard.check("the scales that the job gives", None)
+def doubt_scales(found: Found, model: Model) -> str:
+    """Returns why the center and scale that the job gives do not fit the rows; "" where they do, or none are given."""
+    given = given_scales.given_columns(model.encoding, model.given_constants)
+    names, at, intercept = model.compared
+    if not given or not intercept:
+        return ""
+    _, slope, prior = model.prior.curvature(found.mode)
+    rows = found.own_gradient.sum(axis=0)[at], found.own_hessian.sum(axis=0)[np.ix_(at, at)]
+    return given_scales.doubt(names, given, rows, (slope[at], prior[np.ix_(at, at)]))
 
 
 @guard.check("whether the mode is reached", None)

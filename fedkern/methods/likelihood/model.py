@@ -237,12 +237,6 @@ class Model(WeighedModel[OutputSection]):
         return {level: self.layout.terms(level) for level in LEVELS}
 
     @property
-    def given_constants(self) -> tuple[str, ...]:
-        """The columns whose center and scale, or bounds, the job file gives."""
-        columns = self.config.data.columns
-        return tuple(name for name, one in columns.items() if one.center is not None or one.lower is not None)
-
-    @property
     def centre(self) -> float:
         """The centre of the intercept's prior, in the model's units."""
         given = self.config.model.intercept_centre

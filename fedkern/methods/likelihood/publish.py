@@ -22,10 +22,11 @@ from ...results.plain import Record
 from ...results.released import Drawing
 from ...results.verdict import Check, Verdict
 from ...results.weighted import WeightedDraws, summarised
-from . import contrasts, given_scales, summaries
+from . import contrasts, summaries
 from .differently import (
     compare_clients,
     describe_sensitivity,
+    doubt_scales,
     find_reversed,
     leave_out_clients,
     not_reached,
@@ -311,7 +312,7 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
 def _doubts(model: Model, ended: Ended, at_mode: importance.Found, other_way: Reversed | None) -> list[str]:
     """Returns why no result of these files can stand: doubts of rows, of given scales, of a turned response, of the checks."""
     turned = "" if other_way is None else other_way.doubt
-    found = filter(None, [given_scales.doubt(at_mode, model), not_reached(model, at_mode), turned, ended.checked.doubt])
+    found = filter(None, [doubt_scales(at_mode, model), not_reached(model, at_mode), turned, ended.checked.doubt])
     return [*ended.doubts, *model.doubts(at_mode.began), *found]
 
 
