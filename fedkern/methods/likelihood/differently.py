@@ -20,6 +20,7 @@ from ...finding import Finding
 from ...models import weighted
 from ...models.weighted import SENSITIVE, Weighted
 from ...results import given_scales, guard, heterogeneity, other_way
+from ...results.gaussian import label
 from ...results.other_way import REWRITE, Reversed
 from .model import Model
 
@@ -29,7 +30,7 @@ Row = dict[str, object]  # of a table
 CONFLICT = "prior and rows say different things"
 OF_BOX = "; with secure sums no wider one is tried beyond 50 in units of the columns: take a column about its mean, I(x - 50)"
 STRONG = "the prior says much, or the rows little"
-HALF = 0.5  # of the information
+HALF, NOTHING = 0.5, 1 - 1e-6  # of the information: the prior has more than the rows; it has all, but for rounding
 OF_EVENTS = 2.0  # log odds by which shares of events are apart where that is noted: slopes cannot say it
 UNKNOWN = f"without it k-hat is above {weighted.WITHOUT_K:g}, or fewer than {weighted.WITHOUT_ESS:g} draws count"
 
@@ -161,13 +162,25 @@ def _reversed_events(at_mode: Found, model: Model, told: Mapping[int, Mapping[st
 @guard.figure("columns that follow from others", [])
 def decided_by_prior(model: Model, at_mode: Found, columns: Sequence[str]) -> list[str]:
     """Returns those of the columns of which the prior has more than half of the information, beside all others."""
+    decided = [name for name, own in zip(model.published, _share_of_prior(model, at_mode)) if own > HALF]
+    names = {column: [block + column for block in model.blocks] for column in columns}
+    return [c for c, own in names.items() if any(n in own or n.startswith(tuple(f"{one}=" for one in own)) for n in decided)]
+
+
+@guard.figure("coefficients of which rows say nothing", [])
+def untold(model: Model, at_mode: Found) -> list[str]:
+    """Returns the published coefficients that have all of their information from a default prior: R has NA there."""
+    if model.given_priors:
+        return []
+    return [label(name) for name, own in zip(model.published, _share_of_prior(model, at_mode)) if own > NOTHING]
+
+
+def _share_of_prior(model: Model, at_mode: Found) -> Array:
+    """Returns the part of each published coefficient's information that its prior has, beside all others."""
     p, R = model.layout.p, model.coding.matrix
     RC = R @ np.linalg.inv(at_mode.precision)[:p]
     prior = model.prior.curvature(at_mode.mode)[2][:p, :p]
-    share = (RC[:, :p] @ prior * RC[:, :p]).sum(axis=1) / (RC[:, :p] * R).sum(axis=1)
-    decided = [name for name, own in zip(model.published, share) if own > HALF]
-    names = {column: [block + column for block in model.blocks] for column in columns}
-    return [c for c, own in names.items() if any(n in own or n.startswith(tuple(f"{one}=" for one in own)) for n in decided)]
+    return np.asarray((RC[:, :p] @ prior * RC[:, :p]).sum(axis=1) / (RC[:, :p] * R).sum(axis=1))
 
 
 @guard.figure("notes on the sensitivity", [])
