@@ -101,8 +101,8 @@ def compare_clients(at_mode: Found, model: Model) -> heterogeneity.Heterogeneity
     coding, before = model.coding, len(names) - model.layout.p  # a threshold, which stands before the coefficients
     # A row depends on the coefficients at reference levels alone: what it says of these is what it says of those that are kept.
     kept = [*range(before), *(before + j for j in coding.kept)]
-    P = at_mode.own_hessian[:, at][:, :, at]
-    h = P @ at_mode.mode[at] + at_mode.own_gradient[:, at]
+    # About the mode, from which sites differ by their gradients: about 0 these would be lost beside a column's large centre.
+    h, P = at_mode.own_gradient[:, at], at_mode.own_hessian[:, at][:, :, at]
     spoken = (*names[:before], *coding.spoken)
     return heterogeneity.compare_sites(spoken, intercept, h[:, kept], P[:, kept][:, :, kept])
 
@@ -195,9 +195,10 @@ def describe_sensitivity(
     said = list[str]()
     if model is not None and at_mode is not None:
         said, remedy, judged = _of_coefficients(model, at_mode, [*marked[CONFLICT], *marked[STRONG]])
+        hardly = {label(n) for n, own in zip(model.published, _share_of_prior(model, at_mode)) if HALF < own <= NOTHING}
         # Other numbers' priors have no key, by which a reader could leave it to the rows.
         conflict = [name for name in marked[CONFLICT] if _is_coefficient(name) and not judged]
-        strong = [name for name in marked[STRONG] if not (_is_coefficient(name) and judged)]
+        strong = [name for name in marked[STRONG] if not (_is_coefficient(name) and judged) or (name in hardly and not said)]
         marked = {CONFLICT + remedy: conflict, STRONG: strong}
     said += [Finding.of("sensitive-to-the-prior", why=why, names=names) for why, names in marked.items() if names]
     if unknown := [name for name, one in alone.items() if not one["known"]]:

@@ -376,7 +376,8 @@ class Config(JobConfig):
     @property
     def requirement(self) -> Requirement:
         group = self.random.group is not None
-        asked = replace(super().requirement, groups=group, names_groups=not group, additive=self._additive)
+        additive = self._additive and not self._alone  # in one process no site signs, and nobody adds
+        asked = replace(super().requirement, groups=group, names_groups=not group, additive=additive)
         if self.own:  # which columns say something, and of what, the factory knows alone
             return replace(asked, looks_at_values=False)
         if self._plain_linear:

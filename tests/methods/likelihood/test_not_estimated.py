@@ -10,7 +10,7 @@ import pytest
 
 import fedkern
 from fedkern.cli.__main__ import main
-from support.found import ids
+from support.found import ids, said
 
 pd = pytest.importorskip("pandas")
 
@@ -69,3 +69,15 @@ def test_a_prior_that_the_job_gives_is_the_posterior_of_what_rows_say_nothing_of
     result = fedkern.fit("y ~ x + k", rows(), "gaussian", by="site", priors={"prior_sd": 2.0})
     assert "not_estimated" not in result.summary
     assert result.parameters["theta[k]"]["sd"] > 1
+
+
+@pytest.mark.parametrize("formula", ["y ~ x + u + v + w", "e ~ x + u + v + w"])
+def test_columns_of_sites_that_follow_from_each_other_are_said(formula: str) -> None:
+    """Each is constant at a site, so that no client sees it; R has NA for the last one."""
+    frame, values = rows(), {"u": (1.0, 2.0, 5.0), "v": (0.0, 7.0, 1.0), "w": (3.0, 3.0, 9.0)}
+    frame = frame.assign(**{name: frame.site.map(dict(zip("abc", own))) for name, own in values.items()})
+    result = fedkern.fit(formula, frame, by="site")
+    (values,) = said(result, "sensitive-to-the-prior")
+    assert {"theta[u]", "theta[v]", "theta[w]"} <= {*values["names"], *result.summary.get("not_estimated", ())}
+    plain = fedkern.fit(formula.removesuffix(" + w"), frame, by="site")
+    assert not ids(plain) & {"sensitive-to-the-prior", "not-estimated"}
