@@ -439,8 +439,8 @@ def refused(raw: Raw) -> Iterator[str]:
     if "weight" in data and model.get("family") != "cox":
         yield (
             'data.weight is for method = "pvi", and here for family = "cox" alone: a posterior of weighted rows is not '
-            'that of any rows; remove it, or where the weights are numbers of equal trials take model.family = "binomial" with '
-            "data.trials"
+            "that of any rows; remove it. Where the weights are numbers of equal rows (R's frequency weights) write each row so "
+            'many times, or of equal trials take model.family = "binomial" with data.trials'
         )
     if data.get("weight_counts") and "weight" not in data:
         yield keys.NO_WEIGHT
