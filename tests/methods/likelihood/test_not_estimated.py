@@ -10,6 +10,7 @@ import pytest
 
 import fedkern
 from fedkern.cli.__main__ import main
+from fedkern.errors import JobError
 from support.found import ids, said
 
 pd = pytest.importorskip("pandas")
@@ -53,6 +54,8 @@ def test_what_rows_say_nothing_of_is_not_estimated(family: str, tmp_path: Path, 
     drawn = result.to_arviz()["posterior"]["theta"]
     assert np.isnan(drawn.sel(slope=name.removeprefix("theta[").removesuffix("]"))).all()
     assert not np.isnan(drawn.sel(slope="x")).any()
+    with pytest.raises(JobError, match="no draws of"):
+        result.hypothesis(f"{name} > 0")
     assert main(["report", str(tmp_path / "run"), "--table", "csv"]) == 0
     (line,) = (one for one in capsys.readouterr().out.splitlines() if name in one)
     assert set(line.split(name)[1].strip('"').split(",")) <= {"", "nan"}
