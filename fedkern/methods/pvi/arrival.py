@@ -28,7 +28,7 @@ from ...jobs.stage import Stage
 from ...kernels.families import FAMILIES
 from ...models.expfam import Gaussian, pack, unpack
 from ...models.glm import Rows
-from ...results import guard, other_way
+from ...results import given_scales, guard, other_way
 from ...results.verdict import Check, Verdict, not_judged
 from . import keys
 from .keys import Config
@@ -44,11 +44,13 @@ class Arrived:
     Attributes
     ----------
     told : client -> its gradient and curvature at q, as far as they are known by client
+    doubt : why center and scale of the job file do not fit the rows; "" where they do
     """
 
     step: arrival.Step | None
     why: str = ""
     told: Mapping[int, arrival.Slope] = field(default_factory=dict)
+    doubt: str = ""
 
 
 def stage(model: Model) -> Stage | None:
@@ -150,7 +152,14 @@ def _judge_step(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> 
             "posterior of all rows is",
         )
     step = arrival.newton(model.prior, q, told.replies)
-    return Arrived(step, "" if step else "the curvature of all rows is no precision of a posterior")
+    given = given_scales.given_columns(model.encoding, model.given_constants)
+    doubt = ""
+    if given and model.given.intercept:
+        prior = np.diag(model.prior.P) if model.prior.diagonal else model.prior.P
+        of_prior = model.prior.h - prior @ q.mean, prior
+        of_rows = arrival.summed(told.replies, q.d)
+        doubt = given_scales.doubt(model.encoding.names, given, of_rows, of_prior, exact=not model.secure)
+    return Arrived(step, "" if step else "the curvature of all rows is no precision of a posterior", doubt=doubt)
 
 
 def judge_arrival(model: Model, arrived: Arrived | None) -> Verdict | None:

@@ -94,7 +94,8 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     # A verdict of the posterior itself comes first; doubts of the files are stronger.
     own = _of_noise(model, estimate, pvi.released(server).mean) if model.with_noise else _verdict(model, server, ended.arrived)
     turned = find_reversed(model, server, ended.arrived)
-    own = against([*ended.doubts, *filter(None, [turned and turned.doubt])], own)
+    found = [turned.doubt if turned else "", ended.arrived.doubt if ended.arrived else ""]
+    own = against([*ended.doubts, *filter(None, found)], own)
     scores, scored = _scores(model, q, test)
     return replace(
         made,

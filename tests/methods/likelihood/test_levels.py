@@ -6,6 +6,7 @@ import json
 import runpy
 import tomllib
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -171,11 +172,27 @@ def test_a_level_that_nobody_has_is_named(family: str, tmp_path: Path) -> None:
     assert result.summary["predictive"]["response"]["levels"]["fatal"] == 0
 
 
+def test_levels_in_the_other_order_have_the_same_posterior(tmp_path: Path) -> None:
+    """The threshold beside a level that no row has hangs on the prior most."""
+    frames = {name: frame.drop(columns="age") for name, frame in federation(rows=80).items()}
+    several = [*LEVELS, "fatal"]
+    found = list[dict[str, dict[str, float]]]()
+    for ordered in (several, several[::-1]):
+        job = written(tmp_path / ordered[0], frames, more="", levels=f"levels = {json.dumps(ordered)}")
+        found.append(fedkern.run(job).parameters)
+    pairs = {f"threshold[{low}|{high}]": f"threshold[{high}|{low}]" for low, high in pairwise(several)}
+    for here, there in {"theta[dose]": "theta[dose]", **pairs}.items():
+        one, other = found[0][here], found[1][there]
+        assert one["mean"] == pytest.approx(-other["mean"], abs=0.04 * one["sd"]), here
+        assert one["sd"] == pytest.approx(other["sd"], rel=0.04), here
+
+
 def unseen_threshold(whole: pd.DataFrame, points: int = 1500) -> tuple[float, float]:
     """Mean and sd of the threshold below a fourth level that no row has: its log gap by a grid, given draws of the rest."""
     y, x = whole.state.map({name: k for k, name in enumerate(LEVELS)}).to_numpy(), whole.dose.to_numpy()
     centre, scale = x.mean(), x.std()
-    z, share = (x - centre) / scale, (y == 0).sum() / (len(y) + 0.5)
+    z, below = (x - centre) / scale, np.cumsum(np.bincount(y, minlength=3)) / (len(y) + 0.5)
+    level = np.log(below / (1 - below)).mean()
     log_gap = np.linspace(-6.0, 9.0, 301)
 
     def between(high: Any, low: Any) -> Any:
@@ -184,8 +201,9 @@ def unseen_threshold(whole: pd.DataFrame, points: int = 1500) -> tuple[float, fl
     def density(b: float, first: float, gap: float) -> Any:
         eta, second = b * z, first + np.exp(gap)
         plain = np.log(expit(first - eta[y == 0])).sum() + between(second - eta[y == 1], first - eta[y == 1]).sum()
-        plain -= b**2 / 2 / 2.5**2 + (first - np.log(share / (1 - share))) ** 2 / 50 + gap**2 / 4.5
+        plain -= b**2 / 2 / 2.5**2 + gap**2 / 4.5
         top = (second + np.exp(log_gap))[:, np.newaxis]
+        plain -= ((first + second + top[:, 0]) / 3 - level) ** 2 / 50
         return plain + between(top - eta[y == 2], second - eta[y == 2]).sum(axis=1) - log_gap**2 / 4.5
 
     mode = minimize(lambda t: -logsumexp(density(*t)), [0.0, -0.8, 0.5], method="BFGS")
