@@ -110,6 +110,27 @@ def open_jobs(n: int, seeds: int) -> Iterator[str]:
         yield line
 
 
+def settled_jobs(federations: int = 50) -> Iterator[str]:
+    """How far q is from the synchronous fixed point where a job ends by itself, among clients of 3 to 400 rows."""
+    away, width, ended = [], [], 0
+    for seed in range(federations):
+        rng = np.random.default_rng(seed)
+        n, law = int(rng.integers(3, 9)), (clocks.exponential, clocks.pareto)[seed % 2]
+        sizes = rng.choice([3, 20, 100, 400], n)
+        rows = make_rows(("bernoulli", "poisson")[seed % 3 > 0], n=int(sizes.sum()), d=D, seed=seed)
+        parts = [rows.take(part) for part in np.split(np.arange(len(rows)), np.cumsum(sizes)[:-1])]
+        family = ("bernoulli", "poisson")[seed % 3 > 0]
+        q = run(parts, settings(family=family, covariance="full", rounds=40))[0].q
+        s = settings(family=family, covariance="full", schedule="asynchronous", rounds=200, until=True)
+        started, clients = machines(parts, s, False, tells=lambda k: True)
+        *_, (_, server) = clocks.play(started, clients, law(rng.choice([1.0, 3.0, 20.0], n), seed))
+        ended += server.stop == "settled"
+        away.append(float((np.abs(server.q.mean - q.mean) / q.sd).max()))
+        width.append(float(np.abs(server.q.sd / q.sd - 1).max()))
+    yield f"{federations} federations that end by themselves: {ended} settled"
+    yield f"  at most {max(away):.1g} sd away, sds {max(width):.1%}"
+
+
 def private_jobs(n: int, seeds: int, updates: int = 80) -> Iterator[str]:
     """Errors of q in sds of the posterior of all rows, each client having paid for the same number of updates."""
     mechanism = Mechanism(sampling="poisson", sampling_rate=0.2, noise_multiplier=3.0, clip=3.0, dimension=2 * D, secure=False)
@@ -155,7 +176,7 @@ def main() -> None:
     path = ROOT / "benchmarks" / "results" / f"asynchronous-{given.clients}.txt"
     with path.open("w", encoding="utf-8") as file:
         private = private_jobs(given.clients, given.seeds) if given.clients <= FEW else ()
-        for line in chain(open_jobs(given.clients, given.seeds), private):
+        for line in chain(open_jobs(given.clients, given.seeds), private, settled_jobs()):
             print(line, flush=True)
             print(line, file=file, flush=True)
 

@@ -48,7 +48,7 @@ from ..core.messages import (
 )
 from ..core.rounds import active, to_each
 from ..core.windows import Trajectory
-from ..exchanges.arrival import AskSlope, Slope, answer, newton, possible
+from ..exchanges.arrival import AWAY, AskSlope, Slope, answer, newton, possible
 from . import local, scale
 from .messages import LARGEST, SHARDED, SUMS, QUpdate, ScaledQUpdate, ScaledSiteDelta, Settings, SiteApplied, SiteDelta
 from .noise_aware import Sums
@@ -345,6 +345,7 @@ def _applied(state: Client, event: SiteApplied) -> Client:
 # Server --------------------
 
 
+STILL = 0.02  # sds that q may be away where asynchronous clients with exact sites stop
 BEHIND = 3  # times as often as a client that is behind the median client has answered
 LEAST_ROUNDS = 7  # in which 75 and 90 % of the updates have a whole round between them
 SMALLEST_ALPHA = 2.0**-10
@@ -678,7 +679,10 @@ def _heard(state: Server, sender: int) -> tuple[Server, ServerEffects]:
         return state, []
     slopes = {k: _at_variance(slope, state.sites.variance) for k, slope in state.slopes.items()}
     step = newton(state.prior, released(state), slopes) if len(slopes) == state.n_clients else None
-    arrived = step is not None and step.is_close and scale.still(state.rescaled, state.settings)
+    s = state.settings
+    # Other schedules stop on the way of one fixed contraction; here the last answers to arrive may have moved q by anything.
+    near = STILL if s.schedule == "asynchronous" and s.optimiser == "exact" else AWAY
+    arrived = step is not None and step.is_close and step.away.max() <= near and scale.still(state.rescaled, s)
     return _ask(evolve(state, slopes=PersistentMap(), arrived=arrived), range(state.n_clients))
 
 
