@@ -155,7 +155,7 @@ class AlgorithmSection(Section):
     lead: Count | None = key(
         None,
         help="asynchronous: answers by which a client may be ahead of the slowest before it waits; default: 8 if private, whose "
-        "budgets are each client's own, else any number",
+        "budgets are each client's own, and with exact sites, which stand still by then; else any number",
         expert=True,
     )
     min_updates: int = key(0, ge=0, help="updates, over all clients, that a job must reach for its result to count", expert=True)

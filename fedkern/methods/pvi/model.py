@@ -32,7 +32,7 @@ from . import budget, response
 from .keys import MOST_FULL, ColumnSection, Config, OutputSection, PrivacySection
 from .response import Given
 
-LEAD = 8  # answers by which a private asynchronous client may be ahead of the slowest
+LEAD = 8  # answers by which an asynchronous client may be ahead of the slowest: exact sites of the others stand still by then
 WORTH = 400_000  # nanoseconds of a call on a card, in which a core takes as many rows of d columns by d + 20 (docs/how-to/gpu.md)
 Server = pvi.Server | global_vi.Server | client_level.Server
 Client = pvi.Client | global_vi.Client
@@ -199,7 +199,7 @@ class Model(WeighedModel[OutputSection]):
         a = self.config.algorithm
         if a.schedule != "asynchronous" or a.lead is not None:
             return a.lead
-        return None if self.privacy is None else LEAD
+        return LEAD if self.privacy is not None or a.optimiser == "exact" else None
 
     @property
     def scale(self) -> float:

@@ -66,7 +66,8 @@ def test_a_slow_client_is_waited_for_and_the_posterior_without_it_is_there(
             assert main(["status", str(tmp_path / "out")]) == 0
 
     monkeypatch.setattr("fedkern.jobs.progress.Progress.show", look)
-    result = fedkern.run(JOB, data=clients, place=inprocess.InProcess(order=Random(1)), out=tmp_path / "out")
+    job = {**JOB, "algorithm": {"schedule": "asynchronous", "lead": 40}}
+    result = fedkern.run(job, data=clients, place=inprocess.InProcess(order=Random(1)), out=tmp_path / "out")
     assert result is not None
     assert result.converged == "settled"
     rows = pd.concat([*clients.values()])
