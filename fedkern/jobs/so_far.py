@@ -35,9 +35,9 @@ class SoFar(NamedTuple):
 
 
 def read(folder: Path) -> SoFar | None:
-    """Reads it from a run's folder; None where there is none, or it is half written."""
+    """Reads it from a run's folder; None where there is none, all clients are in it by now, or it is half written."""
     try:
         content = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        return SoFar(content["without"], content["parameters"])
+        return SoFar(content["without"], content["parameters"]) if content["without"] else None
     except (OSError, ValueError, KeyError):
         return None

@@ -170,6 +170,8 @@ def _lines(run: Run[Config], model: Model, test: Rows | None) -> Lines[Server]:
     """
     settings, method = model.settings, averaged(private=model.privacy is not None)
 
+    waited_for: list[str] = []
+
     def line(server: Server, with_metrics: bool) -> Line:
         content: dict[str, Any] = {"updates": int(sum(model.updates(server)))}
         if dropped := model.dropped(server):
@@ -182,7 +184,10 @@ def _lines(run: Run[Config], model: Model, test: Rows | None) -> Lines[Server]:
         if isinstance(server, pvi.Server) and server.behind:
             content["behind"] = {model.names[k]: server.answers(k) for k in server.behind}
             words.append(f"{listed([*content['behind']], 3)} far behind")
-            if without := [model.names[k] for k in server.behind if not server.updates[k]]:
+        if isinstance(server, pvi.Server):
+            without = [model.names[k] for k in server.behind if not server.updates[k]]
+            if without or waited_for:
+                waited_for[:] = without
                 run.hooks.write_own(SERVER, so_far.FILE, publish.so_far(model, server, without), sync=False)
         return Line(content, ", ".join(words))
 
