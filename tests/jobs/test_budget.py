@@ -252,16 +252,6 @@ def test_a_disk_that_does_not_sync_is_an_error_and_the_line_counts(tmp_path, mon
     assert h.charge(Charge(5, 0)).spent == 5
 
 
-def test_a_last_line_without_its_end_counts_if_it_can_be_read(tmp_path):
-    holder(tmp_path).charge(Charge(30, 0))
-    path = tmp_path / "budget.jsonl"
-    path.write_bytes(path.read_bytes()[:-1])
-    h = holder(tmp_path)
-    assert h.spent == 30
-    h.charge(Charge(4, 1))
-    assert charged(tmp_path) == 34
-
-
 @pytest.mark.parametrize(
     "line", ['{"job": "j1", "round": 1, "steps": -30}', '{"job": "j1", "round": 1}', '{"job": "new", "steps": 1}', "[]", "7"]
 )

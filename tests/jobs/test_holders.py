@@ -172,20 +172,6 @@ def test_a_faulty_policy_is_shown_to_its_holder_alone(fedkern: Any, place: Place
     assert str(policy) in caught.value.detail
 
 
-@pytest.mark.parametrize(
-    ("head", "asked"),
-    [('noise_source = "keyed"', "which is (noise_source)"), ("least_noise_multiplier = 73.12", "(least_noise_multiplier)")],
-)
-@pytest.mark.parametrize("kind", ["pvi, private", "pvi, client-level", "vertical, private"])
-def test_a_mechanism_that_is_not_allowed(fedkern: Any, place: Place, head: str, asked: str, kind: str) -> None:
-    place.policy(head=head, table="client_level = true")
-    ended = fedkern("run", place.job(kind), "--out", "out", "--quiet")
-    assert ended.code == 2
-    assert asked in ended.err
-    assert "73" not in ended.err
-    assert "allowed: " in (place.root / "out" / "client-a" / "holder.txt").read_text()
-
-
 def test_the_account_is_kept_by_the_data(fedkern: Any, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another name, another folder, another environment: one budget. What it says of other jobs is the holder's alone."""
     place.policy(head="least_noise_multiplier = 2")
