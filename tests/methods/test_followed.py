@@ -206,7 +206,7 @@ REMEDIES = {
     "a level that nobody has": Remedy(
         grades,
         of("ordinal", GRADES | {"levels": ["none", *LEVELS]}),
-        "not converged: level 'none' is in no client's rows.*leave it out of data.levels$",
+        "level 'none' is in no client's rows.*leave it out of data.levels if it cannot be$",
         {"data": {"levels": LEVELS}},
         CLM,
     ),
