@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from fedkern.algorithms.core import kept
 from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed, ClientLost, Refused, RemoteFault
 from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import NEAR, Local, exact
 from fedkern.algorithms.pvi.machine import BLOCK, Sites
-from fedkern.algorithms.pvi.messages import QUpdate, Settings, SiteApplied, SiteDelta
+from fedkern.algorithms.pvi.messages import QUpdate, SiteApplied, SiteDelta
 from fedkern.kernels import glm
 from fedkern.models.expfam import Gaussian, kl, pack
 from fedkern.models.glm import Rows, prior
