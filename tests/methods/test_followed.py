@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,6 @@ import pytest
 import fedkern
 from fedkern.errors import FedkernError
 from fedkern.finding import catalogue, remedies
-from fedkern.transports import inprocess
 from support.found import ids
 
 Frames = dict[str, pd.DataFrame]
