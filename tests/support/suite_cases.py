@@ -1,4 +1,4 @@
-"""`pytest --cases N`: of a test of many cases those N whose turn it is, chosen by the hash of the commit; `make test` has two.
+"""`pytest --cases N`: of a test of many cases those N whose turn it is, chosen by the hash of the commit; `make test` has one.
 
 Every test runs at every push, and every commit has other cases of it. All run at night, and where somebody runs a file without
 the option. That is for the folders whose cases are jobs, fits or chains: other numbers for the same lines. They take most of the
