@@ -42,6 +42,8 @@ family = "gaussian"
 phi = 0.8
 scale = 0.5
 spatial_scale = 1.0
+[algorithm]
+learning_rate = 0.03
 """
 
 
