@@ -90,6 +90,28 @@ def test_responses_of_every_kind_are_such_as_were_seen() -> None:
     np.testing.assert_allclose(shares, chances.mean[0], atol=0.05)
 
 
+@pytest.mark.parametrize(
+    ("family", "more"), [("weibull", {}), ("exponential", {}), ("piecewise", {"cuts": [4.0]}), ("weibull", {"group": "stage"})]
+)
+def test_times_have_draws_of_their_restricted_mean_and_new_times(family: str, more: dict[str, Any]) -> None:
+    times, formula = ROWS.assign(t=1 + ROWS.z), "Surv(t, y) ~ age"
+    if more.pop("group", None):
+        formula += " + (1 | stage)"
+    asked = {"restricted_mean": 6.0, "survival_at": [3.0, 5.0]}
+    result = fedkern.fit(formula, times, family, by="site", output=asked, model=more)
+    prediction = result.prediction(pd.concat([NEW, NEW.assign(age=70.0), NEW.assign(age=np.nan)]))
+    np.testing.assert_allclose(prediction.draws.mean(axis=0)[:2], prediction.mean[:2], rtol=1e-9)
+    new = prediction.responses[:, :2]
+    np.testing.assert_allclose(np.minimum(new, 6.0).mean(axis=0), prediction.mean[:2], atol=0.25)
+    for t in (3.0, 5.0):
+        np.testing.assert_allclose((new > t).mean(axis=0), prediction.more[f"survival[{t:g}]"][:2], atol=0.065)
+    assert np.isnan(prediction.draws[:, 2]).all()
+    assert list(result.effects(age=[50, 70])["age"]) == [50, 70]
+    without = fedkern.fit(formula, times, family, by="site", output={"survival_at": [3.0]}, model=more)
+    with pytest.raises(JobError, match="restricted_mean"):
+        without.prediction(NEW).draws  # noqa: B018
+
+
 def test_pvi_has_draws_too() -> None:
     clients = {name: rows[["age", "sex", "y"]] for name, rows in ROWS.groupby("site")}
     result = fedkern.run({"job": {"method": "pvi"}, "data": {"response": "y"}}, data=clients)
