@@ -339,12 +339,17 @@ class Site:
         if self.point:
             return H @ predictor.coefficients(part), np.zeros(len(H))
         if isinstance(predictor, Multilevel):
-            draws = np.array([predictor.coefficients(self.block.sample(part, e)) for e in normals])
-            g = H @ draws.T
+            g = self.sampled(parameters, predictor, normals)
             return g.mean(axis=1), g.var(axis=1)
         scale = self.block.scale(part)
         half = H @ scale if self.full else H * scale
         return H @ part[: self.predictor.n_theta], np.einsum("ij,ij->i", half, half)
+
+    def sampled(self, parameters: Vector, predictor: Predictor, normals: Matrix) -> Matrix:
+        """Returns (n, s) values of g_j at new rows, at the draws of theta_j that `normals` (s, n_theta) give."""
+        H, part = predictor.design(parameters[self.parts["phi"]]), parameters[self.parts["theta"]]
+        draws = [predictor.coefficients(part if self.point else self.block.sample(part, e)) for e in normals]
+        return H @ np.array(draws).T
 
 
 @dataclass(frozen=True)
