@@ -99,12 +99,12 @@ def test_words_may_run_out_anywhere(backend, sigma):
 
 @pytest.mark.parametrize("d", [0, 1, 2, 127, 128, 129, 1001])
 def test_add_noise_adds_the_normals_of_its_counters(d):
-    total, key = np.linspace(-1, 1, d), rng.key(3, "noise")
-    want = total + 2.5 * rng.normal(d, key=key, client=4, step=9)
+    total = np.linspace(-1, 1, d)
+    want = total + 2.5 * rng.normal(d, key=rng.key(3, "noise"), client=4, step=9)
     for backend in BACKENDS:
-        got = privacy.add_noise(total, sigma=2.5, key=key, client=4, step=9, backend=backend)
+        got = privacy.add_noise(total, sigma=2.5, seed=3, client=4, step=9, backend=backend)
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-13)
-    np.testing.assert_array_equal(privacy.add_noise(total, sigma=0.0, key=key), total)
+    np.testing.assert_array_equal(privacy.add_noise(total, sigma=0.0, seed=3), total)
 
 
 # --- clipping
@@ -154,7 +154,7 @@ def test_fused_clipping_is_plain_clipping_of_the_rows_vectors():
     X[7] = np.nan
     mu, omega = generator.standard_normal(6), 0.3 * generator.standard_normal(6)
     for estimator in ("analytic", "weight-mc", "activation-mc"):
-        given = {"family": "bernoulli", "estimator": estimator, "draws": 2, "key": rng.key(1, "draws")}
+        given = {"family": "bernoulli", "estimator": estimator, "draws": 2, "seed": 1}
         vectors = np.array([glm.clipped_grad_sum(X, y, mu, omega, clip=1e9, rows=np.array([i]), **given)[0] for i in range(60)])
         fused, skipped = glm.clipped_grad_sum(X, y, mu, omega, clip=0.8, **given)
         np.testing.assert_allclose(fused, privacy.clip_sum(vectors, 0.8), atol=1e-12)
@@ -341,7 +341,7 @@ def test_negative_control_throwing_words_away_is_a_bias_that_the_counts_see():
     ],
 )
 def test_discrete_gaussian_refuses_by_name(change, message):
-    call = {"words": words(10), "sigma": 3, "n": 5} | change
+    call = {"words": words(10), "sigma": 3, "size": 5} | change
     with pytest.raises((TypeError, ValueError), match="privacy.discrete_gaussian: .*" + message):
         privacy.discrete_gaussian(**call)
 
@@ -352,13 +352,13 @@ def test_discrete_gaussian_refuses_by_name(change, message):
         ({"total": np.zeros(3, np.int64)}, "total must be float64, got int64"),
         ({"sigma": -1.0}, "sigma must be >= 0 and finite, got -1.0"),
         ({"sigma": math.nan}, "got nan"),
-        ({"key": 2**64}, r"key must be in \[0, 2\^64\)"),
+        ({"seed": 2**64}, r"seed must be in \[0, 2\^64\)"),
         ({"step": 2**32}, r"step must be in \[0, 2\^32\)"),
         ({"out": np.zeros(4)}, r"out must have shape \(d\) with d = 3, got \(4,\)"),
     ],
 )
 def test_add_noise_refuses_by_name(change, message):
-    call = {"total": np.zeros(3), "sigma": 1.0, "key": 1} | change
+    call = {"total": np.zeros(3), "sigma": 1.0, "seed": 1} | change
     with pytest.raises((TypeError, ValueError), match="privacy.add_noise: .*" + message):
         privacy.add_noise(**call)
 
@@ -375,7 +375,7 @@ def test_given_outputs_are_filled_in_place():
 def test_a_discrete_gaussian_of_a_fraction_is_refused(sigma):
     """Its integer part would be less noise than was accounted for."""
     with pytest.raises(ValueError, match=r"sigma must be an integer in \[1, 2\^31\)"):
-        privacy.discrete_gaussian(np.zeros(100, np.uint32), sigma=sigma, n=3)
+        privacy.discrete_gaussian(np.zeros(100, np.uint32), sigma=sigma, size=3)
 
 
 def test_the_documented_standard_deviation_of_the_discrete_gaussian():
@@ -410,7 +410,7 @@ def test_elements_that_are_not_aligned_are_refused_by_name():
         privacy.clip_sum(packed["row"], 1.0)
     with pytest.raises(ValueError, match=r"privacy\.clip_sum: out is not aligned to its elements; give an array of its own"):
         privacy.clip_sum(np.ones((3, 2)), 1.0, out=packed["row"][0])
-    bound = kernels.bind("privacy.clip_sum", {"rows": np.ones((4, 2))}, ["rows"], bound=1.0)
+    bound = kernels.bind("privacy.clip_sum", {"rows": np.ones((4, 2))}, ["rows"], clip=1.0)
     with pytest.raises(ValueError, match=r"privacy\.clip_sum: rows is not aligned"):
         bound(packed["row"])
     np.testing.assert_array_equal(privacy.clip_sum(packed["row"].copy(), 1.0), [0, 0])
