@@ -123,9 +123,11 @@ def arguments(**old: Renamed) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """
 
     def take_old(function: Callable[P, T]) -> Callable[P, T]:
+        no_old = frozenset(old).isdisjoint  # the quickest: kernels take a few microseconds
+
         @functools.wraps(function)
         def call(*args: P.args, **given: P.kwargs) -> T:
-            if not old.keys().isdisjoint(given):
+            if not no_old(given):
                 take_names(call, given, stacklevel=2)
             return function(*args, **given)
 
