@@ -19,7 +19,7 @@ CLIP_SUM = Kernel(
     purpose="Sum of rows, each scaled to a Euclidean norm of at most `clip`.",
     source="docs/spec/pvi.md, section 4, steps 2-3; Abadi et al. (2016), Algorithm 1",
     inputs=(Array("rows", ("n", "p")),),
-    scalars=(Scalar("clip", Domain("must be >= 1e-150", "x >= 1e-150", "float(x)")),),
+    scalars=(Scalar("bound", Domain("must be >= 1e-150", "x >= 1e-150", "float(x)"), of="clip"),),
     outputs=(Array("out", ("p",), F64),),
     backends=BACKENDS,
     words={
@@ -75,7 +75,7 @@ DISCRETE_GAUSSIAN = Kernel(
     source="docs/spec/pvi.md, section 4; Canonne, Kamath and Steinke (2020), Algorithms 1 to 3",
     inputs=(Array("words", ("w",), (np.dtype("uint32"),)),),
     scalars=(Scalar("sigma", Domain("must be an integer in [1, 2^31)", f"1 <= x <= {LARGEST_SIGMA} and x == int(x)", "int(x)")),),
-    outputs=(Array("out", ("n",), (np.dtype("int64"),)),),
+    outputs=(Array("out", ("size",), (np.dtype("int64"),)),),
     order=("words", "sigma", "out"),
     host="secret words are used one after the other",
     words={
@@ -152,7 +152,7 @@ def discrete_gaussian(
     only."""
     numbers = DISCRETE_GAUSSIAN.numbers(sigma=sigma)
     AT_LEAST_0.check(DISCRETE_GAUSSIAN.public, "size", size)
-    arrays = DISCRETE_GAUSSIAN.prepare({"words": words}, out, {"n": size})
+    arrays = DISCRETE_GAUSSIAN.prepare({"words": words}, out, {"size": size})
     done, used = DISCRETE_GAUSSIAN.call(backend, arrays, numbers, n_threads)
     draws = arrays[-1]
     made = draws if done == size else draws[:done]

@@ -78,7 +78,7 @@ WORDS = Kernel(
     purpose="The 32-bit words of consecutive Philox blocks.",
     source="Salmon, Moraes, Dror and Shaw (2011), Philox4x32-10",
     inputs=(),
-    outputs=(Array("out", ("n", "4"), WORDS_TYPE),),
+    outputs=(Array("out", ("size", "4"), WORDS_TYPE),),
     scalars=_COUNTER,
     streams=("user",),
     backends=BACKENDS,
@@ -102,7 +102,7 @@ UNIFORM, NORMAL, EXPONENTIAL = (
         purpose=purpose,
         source=source,
         inputs=(),
-        outputs=(Array("out", ("n",), F64),),
+        outputs=(Array("out", ("size",), F64),),
         scalars=_COUNTER,
         streams=("user",),
         backends=BACKENDS,
@@ -162,8 +162,8 @@ GAMMA = Kernel(
     __name__,
     purpose="Gamma numbers of scale 1.",
     source="Marsaglia and Tsang (2000); below shape 1 with G(a) = G(a + 1) U^(1/a)",
-    inputs=(Array("shape", ("n",), F64),),
-    outputs=(Array("out", ("n",), F64),),
+    inputs=(Array("shape", ("size",), F64),),
+    outputs=(Array("out", ("size",), F64),),
     scalars=_OWN_BLOCKS,
     streams=("user",),
     backends=BACKENDS,
@@ -181,8 +181,8 @@ INVERSE_GAUSSIAN = Kernel(
     __name__,
     purpose="Inverse Gaussian numbers.",
     source="Michael, Schucany and Haas (1976), with the roots written so that nothing cancels",
-    inputs=(Array("mean", ("n",), F64), Array("shape", ("n",), F64)),
-    outputs=(Array("out", ("n",), F64),),
+    inputs=(Array("mean", ("size",), F64), Array("shape", ("size",), F64)),
+    outputs=(Array("out", ("size",), F64),),
     scalars=_OWN_BLOCKS,
     streams=("user",),
     backends=BACKENDS,
@@ -203,8 +203,8 @@ POLYA_GAMMA = Kernel(
     __name__,
     purpose="Polya-Gamma numbers PG(1, z).",
     source="Polson, Scott and Windle (2013), with the cut 0.64; Devroye (2009)",
-    inputs=(Array("z", ("n",), F64),),
-    outputs=(Array("out", ("n",), F64),),
+    inputs=(Array("z", ("size",), F64),),
+    outputs=(Array("out", ("size",), F64),),
     scalars=_OWN_BLOCKS,
     streams=("user",),
     backends=BACKENDS,
@@ -427,7 +427,7 @@ def words(
     _check_counter(WORDS, size, key, client, step, draw, first_item)
     counter = {"key": key, "client": client, "step": step, "draw": draw, "first_item": first_item}
     words: NDArray[np.uint32]
-    (words,) = WORDS.compute((), out, n_threads, backend, {"n": size}, **counter)
+    (words,) = WORDS.compute((), out, n_threads, backend, {"size": size}, **counter)
     return words
 
 
@@ -446,7 +446,7 @@ def bind_words(given: Given) -> Callable[[int], tuple[Any, ...]]:
     True
     """
     _check_counter(WORDS, *(given[name] for name in ("size", "key", "client", "step", "draw", "first_item")))
-    return WORDS.bind_given(given, ("step",), {"n": given["size"]})
+    return WORDS.bind_given(given, ("step",), {"size": given["size"]})
 
 
 @_RENAMED
@@ -567,7 +567,7 @@ def _pairs(
     _check_counter(kernel, n, key, client, step, draw, item, per_block=2)
     numbers: NDArray[np.float64]
     counter = {"key": key, "client": client, "step": step, "draw": draw, "first_item": item}
-    (numbers,) = kernel.compute((), out, n_threads, backend, {"n": n}, **counter)
+    (numbers,) = kernel.compute((), out, n_threads, backend, {"size": n}, **counter)
     return numbers
 
 

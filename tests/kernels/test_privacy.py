@@ -336,7 +336,7 @@ def test_negative_control_throwing_words_away_is_a_bias_that_the_counts_see():
         ({"sigma": 0}, r"sigma must be an integer in \[1, 2\^31\), got 0"),
         ({"sigma": 2**31}, "got 2147483648"),
         ({"out": np.zeros(5)}, "out must be int64, got float64"),
-        ({"out": np.zeros(4, np.int64)}, r"out must have shape \(n\) with n = 5, got \(4,\)"),
+        ({"out": np.zeros(4, np.int64)}, r"out must have shape \(size\) with size = 5, got \(4,\)"),
         ({"backend": "cuda"}, "no backend 'cuda' .*; there are cpp, numba, reference"),
     ],
 )

@@ -72,7 +72,7 @@ PUBLIC = (
             getattr(rng, name),
             (f"rng.{name}",),
             before=(f"check_counter(size, key, client, step, draw, first_item, {per_block})",),
-            sizes={"n": "size"},
+            sizes={"size": "size"},
         )
         for name, per_block in (("words", 1), ("uniform", 2), ("normal", 2), ("exponential", 2))
     ),
@@ -120,7 +120,7 @@ PUBLIC = (
     Public(
         privacy.discrete_gaussian,
         ("privacy.discrete_gaussian",),
-        sizes={"n": "size"},
+        sizes={"size": "size"},
         result="results[1][: results[0][0]], results[0][1]",
         returns=True,
     ),
