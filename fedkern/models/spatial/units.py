@@ -45,7 +45,7 @@ class Units:
     scale: float = 1.0
     pooled: float = 0.0
     n: float = 0.0
-    counts: Mapping[str, float] = field(default_factory=dict)
+    counts: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def log_volume(self) -> float:
