@@ -101,7 +101,6 @@ class Baseline:
             # An event at a cut is of the piece that ends there, as its row was seen in no other.
             return b[:, np.searchsorted(self.cuts, time, side="left")], np.exp(b) @ spent.T
 
-
     def when(self, cumulative: Vector) -> Vector:
         """(S, n) the times at which cumulative hazards (S, n) are reached."""
         if self.family == "exponential":

@@ -140,9 +140,7 @@ def _curves(asked: Times, drawn: Predictive, base: Baseline, X: Array, offset: A
     return summary, linear
 
 
-def _sampled(
-    asked: Times, drawn: Predictive, base: Baseline, X: Array, offset: Array | None, seed: int
-) -> tuple[Array, Array]:
+def _sampled(asked: Times, drawn: Predictive, base: Baseline, X: Array, offset: Array | None, seed: int) -> tuple[Array, Array]:
     """Returns (m, n) restricted means in each draw, and new times, of a new client and group."""
     if asked.tau is None:
         raise JobError("draws of times are of their mean until output.restricted_mean = .., and the job has none; give one")
