@@ -37,8 +37,8 @@ test: install
 	@$(MAKE) --no-print-directory -k -j2 -Otarget $(filter-out lint-mypy lint-tests,$(LINTS))
 	@$(MAKE) --no-print-directory -k -j2 lint-mypy suite
 
-# Two cases of each test of jobs, methods and models, others for every commit: `make test CASES=` has them all.
-CASES ?= --cases 2
+# One case of each test of jobs, methods and models, others for every commit: `make test CASES=` has them all.
+CASES ?= --cases 1
 suite: install
 	cd tests && $(PYTEST) --dist loadfile $(CASES)
 
@@ -49,12 +49,12 @@ shard: install
 
 # Three minutes of the nightly tests, others for every commit.
 share: install
-	cd tests && $(PYTEST) --dist load -m nightly --nightly-share 180
+	cd tests && NUMBA_OPT=3 $(PYTEST) --dist load -m nightly --nightly-share 180
 
 # With the levels that this machine can't run, too: they compile, and no more is known of them here.
 nightly: lint
 	@$(MAKE) --no-print-directory FEDKERN_LEVELS=all install
-	cd tests && $(PYTEST) --dist loadfile -m 'nightly or not nightly'
+	cd tests && NUMBA_OPT=3 $(PYTEST) --dist loadfile -m 'nightly or not nightly'
 
 # Whether this commit computes the same bits as another, on this machine: make golden BASE=COMMIT
 BASE ?= HEAD

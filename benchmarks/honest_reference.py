@@ -462,11 +462,15 @@ def _gamma(rows: Rows, priors: Priors) -> Model:
 
 def _ordinal(rows: Rows, priors: Priors) -> Model:
     shares = np.bincount(rows.y.astype(int), minlength=len(rows.levels)) / len(rows.y)
-    first = float(np.log(shares[0] / (1 - shares[0])))
+    below = np.cumsum(shares)[:-1]
+    centres = np.log(below / (1 - below))
     y = rows.y.astype(int)
 
+    def cuts_of(more: Any) -> Any:
+        return jnp.concatenate([more[:1], more[0] + jnp.cumsum(jnp.exp(more[1:]))])
+
     def terms(eta: Any, more: Any) -> Any:
-        cuts = jnp.concatenate([more[:1], more[0] + jnp.cumsum(jnp.exp(more[1:]))])
+        cuts = cuts_of(more)
         edges = jnp.concatenate([jnp.array([-60.0]), cuts, jnp.array([60.0])])
         high, low = edges[y + 1] - eta, edges[y] - eta
         return jax.nn.log_sigmoid(high) + jax.nn.log_sigmoid(-low) + jnp.log1p(-jnp.exp(low - high))
@@ -480,8 +484,10 @@ def _ordinal(rows: Rows, priors: Priors) -> Model:
         priors,
         terms,
         None,
-        more=[first, *np.zeros(len(rows.levels) - 2)],
-        prior=lambda more: _normal(more[0], first, priors.intercept_sd) + _normal(more[1:], 0.0, 1.5),
+        more=[float(centres[0]), *np.zeros(len(rows.levels) - 2)],
+        prior=lambda more: (
+            _normal(cuts_of(more).mean(), float(centres.mean()), priors.intercept_sd) + _normal(more[1:], 0.0, 1.5)
+        ),
         published=published,
     )
 

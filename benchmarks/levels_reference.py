@@ -121,10 +121,12 @@ def nuts(kind: str) -> dict[str, dict[str, float]]:
         from scipy.special import ndtri
 
         beta = numpyro.sample("beta", dist.Normal(jnp.zeros(3), 2.5))
-        centre = ndtri(shares[0]) if said.get("link") == "probit" else np.log(shares[0] / (1 - shares[0]))
-        first = numpyro.sample("first", dist.Normal(centre, 5.0))
+        at = np.cumsum(shares)[:-1]
+        centre = (ndtri(at) if said.get("link") == "probit" else np.log(at / (1 - at))).mean()
+        middle = numpyro.sample("middle", dist.Normal(centre, 5.0))
         gaps = numpyro.sample("gaps", dist.Normal(jnp.zeros(k - 2), 1.5))
-        cuts = jnp.concatenate([first[None], first + jnp.cumsum(jnp.exp(gaps))])
+        steps = jnp.concatenate([jnp.zeros(1), jnp.cumsum(jnp.exp(gaps))])
+        cuts = middle + steps - steps.mean()
         numpyro.deterministic("cuts", cuts)
         eta = X @ beta
         if ward is not None:

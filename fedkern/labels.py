@@ -4,6 +4,7 @@ A number is one label however it is written: 3 and 3.0, 119000 and 1.19e+05, 0.3
 significant digits, as in R's `factor`. TRUE, true and True are one. 03 is another label than 3, for codes may have zeros in
 front, and so is 3e2, a code, than 300: a power of ten has its sign, or a point before it. Whole numbers keep all of their digits.
 Where a column's type says that its cells are texts, as R's character, 1.10 is another label than 1.1, and 3.0 the same as 3.
+So it is of texts of the job file, of a list of levels as of one of them (`find`).
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def written(value: float) -> str:
 
 
 def find(text: str, labels: Collection[str]) -> str:
-    """Returns that of the labels which a text of the job file names: the one that is written so, else the same number.
+    """Returns that of the labels which a text names: the one that is written so, else the first that is the same number.
 
     Examples
     --------
@@ -66,7 +67,10 @@ def find(text: str, labels: Collection[str]) -> str:
     >>> find("1.10", ("1.1", "1.10")), find("1.10", ("1.1", "1.2")), find("TRUE", ("False", "True"))
     ('1.10', '1.1', 'True')
     """
-    return text if text in labels else label(text)
+    if text in labels:
+        return text
+    wanted = label(text)
+    return next((one for one in labels if label(one) == wanted), wanted)
 
 
 def in_order(labels: Iterable[str]) -> list[str]:

@@ -17,10 +17,13 @@ from threadpoolctl import threadpool_limits
 
 # Before NumPy is there: threads of BLAS wait for each other in a busy loop, where most of the time of two workers would go.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Numba compiles a third faster what it does not optimise. By night it does as everywhere (Makefile).
+os.environ.setdefault("NUMBA_OPT", "0")
 
 import fedkern as package
 from fedkern.algorithms.nested.machine import Settings as NestedSettings
 from fedkern.cli.__main__ import main
+from fedkern.methods.sigma.own import DRAWS
 from fedkern.transports.mpirun import FOLDER
 from support import one_step
 from support.command import Ended
@@ -106,12 +109,34 @@ def job(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
+def _with_few_draws(patch: pytest.MonkeyPatch) -> None:
+    few = {"points": 60, "questions": 2, "most": 2, "told": 100, "effective": 40.0}
+    patch.setattr("fedkern.methods.sigma.model.NestedSettings", partial(NestedSettings, **few))
+    patch.setattr("fedkern.methods.sigma.own.DRAWS", 100)
+
+
 @pytest.fixture
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs of maps ask for a tenth of their draws: for tests of what is said and written, not of a posterior's digits."""
-    few = {"points": 60, "questions": 2, "most": 2, "told": 100, "effective": 40.0}
-    monkeypatch.setattr("fedkern.methods.sigma.model.NestedSettings", partial(NestedSettings, **few))
-    monkeypatch.setattr("fedkern.methods.sigma.own.DRAWS", 100)
+    _with_few_draws(monkeypatch)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_draws_of_maps(request: pytest.FixtureRequest) -> Iterator[None]:
+    """In these folders a test of a posterior's digits says so (`pytest.mark.digits`), and all others have `few_draws`."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.relative_to(Path(__file__).parent).parts[0] in ("jobs", "methods", "api"):
+            _with_few_draws(patch)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _all_draws_of_digits(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        if request.node.get_closest_marker("digits"):
+            patch.setattr("fedkern.methods.sigma.model.NestedSettings", NestedSettings)
+            patch.setattr("fedkern.methods.sigma.own.DRAWS", DRAWS)
+        yield
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from fedkern import kernels
 from fedkern.algorithms.core.messages import Message
+from fedkern.algorithms.core.tells import HIDES
 from fedkern.data.design import LEAST_OF_LEVEL
 from fedkern.disclosure.rules import LEVELS, Rules
 from fedkern.finding import catalogue, remedies
@@ -33,6 +34,7 @@ METHODS = ("likelihood", "pvi", "sparse", "vertical", "sigma")  # in the order o
 DISCLOSURE = "docs/concepts/disclosure.md"
 BEGIN, END = "<!-- what messages tell: written by `make pages` -->", "<!-- so far -->"
 NUMBERS, OF_NUMBERS = "<!-- numbers of the levels: written by `make pages` -->", "<!-- so far the numbers -->"
+MASKED = f", masked: {HIDES}"
 CODE = re.compile(r'`[^`]*`|"[^"\s]*"')
 KEY = re.compile(r"# (?P<key>\S+) = (?P<default>.*?) +# (?P<type>.+?): (?P<help>.*)")
 
@@ -246,14 +248,8 @@ def disclosure() -> str:
     lists |= {f"### `{method}`": [kind for kind in kinds if often[kind] == 1] for method, kinds in sent.items()}
     parts = []
     for title, kinds in lists.items():
-        parts += [
-            title,
-            "",
-            "| message | in an open job | what can be computed | of which clients | in a private job |",
-            "| --- | --- | --- | --- | --- |",
-        ]
-        parts += [told(kind) for kind in kinds]
-        parts.append("")
+        parts += [title, "", *told(kinds), ""]
+    parts += ["### In private jobs", "", *private(kind for kinds in lists.values() for kind in kinds), ""]
     begin, _, rest = (ROOT / DISCLOSURE).read_text(encoding="utf-8").partition(BEGIN)
     page = "\n".join([begin + BEGIN, "", *parts, ""]).rstrip("\n") + "\n\n" + END + rest.partition(END)[2]
     begin, _, rest = page.partition(NUMBERS)
@@ -303,15 +299,31 @@ def rows_per_coefficient(rules: Rules) -> str:
     )
 
 
-def told(kind: type[Message]) -> str:
-    """A row of a message."""
-    if kind.tells is None:
-        raise TypeError(f"{kind.__name__} is in MAY_SEND, and says nothing of what it tells")
-    what, computed, private = kind.tells.what, kind.tells.computed, kind.tells.private
-    where = kind.tells.where or ("all" if computed else "")
-    return (
-        f"| `{kind.__name__}` | {cell(what) or 'not sent'} | {cell(computed)} | {cell(where)} | {cell(private) or 'not sent'} |"
-    )
+def told(kinds: Iterable[type[Message]]) -> Iterator[str]:
+    """A table of what open jobs send: messages that tell the same have one row, also masked."""
+    rows: dict[tuple[str, str, str], list[tuple[str, bool]]] = {}
+    for kind in kinds:
+        if kind.tells is None:
+            raise TypeError(f"{kind.__name__} is in MAY_SEND, and says nothing of what it tells")
+        if what := kind.tells.what.replace(MASKED, ""):
+            computed = re.sub(r", not whose .*|^its ", "", kind.tells.computed)
+            where = kind.tells.where or ("all" if computed else "")
+            rows.setdefault((what, computed, where), []).append((kind.__name__, MASKED in kind.tells.what))
+    yield "| message | what it is | what can be computed | of which clients |\n| --- | --- | --- | --- |"
+    for (what, *others), named in rows.items():
+        cells = [f"{what}, masked" if all(masked for _, masked in named) else what, *others]
+        yield f"| {', '.join(f'`{name}`' for name, _ in named)} | {' | '.join(cell(text) for text in cells)} |"
+
+
+def private(kinds: Iterable[type[Message]]) -> Iterator[str]:
+    """A table of what private jobs send."""
+    rows: dict[str, list[str]] = {}
+    for kind in kinds:
+        if kind.tells is not None and kind.tells.private:
+            rows.setdefault(kind.tells.private, []).append(f"`{kind.__name__}`")
+    yield "| message | what it is |\n| --- | --- |"
+    for what, names in rows.items():
+        yield f"| {', '.join(names)} | {cell(what)} |"
 
 
 def findings() -> str:

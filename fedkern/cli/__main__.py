@@ -262,7 +262,10 @@ def parser() -> Parser:
     status = commands.add_parser("status", help="how far a run is: rounds, checkpoint, who is waited for, what is spent")
     ledger = commands.add_parser("ledger", help="every message that has left each client of a run, by kind")
     audit = commands.add_parser("audit", help="certificates computed again from ledgers and budgets; code 2 where one differs")
-    for command, name in ((status, "status"), (ledger, "ledger"), (audit, "audit")):
+    replay = commands.add_parser(
+        "replay", help="the posterior of an asynchronous run computed again from its server's log; code 2 where it differs"
+    )
+    for command, name in ((status, "status"), (ledger, "ledger"), (audit, "audit"), (replay, "replay")):
         command.add_argument("folder", metavar="DIR", help="of the run, or a client's own in it")
         command.add_argument("--json", action="store_true")
         command.set_defaults(call=_in("console", name))

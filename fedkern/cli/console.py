@@ -11,14 +11,15 @@ from pathlib import Path
 
 from .. import api
 from ..errors import JobError
+from ..jobs import answers, opened
 from ..jobs import audit as audits
-from ..jobs import opened
 from ..jobs import status as statuses
 from ..jobs.holding import statement
 from ..jobs.limits import refusals
 from ..jobs.sent import SentByKind
 from ..jobs.site import GIVEN, Sites
 from ..methods import load, of_record
+from ..methods.pvi import replay as replays
 from ..printing import align_columns, printable, printable_lines
 from ..privacy.plan import Plan, outlooks
 from ..results.plain import plain
@@ -54,6 +55,16 @@ def audit(options: argparse.Namespace) -> int:
     rows |= {"adopted": checks.adopted}
     _say(options, rows, checks.describe())
     return JobError.exit_code if checks.differences else 0
+
+
+def replay(options: argparse.Namespace) -> int:
+    """Runs `fedkern replay` and returns 2 where the posterior is another."""
+    run = _opened(options)
+    again, was = replays.replay(run), str((run.summary or {})["digest"])
+    same = again == was
+    said = "the same posterior" if same else f"another posterior: {again}, and summary.json has {was}"
+    _say(options, {"digest": again, "same": same}, [f"{answers.FILE} gives {said}"])
+    return 0 if same else JobError.exit_code
 
 
 def budget(options: argparse.Namespace) -> int:

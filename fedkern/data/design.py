@@ -20,7 +20,7 @@ from ..algorithms.exchanges.columns import TWO_LABELS, Summary
 from ..errors import JobError, OwnFault
 from ..finding import RuleRefusal, Value
 from ..kernels.families import COUNTS, FAMILIES
-from ..labels import event_of, in_order, label
+from ..labels import event_of, find, in_order
 from ..models.encoding import OTHER, Column, Encoding, Spec
 from ..models.formula.expansion import Formula
 from .cells import (
@@ -558,9 +558,9 @@ def level_numbers(cells: Text, levels: Sequence[str]) -> NDArray[np.int64]:
     none.
     """
     cells = labels(cells, levels)
-    texts = {label(level): k for k, level in enumerate(levels)} | {level: k for k, level in enumerate(levels)}
+    texts = {level: k for k, level in enumerate(levels)}
     numbers = {value: k for k, level in enumerate(levels) if not np.isnan(value := number(level))}
-    which = [texts.get(cell, numbers.get(value, -1)) for cell, value in zip(cells.levels, cells.values.tolist())]
+    which = [texts.get(find(cell, levels), numbers.get(value, -1)) for cell, value in zip(cells.levels, cells.values.tolist())]
     return np.array(which, dtype=np.int64)[cells.codes]
 
 
@@ -615,7 +615,7 @@ def _useless(table: Table, encoding: Encoding) -> list[str]:
     for column in encoding.columns if encoding.formula is None else ():
         cells = table.columns[column.name]
         if column.levels is not None:
-            usable = bool(set(labels(cells).levels) & {*map(label, column.levels)})
+            usable = any(find(level, column.levels) in column.levels for level in labels(cells, column.levels).levels)
         else:
             usable = bool(np.isfinite(cells.numbers() if isinstance(cells, Text) else cells).any())
         if not usable:

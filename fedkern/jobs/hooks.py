@@ -43,7 +43,7 @@ from .keys import JobConfig
 from .ledger import Ledger, mark_of
 from .parties import Parties
 from .secret import secret
-from .watch import Watch
+from .watch import Watch, turns_of
 
 NEW = (
     "no earlier job has an account of these data; if there were jobs on them, a budget.jsonl is lost or lies where it was not "
@@ -438,7 +438,7 @@ class RunHooks(Keeper):
         """Restarts as `Keeper` does; rounds that were measured before are not measured again."""
         start = super()._restart(*arguments)
         if self.watch is not None:
-            self.watch.round = start[0].round
+            self.watch.turns = turns_of(start[0])
         return start
 
     def _settle(self, client: int) -> None:

@@ -38,6 +38,7 @@ from ..results.summary import Wire
 from ..transports.codec import Codec, Frame, pack, state_layout, unpack
 from ..transports.driver import Hooks, Offers, restart
 from ..transports.place import Transport
+from .answers import FILE, Answers
 from .draws import Draws, Reference
 from .files import Lines, RunFolder, spare, write_atomically
 from .holding.chain import Mark
@@ -88,6 +89,7 @@ class Keeper(Hooks):
     remembers : whether answers are stored: in a private job and with `stores_answers`, where there is a folder
     clients : the numbers of those that live here
     gone : name -> why, of clients that the job goes on without; the numbers of those lost in this protocol are the driver's
+    answers, kept_answers : of a stage whose answers are kept, at the server; once it has ended, what summary.json says of them
     """
 
     def __init__(
@@ -105,7 +107,9 @@ class Keeper(Hooks):
         self.notes: list[str] = []
         self.protocol = ""
         self._since = time.monotonic()  # when the last checkpoint was taken; only the server's place decides when one is due
-        self._metrics_size = 0  # of a resumed run, at its checkpoint
+        self._metrics_size, self._answers_size = 0, 0  # of a resumed run, at its checkpoint
+        self.answers: Answers | None = None
+        self.kept_answers: Record | None = None
         self._logs: dict[Path, Lines] = {}
         self.clients: tuple[int, ...] = ()
         self.gone: dict[str, str] = {}
@@ -117,7 +121,9 @@ class Keeper(Hooks):
         self._boot = boot()
         self._layouts: dict[int, bytes] = {}  # party -> of its state in this protocol
 
-    def run_exchange(self, place: Transport, exchange: Exchange, *, resume: bool | None = None) -> tuple[Any, dict[int, Any]]:
+    def run_exchange(
+        self, place: Transport, exchange: Exchange, *, resume: bool | None = None, agreed: Record | None = None
+    ) -> tuple[Any, dict[int, Any]]:
         """Runs `run_protocol` with this object as its hooks; with `resume` from the newest checkpoint that all parties have.
 
         All places must agree on `resume`.
@@ -127,6 +133,8 @@ class Keeper(Hooks):
         resume
             None: an exchange before or after the rounds, which has no checkpoint to go on from. False: rounds from their start.
             True: rounds from the newest checkpoint.
+        agreed
+            What parties have agreed on before, where the server's answers are kept.
 
         Notes
         -----
@@ -161,10 +169,18 @@ class Keeper(Hooks):
                     self._outboxes[client] = self._outbox(client, protocol.save(clients[client]))
                 if place.is_server and self.private:
                     self._releases = Releases(self.folder, protocol.name, lambda: self.stamp(SERVER, sync=True))
+        if self.folder and place.is_server and agreed is not None:
+            path = self.folder.path / FILE
+            self.answers = Answers(path, self.folder.ground(path), self._answers_size)
+            self.answers.append({"began": self.checkpoint_number} if self.answers.number else dict(agreed))
         if resume is not None:
             place.signals.hold()
         try:
-            return place.run_protocol(protocol, start, clients, codec, self)
+            ended = place.run_protocol(protocol, start, clients, codec, self)
+            if self.answers is not None:
+                self.answers.close()
+                self.kept_answers, self.answers = self.answers.content, None
+            return ended
         except RemoteFault as fault:
             # Machines know clients by their numbers, people by their names.
             if isinstance(fault.client, int) and fault.client < len(self.wire.clients):
@@ -202,6 +218,8 @@ class Keeper(Hooks):
             log.close()
         for outbox in self._outboxes.values():
             outbox.close()
+        if self.answers is not None:
+            self.answers.close()
         self._logs.clear()
         self._ledgers.clear()
         self._outboxes.clear()
@@ -234,6 +252,11 @@ class Keeper(Hooks):
         """Writes a message between ranks into the rank's ledger."""
         if self.folder:
             self._log(self.folder.ledger_of_rank(rank)).append(control_line(what, n_bytes))
+
+    def heard(self, client: int, frame: Frame) -> None:
+        """Keeps an answer, where a result hangs on the order in which they came."""
+        if self.answers is not None:
+            self.answers.frame(self.wire.clients[client], bytes(frame))
 
     def delivered(self, direction: str, client: int, n_bytes: int) -> None:
         """Counts the bytes of a message that has arrived."""
@@ -268,6 +291,7 @@ class Keeper(Hooks):
             metrics = self._logs.get(self.folder.path / "metrics.jsonl")
             about = {"metrics": metrics.size if metrics else self._metrics_size, "wire": self.wire.listed(), "lost": sorted(lost)}
             about["gone"] = self.gone
+            about["answers"] = 0 if self.answers is None else self.answers.size
             more = {"frames": pack_frames(f for _, f in frames), "about": json.dumps(about).encode()}
             self._keep(SERVER, number, saved, more)
             LOG.info("checkpoint %d of %s", number, self.protocol)
@@ -308,6 +332,8 @@ class Keeper(Hooks):
         """Notes, for the result and for checkpoints, that the job goes on without a client, and why."""
         LOG.warning("client %r is lost: %s", self.wire.clients[client], printable(why))
         self.gone[self.wire.clients[client]] = why
+        if self.answers is not None:
+            self.answers.append({"lost": self.wire.clients[client]})
 
     def public(self, error: BaseException) -> str:
         """Returns the text of a fault that others may read."""
@@ -464,7 +490,7 @@ class Keeper(Hooks):
 
     def _restart(self, protocol: Protocol[Any, Any], start: Any, saved: dict[str, Any], codec: Codec) -> Any:
         about = json.loads(saved["about"])
-        self._metrics_size = about["metrics"]
+        self._metrics_size, self._answers_size = about["metrics"], about.get("answers", 0)
         self.wire.restore(about["wire"])
         self.gone = dict(about["gone"])
         state = self._as_kept(SERVER, self.checkpoint_number, saved)

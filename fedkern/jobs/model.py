@@ -97,6 +97,11 @@ class JobModel(Generic[O_co]):
         return self.config.data.columns
 
     @property
+    def given_constants(self) -> tuple[str, ...]:
+        """The columns whose center and scale, or bounds, the job file gives."""
+        return tuple(name for name, one in self.declared.items() if one.center is not None or one.lower is not None)
+
+    @property
     def telling(self) -> tuple[str, ...]:
         """The names of those whose numbers the server gets in the rounds: the clients, or where sums are secure all as one."""
         return (ALL,) if self.secure else self.names

@@ -16,7 +16,7 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "model.site_intercepts": 'take method = "likelihood" with [model.random] client = true',
         "algorithm.variant = bcm-same": 'take "bcm-split"',
         "algorithm.optimiser_state": "remove it: a client keeps the state of its optimiser",
-        "algorithm.max_staleness": "remove it: an answer is too old after 4 x clients updates",
+        "algorithm.max_staleness": "remove it: an answer counts however old it is",
         "output.reweigh": LIKELIHOOD,
         "output.loo": LIKELIHOOD,
     },

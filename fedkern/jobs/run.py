@@ -272,13 +272,13 @@ class Run(At[C]):
 
     def _performed_at(self, stage: Stage, exchange: Exchange, resume: bool | None) -> tuple[Any, dict[int, Any]]:
         if self.lines is None:
-            return self.hooks.run_exchange(self.place, exchange, resume=resume)
+            return self.hooks.run_exchange(self.place, exchange, resume=resume, agreed=stage.agreed)
         hooks, config = self.hooks, self.hooks.config
         with Progress(stage.rounds, quiet=self.output.quiet or not self.place.is_server) as progress:
             lines = self.lines if stage.sums is None else _of_inner(self.lines)
             hooks.watch = Watch(lines, config.output.metrics_every, hooks.metric, progress, timed=not config.private)
             began = time.monotonic()
-            ended = hooks.run_exchange(self.place, exchange, resume=resume)
+            ended = hooks.run_exchange(self.place, exchange, resume=resume, agreed=stage.agreed)
             hooks.seconds += time.monotonic() - began
             hooks.watch = None
         return ended

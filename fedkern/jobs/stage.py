@@ -15,6 +15,7 @@ from ..algorithms.core.exchange import Exchange
 from ..algorithms.core.masked import Sum, Sums
 from ..algorithms.core.messages import Message, Protocol, Refused
 from ..algorithms.exchanges import column_sums, counted, odd_response, rare_levels
+from ..results.plain import Record
 
 
 class Sized(Shape):
@@ -44,6 +45,7 @@ class Stage:
     trips : how many questions, or groups of them that are asked at once, wait for one another: as many as the job's plan fixes,
         or as such jobs usually take; None: not known before
     usually : whether `trips` is what is usual
+    agreed : what the parties have agreed on before, where the result hangs on the order of answers, which the server then keeps
     """
 
     protocol: Protocol[Any, Any]
@@ -58,6 +60,7 @@ class Stage:
     sums: Sums | None = None
     trips: int | None = None
     usually: bool = False
+    agreed: Record | None = None
 
     @classmethod
     def of(cls, module: Sized) -> Stage:

@@ -13,9 +13,10 @@ from ..algorithms.core.messages import SERVER
 from ..errors import JobError
 from ..printing import align_columns
 from ..privacy.accountant import epsilon
-from . import locks
+from . import locks, so_far
 from .ledger import parts
 from .opened import Opened, sent
+from .so_far import SoFar
 
 
 class Client(NamedTuple):
@@ -50,6 +51,7 @@ class Status(NamedTuple):
     since : the round after which all of them began anew, without a client that was lost; else 0
     checkpoint : when the last one was made, in seconds before now, and its number; None without any
     verdict : the verdict of a run that has ended
+    so_far : the posterior without clients that are waited for, where the run has written it
     """
 
     state: str
@@ -59,6 +61,7 @@ class Status(NamedTuple):
     verdict: str | None
     clients: list[Client]
     since: int = 0
+    so_far: SoFar | None = None
 
     def describe(self) -> Iterator[str]:
         """Yields the state in words, line by line."""
@@ -88,6 +91,8 @@ class Status(NamedTuple):
             of = "" if c.cap is None else f"{c.cap:g}"
             rows.append([*row, *(["" if c.steps is None else f"{c.steps:,}", number_of(c.epsilon), of] if spends else [])])
         yield from align_columns(rows)
+        if self.so_far is not None:
+            yield from self.so_far.describe()
 
 
 def duration(seconds: float) -> str:
@@ -113,7 +118,8 @@ def status(run: Opened) -> Status:
         done = int(summary["rounds"])
     rounds = run.rounds + since if isinstance(run.rounds, int) else run.rounds
     verdict = None if summary is None else str(summary["verdict"])
-    return Status(state, done, rounds, _checkpoint(run), verdict, list(_clients(run, state)), since)
+    early = None if summary is not None else so_far.read(run.path)
+    return Status(state, done, rounds, _checkpoint(run), verdict, list(_clients(run, state)), since, early)
 
 
 def _measured(path: Path) -> tuple[int, int]:

@@ -44,7 +44,7 @@ class Watch(Generic[State]):
     every : rounds between two measurements; the last round has one too
     write : takes each line of metrics.jsonl
     timed : whether lines tell the seconds. Not in a private job: how long clients compute is not covered by epsilon.
-    round : the last one that was seen
+    turns : of the last state that was seen: its rounds, or `turns` of one whose rounds wait for the slowest
     """
 
     line: Lines[State]
@@ -52,22 +52,27 @@ class Watch(Generic[State]):
     write: Callable[[Record], None]
     progress: Progress
     timed: bool
-    round: int = 0
+    turns: int = 0
     _began: float = field(default_factory=time.monotonic)
 
     def __call__(self, state: Any) -> None:
         self.progress.heard()
-        if state.round == self.round:
+        if (turns := turns_of(state)) == self.turns:
             return
-        self.round = int(state.round)
-        line = self.line(state, self.round % self.every == 0 or state.stop is not None)
+        self.turns, number = turns, int(state.round)
+        line = self.line(state, turns % self.every == 0 or state.stop is not None)
         if line is None:
             return
         seconds = {"seconds": round(time.monotonic() - self._began, 3)} if self.timed else {}
         since = int(getattr(state, "since", 0))  # of a sampler that has begun anew, without a client that was lost
-        self.write({"round": self.round, **({"since": since} if since else {}), **line.content, **seconds})
-        self.progress.show(self.round, line.words, since)
-        LOG.debug("round %d%s", self.round, f": {line.words}" if line.words else "")
+        self.write({"round": number, **({"since": since} if since else {}), **line.content, **seconds})
+        self.progress.show(number, line.words, since)
+        LOG.debug("round %d%s", number, f": {line.words}" if line.words else "")
+
+
+def turns_of(state: Any) -> int:
+    """Returns the number of a state that grows by one between two lines."""
+    return int(getattr(state, "turns", state.round))
 
 
 def measuring(measured: Callable[[State], Mapping[str, float]]) -> Lines[State]:

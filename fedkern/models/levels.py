@@ -130,12 +130,12 @@ def _distance(share: Vector, link: str) -> Vector:
 
 
 def level_of(shares: Vector, link: str) -> float:
-    """Returns the pooled level of the first threshold."""
-    return float(_distance(shares[:1], link)[0])
+    """Returns the mean of the thresholds' pooled levels."""
+    return float(_distance(np.cumsum(shares)[:-1], link).mean())
 
 
 def prior_of_thresholds(levels: Sequence[str], shares: Vector, link: str, centre: float, sd: float) -> tuple[Shape, ...]:
-    """Returns the thresholds with their priors: c_1 ~ N(centre, sd^2), logarithms of gaps ~ N(0, 1.5^2).
+    """Returns the thresholds with their priors: mean c ~ N(centre, sd^2), logarithms of gaps ~ N(0, 1.5^2).
 
     The way to the mode begins at the pooled shares.
     """

@@ -114,6 +114,13 @@ class Baseline:
             at = np.take_along_axis(reached, piece, axis=1), np.take_along_axis(hazard, piece, axis=1)
             return begins[piece] + (cumulative - at[0]) / at[1]
 
+    def log_cumulative(self, time: Vector) -> Vector:
+        """(S, n) logarithms of the cumulative hazard, also where that is no double number."""
+        with np.errstate(divide="ignore"):
+            if self.family == "weibull":
+                return np.asarray(np.exp(self.own) * np.log(time))
+            return np.log(self.at(time)[1])
+
 
 @dataclass(frozen=True)
 class Timed(Rows):
@@ -428,14 +435,14 @@ def survival(base: Baseline, eta: Vector, variance: Vector, time: Vector) -> Vec
     """
     paired = time.ndim == 2
     times = time[0] if paired else time
-    H = base.at(times)[1]
-    H = H[:, np.newaxis] if paired else H[:, :, np.newaxis]
-    if not variance.any():
-        return np.exp(-H * np.exp(eta)[:, np.newaxis])
-    total, sd = np.zeros((len(eta), H.shape[1], eta.shape[1])), np.sqrt(variance)
-    for node, share in zip(*even(2 * float(sd.max())), strict=True):  # exp(-exp(x)) bends within half a unit
-        with np.errstate(over="ignore"):
-            total += share * np.exp(-H * np.exp(eta + node * sd)[:, np.newaxis])
+    log_H = base.log_cumulative(times)
+    log_H = log_H[:, np.newaxis] if paired else log_H[:, :, np.newaxis]
+    with np.errstate(over="ignore"):
+        if not variance.any():
+            return np.asarray(np.exp(-np.exp(log_H + eta[:, np.newaxis])))
+        total, sd = np.zeros((len(eta), log_H.shape[1], eta.shape[1])), np.sqrt(variance)
+        for node, share in zip(*even(2 * float(sd.max())), strict=True):  # exp(-exp(x)) bends within half a unit
+            total += share * np.exp(-np.exp(log_H + (eta + node * sd)[:, np.newaxis]))
     return total
 
 

@@ -148,7 +148,7 @@ def _priors(summary: Record, model: Record, data: Record) -> str:
     spread, centre = used.get("intercept_sd") or model.get("coefficient_sd"), model.get("intercept_centre")
     if spread is None or not (model.get("intercept") or model.get("family") == "ordinal") or model.get("family") in NOMINAL:
         return words
-    of = "intercept" if model["family"] != "ordinal" else "first threshold"
+    of = "intercept" if model["family"] != "ordinal" else "mean of thresholds"
     level = "pooled level" if centre is None else f"{centre:g}"
     return f"{words}, {of} N({level}, {spread:g}^2){_widened(summary, 'intercept_sd', INTERCEPT_SD)}"
 

@@ -54,7 +54,7 @@ def hypothesis(text: str, groups: Mapping[str, Group], parameters: Sequence[str]
         if name not in names:
             raise JobError(f"hypothesis {text!r}: {name!r} is no parameter; there are {', '.join([*names][:12])}, ..")
         found = drawn(groups, names[name])
-        if found is None:
+        if found is None or np.isnan(found).all():
             raise JobError(f"hypothesis {text!r}: the result has no draws of {name!r}")
         return found
 

@@ -142,9 +142,14 @@ def numbers(run: RunFiles) -> list[str]:
     for ratios, title in ((False, "All numbers"), (True, "Ratios")):
         if rows := run.rows(ratios):
             keys = [key for key in rows[0] if key != "site"]
-            cells = [[str(row["parameter"]), *numbers_of(row, keys[1:])] for row in rows if not row["site"]]
+            cells = [[str(row["parameter"]), *_cells(run, row, keys[1:])] for row in rows if not row["site"]]
             parts.append(details(title, table([HEADS.get(key, key.replace("_", " ")) for key in keys], cells)))
     return parts
+
+
+def _cells(run: RunFiles, row: Mapping[str, object], keys: Sequence[str]) -> list[str]:
+    """Returns the numbers of a row as texts."""
+    return [shown.NOT_ESTIMATED] if shown.not_estimated(run.summary, row) else numbers_of(row, keys)
 
 
 @guard.figure("the page's section coefficients", "")
@@ -152,6 +157,8 @@ def coefficients(run: RunFiles, title: str = "Coefficients", begin: tuple[str, .
     """Draws the coefficients, whose names begin so, with a table of all numbers."""
     parameters = run.summary.get("parameters", {})
     compared = shown.beside_each_other(run.summary) if parameters else {}
+    if "not_estimated" in run.summary:
+        compared = {name: row for name, row in compared.items() if not math.isnan(real(row["mean"]))}
     if not (drawn := {name: row for name, row in compared.items() if name.startswith(begin)}):
         return ""
     n = len(drawn)

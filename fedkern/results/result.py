@@ -492,7 +492,8 @@ class Result:
     def _shown(self) -> tuple[Rows[Any], int]:
         """Returns the rows that are shown, and how many there are; without numbers where chains disagree, none is."""
         rows: Rows[Any] = self.rows(levels=False)
-        return Rows(shown.choose([row for row in rows if not math.isnan(plain.real(row["mean"]))], self.summary)), len(rows)
+        said = [row for row in rows if not math.isnan(plain.real(row["mean"])) or shown.not_estimated(self.summary, row)]
+        return Rows(shown.choose(said, self.summary)), len(rows)
 
     def _ratios(self) -> tuple[str, dict[tuple[str, str], list[float]]]:
         """Returns what the ratio of a slope is called, and parameter and site -> it with its 95 % interval; empty without one."""
@@ -514,7 +515,8 @@ class Result:
             for row in rows:
                 interval = {key: row[key] for key in shown.INTERVAL}
                 name = (row["parameter"], row["site"])
-                cells.append(["@".join(filter(None, name)), *page.numbers_of(interval)])
+                numbers = [shown.NOT_ESTIMATED] if shown.not_estimated(self.summary, row) else page.numbers_of(interval)
+                cells.append(["@".join(filter(None, name)), *numbers])
                 if name in ratios:
                     ratio = page.numbers_of(dict(zip(("ratio", "q025", "q975"), ratios[name])))
                     cells[-1].append("{} ({}, {})".format(*ratio))

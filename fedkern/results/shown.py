@@ -22,6 +22,7 @@ SLOPES = 12  # slopes and contrasts
 OTHERS = 24  # intercepts, standard deviations, thresholds and the like
 NOTES = 6  # on pages
 PRINTED = 3
+NOT_ESTIMATED = "not estimated"
 INTERVAL = ("mean", "sd", "q025", "q975")
 Row = TypeVar("Row", bound=Mapping[str, Any])
 
@@ -106,6 +107,11 @@ def choose(rows: Sequence[Row], summary: Record) -> list[Row]:
     return [row for k, row in enumerate(common) if k in shown]
 
 
+def not_estimated(summary: Record, row: Mapping[str, Any]) -> bool:
+    """Returns whether a row is of a coefficient of which rows say nothing, as R's NA."""
+    return row["parameter"] in summary.get("not_estimated", ())
+
+
 def _distance(row: Mapping[str, Any]) -> float:
     """Returns how many standard deviations a number is from zero; nothing known comes last."""
     mean, sd = real(row.get("mean")), real(row.get("sd"))
@@ -128,6 +134,9 @@ def table_lines(
     of_ratio = f"   {word} (2.5 %, 97.5 %)" if ratios else ""
     lines = [f"{head:<{width}}     mean       sd     2.5 %    97.5 %{of_ratio}"]
     for name, row in zip(names, rows):
+        if math.isnan(real(row.get("mean"))):
+            lines.append(f"{name:<{width}} {NOT_ESTIMATED:>38}")
+            continue
         mean, sd, low, high = align_numbers(*(real(row.get(key)) for key in INTERVAL))
         line = f"{name:<{width}} {mean} {sd}  {low}  {high}"
         if ratio := ratios.get((row["parameter"], row["site"])):

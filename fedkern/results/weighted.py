@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -91,6 +91,13 @@ class WeightedDraws:
     sampled: bool = False
     own_sums: Mapping[str, Array] = field(default_factory=dict)
 
+    def without(self, named: Collection[str]) -> WeightedDraws:
+        """Returns the posterior where these coefficients are no numbers, for rows say nothing of them."""
+        untold = np.array([label(name) in named for name in self.names], dtype=bool)
+        theta, standard = (None if of is None else np.where(untold, np.nan, of) for of in (self.theta, self.standard))
+        assert theta is not None
+        return replace(self, theta=theta, standard=standard)
+
     @cached_property
     def values(self) -> dict[str, Array]:
         """The draws by the names of `summary.json`; a coefficient that is the same on both scales once."""
@@ -98,7 +105,9 @@ class WeightedDraws:
         if self.standard is not None:
             second = {label(name, "_std"): self.standard[:, j] for j, name in enumerate(self.names)}
             named_draws |= {
-                name: draws for (name, draws), on_data in zip(second.items(), self.theta.T) if not np.array_equal(draws, on_data)
+                name: draws
+                for (name, draws), on_data in zip(second.items(), self.theta.T)
+                if not np.array_equal(draws, on_data, equal_nan=True)
             }
         return named_draws | dict(self.others)
 

@@ -106,7 +106,7 @@ class Hooks:
 
     - on a rank with clients, for each question: `recall`, `charge`, `sending`, `remember`; in a checkpoint `sending`,
       `keep_client`;
-    - at the server: `checkpoint_due` and `delivered` when it sends, `delivered` and `observe` when a frame comes,
+    - at the server: `checkpoint_due` and `delivered` when it sends, `delivered`, `heard` and `observe` when a frame comes,
       `charge` (client SERVER) and `release` where its machine asks, `waiting` while it waits, `keep_server` and `lost`;
     - on every rank: `control`, `should_stop`, `who`, `public`.
     """
@@ -144,6 +144,9 @@ class Hooks:
 
     def delivered(self, direction: str, client: int, n_bytes: int) -> None:
         """Counts at the server the bytes of a frame: "to_client" when it is about to leave, "to_server" when it has come."""
+
+    def heard(self, client: int, frame: Frame) -> None:
+        """Sees at the server every answer before its machine takes it."""
 
     def observe(self, state: object, event: Event) -> None:
         """Sees the server's state after every event (a message, ClientLost, Charged, ChargeFailed or Released)."""
@@ -358,6 +361,7 @@ class ServerSide(Generic[S, C]):
             self.open[client] -= 1
             self.n_open -= 1
         if not isinstance(message, (Kept, Received)):
+            self.hooks.heard(client, frame)
             if self.keeping is not None:  # all that is open then is whether the clients have kept their states
                 raise RemoteFault(f"{type(message).__name__} came, asked to keep its state", client)
             if self.told_last:  # a transport need not wait for this answer

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkern.algorithms.core import pieces
-from fedkern.algorithms.core.messages import ClientLost, RemoteFault
+from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.exchanges import columns as agreement
 from fedkern.algorithms.exchanges.columns import PROTOCOL, AskSchema, Client, SchemaReply, Summary, start
 from fedkern.data.design import describe
 from fedkern.data.table import Table
-from fedkern.errors import JobError, LostPeer, OwnFault
+from fedkern.errors import JobError, OwnFault
 from fedkern.models.encoding import Column, Encoding, Spec
 from fedkern.transports import inprocess
 from fedkern.transports.codec import Codec
@@ -243,13 +243,6 @@ def test_values_too_large_to_be_summed():
         with pytest.raises(OwnFault, match=r"covariate no\. 1: its values are too large to be summed; give them") as fault:
             agree(SPEC, [summary(ages)])
         assert "column 'age'" in fault.value.own
-
-
-def test_a_lost_client_ends_the_agreement():
-    server, _ = start(SPEC, ("a", "b", "c"))
-    server, _ = PROTOCOL.server_receive(server, 1, reply(0, good()))
-    with pytest.raises(LostPeer, match="the columns are not agreed yet; see why it ended"):
-        PROTOCOL.server_receive(server, 2, ClientLost(2))
 
 
 # What a peer may not send. The state stays as it was.

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from fedkern.algorithms.core.messages import SERVER, ClientLost, RemoteFault, schema
+from fedkern.algorithms.core.messages import SERVER, RemoteFault
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.hmc.moves import ACCEPT, JITTER, LOST, SHRINK, Settings, Step, Walk, evaluate
-from fedkern.errors import LostPeer, NumericalError
+from fedkern.errors import NumericalError
 from fedkern.transports import inprocess
-from fedkern.transports.codec import HEADER, Codec
+from fedkern.transports.codec import Codec
 from support import chosen
 from support import hamiltonian as ham
 from support import hierarchical as h
@@ -273,36 +273,6 @@ def test_start_values_are_checked():
 # Runs --------------------
 
 
-def test_the_wire_has_one_exchange_a_step_and_nothing_of_the_local_unknowns():
-    models, L = h.mixed("bernoulli"), SHORT.leapfrog
-    seen = []
-
-    class Watched:
-        finished = hmc.finished
-
-        @staticmethod
-        def client_receive(state, event):
-            state, answers = hmc.client_receive(state, event)
-            if state.index == 0:
-                seen.append((type(event).__name__, *(type(a).__name__ for a in answers)))
-            return state, answers
-
-        server_receive = hmc.server_receive
-
-    started, clients = ham.machines(models, SHORT)
-    play(Watched, started, clients)
-    trajectory = [("Launch", "Slope"), *[("Move", "Slope")] * (L - 2), ("Move", "SlopeChange")]
-    assert seen == [("Place", "Slope"), *trajectory * SHORT.rounds, ("Decided",)]
-
-    kinds = hmc.protocol(SHORT).to_server
-    assert {kind.__name__: set(schema(kind)) for kind in kinds} == {"Slope": {"gradient"}, "SlopeChange": {"gradient", "change"}}
-    for P in (6, 101):
-        codec = Codec(replace(SHORT, chains=1).sizes(P), 1)
-        lengths = {kind: codec.layout(kind).total - HEADER.size for kind in (hmc.Launch, hmc.Move, hmc.Slope, hmc.SlopeChange)}
-        assert lengths == {hmc.Launch: 8 * (P + 3), hmc.Move: 8 * P, hmc.Slope: 8 * P, hmc.SlopeChange: 8 * (P + 1)}
-    assert hmc.Move not in hmc.protocol(replace(SHORT, leapfrog=1)).to_client
-
-
 def equal(a, b):
     left, right = hmc.save(a), hmc.save(b)
     assert left.keys() == right.keys()
@@ -362,12 +332,6 @@ def unpacked(saved):
     return unpack(pack(saved))
 
 
-def test_a_lost_client_ends_the_run_by_name():
-    (server, _), _ = ham.machines(h.linear([1, 1]), SHORT)
-    with pytest.raises(LostPeer, match="client 'c1' is gone in round 0"):
-        hmc.server_receive(server, 1, ClientLost(1))
-
-
 def test_what_nobody_asked_for_is_refused():
     models = h.linear([1, 1])
     (server, effects), clients = ham.machines(models, SHORT)
@@ -381,18 +345,6 @@ def test_what_nobody_asked_for_is_refused():
         hmc.client_receive(state, hmc.Move(answer.gradient))
     with refusal(RemoteFault, "Launch"):
         hmc.client_receive(state, hmc.Launch(1, np.zeros(2), np.ones(2), answer.gradient))
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"draws": 0}, {"warmup": -1}, {"chains": 0}, {"leapfrog": 0}, {"step": 0.0}, {"step": np.inf},
-        {"jitter": 1.0},
-    ],
-)  # fmt: skip
-def test_settings_are_refused_by_name(wrong):
-    with pytest.raises(ValueError, match=f"hmc: {next(iter(wrong))} must be"):
-        chosen.hmc(**wrong)
 
 
 def test_a_client_without_rows_and_one_without_local_unknowns_take_part():

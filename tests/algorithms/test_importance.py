@@ -8,15 +8,14 @@ import pytest
 from scipy.special import gammaln
 from scipy.stats import norm
 
-from fedkern.algorithms.core.messages import ClientLost, RemoteFault, schema
+from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.hmc import machine as hmc
 from fedkern.algorithms.importance import draws, proposals, settings
 from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance import settings as messages
 from fedkern.algorithms.importance.settings import LOST
-from fedkern.errors import LostPeer, NumericalError
+from fedkern.errors import NumericalError
 from fedkern.models.weighted import Weighted
-from fedkern.transports import inprocess
 from fedkern.transports.codec import Codec, pack, unpack
 from support import chosen
 from support.federations import play
@@ -440,13 +439,6 @@ def test_a_separated_coefficient_is_named_and_a_proper_prior_is_enough():
         assert result.posterior.sd[1] == pytest.approx(want, rel=0.03)
 
 
-def test_a_lost_client_ends_the_job():
-    models, prior, *_ = linear()
-    (state, _), _ = machines(models, prior)
-    with refusal(LostPeer, "c1", "0"):
-        importance.server_receive(state, 1, ClientLost(1))
-
-
 def opened(**settings):
     models, prior, *_ = linear()
     (state, effects), clients = machines(models, prior, **settings)
@@ -541,43 +533,7 @@ def test_hostile_curvatures(monkeypatch):
         run([hostile, *models[1:]], prior)
 
 
-def test_numbers_of_a_wrong_shape_or_that_are_none_are_refused_by_name():
-    _, effects, clients = opened()
-    _, (answer,) = importance.client_receive(clients[1], effects[1][1])
-    codec = Codec(chosen.importance().sizes(4), 3)
-    with pytest.raises(ValueError, match=r"Curvature.hessian: shape \(1, 9\), needs \(1, 10\)"):
-        codec.encode(1, replace(answer, hessian=np.zeros((1, 9))))
-    frame = bytes(codec.encode(1, replace(answer, hessian=np.full((1, 10), np.nan))))
-    with pytest.raises(RemoteFault, match=r"client 1: Curvature.hessian is not finite in round 0"):
-        codec.decode(frame, (importance.Curvature,))
-
-
 # What travels, and what is kept --------------------
-
-
-def test_what_travels():
-    """Points, values, sums of derivatives, and at the end draws: nothing else, in 1024ths of a nat."""
-    models, prior, *_ = linear()
-    seen = []
-
-    class Ledger(inprocess.Hooks):
-        def sending(self, client, message, n_bytes, charged):
-            seen.append(message)
-
-    started, clients = machines(models, prior)
-    s = chosen.importance()
-    state, clients = inprocess.run_protocol(importance.protocol(s), started, clients, Codec(s.sizes(4), 3), Ledger())
-    sent = [message for message in seen if isinstance(message, importance.Curvature | importance.Values)]
-    result = importance.read_result(state)
-    assert len(sent) == 3 * (result.newton + result.rounds)
-    assert schema(importance.Curvature).keys() == {"round", "value", "gradient", "hessian", "rule"}
-    assert schema(importance.Values).keys() == {"round", "highest", "drops", "rule"}
-    values = next(message.values for message in sent if isinstance(message, importance.Values))
-    np.testing.assert_array_equal(values, np.rint(values * 1024) / 1024)
-    told = clients[0].told
-    assert told.shape == (20, 4)
-    assert clients[2].converged is True
-    assert {tuple(row) for row in told} <= {tuple(row) for row in result.posterior.draws}
 
 
 def test_a_resumed_run_has_the_same_bits():

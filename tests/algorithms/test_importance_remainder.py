@@ -51,7 +51,7 @@ def test_one_question_about_draws_is_asked() -> None:
     assert [len(draw.xi) for draw in state.draws][:2] == [FIRST, FIRST]
 
 
-@pytest.mark.parametrize(("n", "level"), [(4000, -5.0), (30_000, -7.0), (400, 0.0)])
+@pytest.mark.parametrize(("n", "level"), [(4000, -5.0), pytest.param(30_000, -7.0, marks=pytest.mark.nightly), (400, 0.0)])
 def test_rare_events_and_few_rows_are_never_known_by_one_net(n: int, level: float) -> None:
     for seed in range(5):
         state, _ = run(clients(n, level, seed), PRIOR, **ONE_NET)

@@ -11,7 +11,6 @@ from scipy import stats
 from fedkern.algorithms.importance import proposals
 from fedkern.algorithms.importance.newton import Climb, Metric, spelled
 from fedkern.algorithms.importance.proposals import Coordinates, Derivatives, Proposal
-from fedkern.models.expfam import packed, unpacked
 from support.likelihoods import Function, Normal
 
 # Steps --------------------
@@ -68,28 +67,6 @@ def test_an_even_density_that_is_flat_at_its_mode_has_one() -> None:
     assert not ended(()).ended
     assert ended((0,)).done.all()
     assert abs(ended((0,)).at[0, 0]) < 0.03
-
-
-def test_a_step_that_loses_is_taken_back_and_the_radius_is_a_quarter_of_it() -> None:
-    quartic = Function(1, lambda x: -((x[:, 0] - 1) ** 2) - 10 * (x[:, 0] - 1) ** 4)
-    climb = Climb.begin(np.array([[0.99]]))
-    climb = climb.climbed(*quartic.curvature(climb.trial))
-    worse = (np.array([climb.value[0] - 1.0]), np.zeros((1, 1)), np.eye(1)[np.newaxis])
-    after = climb.climbed(*worse)
-    assert after.at == climb.at
-    assert after.radius[0] == pytest.approx(climb.length[0] / 4)
-    nothing = climb.climbed(np.array([np.nan]), *worse[1:])
-    assert nothing.radius[0] == after.radius[0]
-    assert after.length[0] <= after.radius[0]
-
-
-def test_a_step_that_gains_little_of_what_it_promised_halves_the_radius() -> None:
-    climb = Climb.begin(np.array([[0.0]])).climbed(np.zeros(1), np.ones((1, 1)), np.eye(1)[np.newaxis])
-    assert climb.promised[0] == pytest.approx(0.5)
-    for gain, radius in ((0.1, 0.5), (0.45, 2.0)):
-        after = climb.climbed(np.array([gain]), np.ones((1, 1)), np.eye(1)[np.newaxis])
-        assert after.radius[0] == pytest.approx(radius)
-        assert after.at[0, 0] == pytest.approx(1.0)
 
 
 def test_a_saddle_is_left_and_a_plateau_is_none() -> None:
@@ -163,12 +140,6 @@ def test_a_column_and_its_mirror_image_are_sent_as_one() -> None:
         np.testing.assert_array_equal(OF_T.sent(mirrored, UNITS), OF_T.sent(z, UNITS))
     np.testing.assert_allclose(OF_T.of(OF_T.sent(z, UNITS)), z)
     assert OF_T.mirrored == ((4,), (1, 2), (3,))
-
-
-def test_triangles() -> None:
-    A = np.array([[[1.0, 2, 4], [2, 3, 5], [4, 5, 6]]])
-    np.testing.assert_array_equal(packed(A), [[1, 2, 3, 4, 5, 6]])
-    np.testing.assert_array_equal(unpacked(packed(A), 3), A)
 
 
 # What draws come from --------------------

@@ -25,12 +25,11 @@ from fedkern.algorithms.importance.settings import (
     Values,
     of_derivatives,
 )
-from fedkern.algorithms.importance.summaries import average, told
+from fedkern.algorithms.importance.summaries import average
 from fedkern.errors import NumericalError
 from fedkern.models.expfam import packed
 from fedkern.models.mixed import Layout, Prior, Rows
 from fedkern.models.saturated import Saturated
-from fedkern.transports.codec import Codec
 from support import chosen
 from support.likelihoods import Function, Logistic, Normal, machines, run
 from support.refusal import refusal
@@ -302,36 +301,7 @@ def test_answers_that_are_none_are_refused() -> None:
         importance.server_receive(state, 0, right)
 
 
-def test_answers_of_wrong_shapes_or_no_numbers_do_not_arrive() -> None:
-    """A curvature is its lower triangle, so that none can lack symmetry."""
-    state, right = at_the_summary()
-    codec = Codec(state.settings.sizes(3), 3)
-    with pytest.raises(ValueError, match="hessian"):
-        codec.encode(0, replace(right, hessian=np.zeros((1, 9))))
-    with pytest.raises(ValueError, match="gradient"):
-        codec.encode(0, replace(right, gradient=np.zeros((1, 2))))
-    frame = codec.encode(0, replace(right, gradient=np.full((1, 3), np.nan)))
-    with pytest.raises(RemoteFault, match="gradient is not finite"):
-        codec.decode(frame, (Curvature,))
-
-
 def test_a_log_likelihood_without_values_ends_the_job() -> None:
     none = Function(3, lambda x: np.full(len(x), np.nan))
     with pytest.raises(NumericalError, match="takes part by a summary, is not finite"):
         asked([none, *CLIENTS[1:]], PRIOR, summaries=(0,))
-
-
-def test_numbers_that_are_told() -> None:
-    assert told(5) == 2 * (1 + 5 + 15)
-
-
-@pytest.mark.parametrize("settings", [{"starts": 2}, {"rounds": 0}])
-def test_settings_without_summaries(settings: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="summaries need one start"):
-        chosen.importance(summaries=(0,), **settings)
-
-
-def test_scales_are_no_coordinates_of_summaries() -> None:
-    scaled = importance.Coordinates(("x0", "x1", "x2"), scales=((0,),))
-    with pytest.raises(ValueError, match="without scales"):
-        machines(CLIENTS, PRIOR, coordinates=scaled, summaries=(0,))

@@ -103,16 +103,6 @@ def test_a_constant_response_has_the_scale_that_the_job_gives():
     assert agreed("gaussian", rows([5.0, 5.0]), sd=0.3) == Units(5.0, 0.3, 5.0)
 
 
-def test_a_client_sends_two_numbers_and_a_wrong_one_is_named():
-    settings = level.Settings("poisson")
-    server, asked = level.start(settings, NAMES)
-    assert [k for k, _ in asked] == [0, 1, 2]
-    with refusal(RemoteFault, "2", "LevelSums", "1"):
-        level.PROTOCOL.server_receive(server, 2, level.LevelSums(0, -1.0, 2.0))
-    with pytest.raises(RemoteFault, match="was not expected"):
-        level.client_receive(level.Client("a", settings, rows([1])), level.LevelSums(0, 1.0, 2.0))
-
-
 def test_the_order_of_arrival_changes_no_bit():
     settings, parts = level.Settings("gaussian"), [rows([0.1, 7.3]), rows([1e8]), rows([3.3, -0.7, 1.0])]
     found = set()

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from fedkern.algorithms.core import kept
 from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed, ClientLost, Refused, RemoteFault
 from fedkern.algorithms.pvi import global_vi
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import NEAR, Local, exact
 from fedkern.algorithms.pvi.machine import BLOCK, Sites
-from fedkern.algorithms.pvi.messages import QUpdate, Settings, SiteApplied, SiteDelta
+from fedkern.algorithms.pvi.messages import QUpdate, SiteApplied, SiteDelta
 from fedkern.kernels import glm
 from fedkern.models.expfam import Gaussian, kl, pack
 from fedkern.models.glm import Rows, prior
@@ -129,8 +128,8 @@ def test_every_schedule_and_damping_reaches_the_same_point(schedule, form):
 def test_federated_equals_pooled_for_any_partition():
     rows = make_rows("bernoulli")
     want, _ = run([rows], settings(rounds=3))
-    for n_clients in (2, 3, 7, 16):
-        for seed in range(5):
+    for n_clients in (2, 7, 16):
+        for seed in range(2):
             got, _ = run(deal(rows, n_clients, seed), settings(rounds=60))
             np.testing.assert_allclose(got.q.mean, want.q.mean, rtol=1e-9, atol=1e-9)
             np.testing.assert_allclose(got.q.P, want.q.P, rtol=1e-9)
@@ -144,13 +143,6 @@ def test_order_of_arrival_changes_no_bit():
         got, _ = run(parts, s, order=random.Random(seed))
         assert (got.q.h == want.q.h).all()
         assert (got.q.P == want.q.P).all()
-
-
-def test_rows_in_another_order_give_the_same_posterior():
-    rows = make_rows("bernoulli")
-    turned = rows.take(np.arange(len(rows))[::-1])
-    (a, _), (b, _) = run([rows], settings()), run([turned], settings())
-    np.testing.assert_allclose(a.q.mean, b.q.mean, rtol=1e-10, atol=1e-12)
 
 
 def multiplied(prior, site_h, site_P):
@@ -320,21 +312,6 @@ def test_all_lost_ends_the_job():
         server, _ = pvi.server_receive(server, k, ClientLost(k))
     assert pvi.finished(server)
     assert server.stop == "lost"
-
-
-def test_a_stale_asynchronous_delta_is_refused(monkeypatch):
-    monkeypatch.setattr(Settings, "staleness", lambda self, n_clients: 2)
-    server, _ = asked("asynchronous", 2)
-    for version in range(3):
-        server, _ = pvi.server_receive(server, 0, delta(version=version, dP=0.1, round=server.round))
-    server, effects = pvi.server_receive(server, 1, delta(version=0, round=0))
-    assert effects[0] == (1, SiteApplied(0, 0.0))
-    assert dict(server.dropped) == {1: 1}
-    loaded = kept.load(asked("asynchronous", 2)[0], kept.save(server))
-    assert dict(loaded.dropped) == {1: 1}
-    version = server.waiting[1]
-    server, effects = pvi.server_receive(server, 1, replace(delta(version=version, round=server.round), delta_id=1))
-    assert effects[0] == (1, SiteApplied(1, 1.0))  # of a client's second delta, whose first is in no q
 
 
 def test_a_client_takes_no_answer_that_is_about_another_of_its_deltas():

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedkern.algorithms.core.messages import ClientLost, RemoteFault, schema
+from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.sfvi import machine as sfvi
 from fedkern.algorithms.sfvi.families import barycentre
-from fedkern.errors import LostPeer, NumericalError
+from fedkern.errors import NumericalError
 from fedkern.models.variational import Block
 from fedkern.transports import inprocess
-from fedkern.transports.codec import HEADER, Codec
+from fedkern.transports.codec import Codec
 from oracles.differences import four_point
 from support import chosen
 from support import hierarchical as h
@@ -201,22 +201,6 @@ def test_the_full_barycentre_is_the_diagonal_one_in_common_axes_and_a_fixed_poin
 # Runs --------------------
 
 
-def test_the_wire_is_that_of_the_specification():
-    """P = 6: 56 bytes down and 48 up; P = 101: 816 and 808. Nothing that leaves a client is of another kind."""
-    for P, down, up in ((6, 56, 48), (101, 816, 808)):
-        codec = Codec(chosen.sfvi().sizes(P), 1)
-        assert codec.layout(sfvi.Global).total - HEADER.size == down
-        assert codec.layout(sfvi.GlobalGradient).total - HEADER.size == up
-        assert codec.layout(sfvi.GlobalGradientBound).total - HEADER.size == up + 8
-    kinds = [*sfvi.protocol(chosen.sfvi()).to_server, *sfvi.protocol(chosen.sfvi(bound=True)).to_server]
-    kinds += sfvi.protocol(chosen.sfvi(local_steps=2)).to_server
-    assert {kind.__name__: set(schema(kind)) for kind in kinds} == {
-        "GlobalGradient": {"gradient"},
-        "GlobalGradientBound": {"gradient", "bound"},
-        "Reached": {"round", "parameters"},
-    }
-
-
 def sent(models, settings):
     """Every message to the server."""
     messages = []
@@ -292,12 +276,6 @@ def test_a_resumed_run_has_the_same_bits(settings, stop):
         equal(again[k], their[k])
 
 
-def test_a_lost_client_ends_the_run_by_name():
-    (server, _), _ = h.machines(h.linear([1, 1]), SHORT)
-    with pytest.raises(LostPeer, match="client 'c1' is gone in round 0"):
-        sfvi.server_receive(server, 1, ClientLost(1))
-
-
 def test_what_nobody_asked_for_is_refused():
     models = h.linear([1, 1])
     (server, effects), clients = h.machines(models, SHORT)
@@ -320,18 +298,6 @@ def test_a_gradient_that_is_not_finite_names_client_and_round():
     good, bad = h.linear([1, 1])
     with refusal(NumericalError, "c1", "0"):
         h.run([good, Broken(**vars(bad))], SHORT)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"rounds": 0}, {"draws": 0}, {"learning_rate": 0.0}, {"covariance": "both"}, {"local_covariance": "both"},
-        {"optimiser": "newton"}, {"decay": 2.0}, {"weights": (0.5, 0.6)}, {"bound": True, "local_steps": 2},
-    ],
-)  # fmt: skip
-def test_settings_are_refused_by_name(wrong):
-    with pytest.raises(ValueError, match=f"sfvi: {next(iter(wrong))} must be"):
-        chosen.sfvi(**wrong)
 
 
 def test_weights_need_one_number_a_client_and_averaging_needs_the_prior():

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms import soul
-from fedkern.algorithms.core.messages import ClientLost, RemoteFault, schema
-from fedkern.errors import LostPeer, NumericalError
+from fedkern.algorithms.core.messages import RemoteFault, schema
+from fedkern.errors import NumericalError
 from fedkern.models.likelihood import Likelihood
 from fedkern.models.split.predictors import Linear, Multilevel, Network
 from fedkern.transports import inprocess
-from fedkern.transports.codec import HEADER, Codec
+from fedkern.transports.codec import Codec
 from support import chosen, soul_runs
 from support.federations import play
 from support.refusal import refusal
@@ -99,22 +99,6 @@ def test_a_step_of_the_power_likelihood_by_hand():
     assert server.b == pytest.approx(np.clip(rho.sum() / (1 + 2 * 6 / 4), -1, 1), rel=1e-14)
 
 
-@pytest.mark.parametrize("n", [1, 10, 1000])
-def test_the_wire_is_that_of_the_specification(n):
-    """Down and up, beside header and round: AV N and N; AV shared N + 1 + n_gamma and N; PL 2N + 1 + n_gamma and 2N + n_gamma."""
-    for form, dispersed, down, up in (
-        (FORMS[0], False, n, n),
-        (FORMS[1], False, n + 1, n),
-        (FORMS[1], True, n + 2, n),
-        (FORMS[2], True, 2 * n + 2, 2 * n + 1),
-    ):
-        s = chosen.soul(0, 4, n, 3, 1.0, *form, dispersed=dispersed)
-        codec, protocol = Codec(s.dims(), 3), soul.protocol(s)
-        assert [codec.layout(kind).total - HEADER.size - 8 for kind in protocol.to_client] == [8 * down]
-        assert [codec.layout(kind).total - HEADER.size - 8 for kind in protocol.to_server] == [8 * up]
-        assert set(schema(protocol.to_server[0])) <= {"round", "g", "z", "rho", "scales"}
-
-
 def test_a_client_without_y_never_gets_it(rows):
     """AV with y at the server: what comes is z_j, which the client could not have made without it, and nothing else."""
     _, (_, questions), clients = machines(rows, FORMS[0])
@@ -137,12 +121,6 @@ def test_a_client_without_columns_and_a_single_client(rows, form):
     assert np.isfinite(server.averaged[0]).all()
     alone, _ = run(([X[0]], y), form)
     assert np.isfinite(alone.averaged[0]).all()
-
-
-def test_a_lost_client_ends_the_run_by_name(rows):
-    _, (server, _), _ = machines(rows, FORMS[0])
-    with pytest.raises(LostPeer, match="client 'b' is gone in round 0"):
-        soul.server_receive(server, 1, ClientLost(1))
 
 
 def test_what_nobody_asked_for_is_refused(rows):
@@ -174,18 +152,6 @@ def test_a_chain_that_leaves_the_finite_numbers_names_client_and_round():
     with refusal(NumericalError, "a", "0"), np.errstate(all="ignore"):
         soul.client_receive(clients[0], soul.Auxiliary(0, np.full(40, 1e308)))
     assert questions
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"rounds": 1}, {"rho": 0.0}, {"rho": -1.0}, {"rho": float("nan")}, {"langevin_steps": 0}, {"model": "other"},
-        {"response": "nowhere"}, {"response": "server", "model": "power"},
-    ],
-)  # fmt: skip
-def test_settings_are_refused_by_name(wrong):
-    with pytest.raises(ValueError, match=f"soul: {next(iter(wrong))} must be"):
-        chosen.soul(**({"seed": 0, "rounds": 4, "n_rows": 3, "n_clients": 2, "rho": 1.0} | wrong))
 
 
 def test_models_without_a_step_size_are_refused_with_the_reason(rows):

@@ -125,24 +125,6 @@ def test_a_state_of_another_architecture_or_precision_is_refused():
         train(architecture(), lambda k: table(), replace(SETTINGS, precision="float64"), state=state)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"steps": 0},
-        {"batch": 0},
-        {"learning_rate": 0.0},
-        {"gamma": -1.0},
-        {"decay": 1.5},
-        {"warmup": -0.1},
-        {"clip": -1.0},
-        {"refresh": -1},
-    ],
-)
-def test_bad_settings(wrong):
-    with pytest.raises(ValueError, match="training: "):
-        chosen.training(**wrong)
-
-
 def test_stored_draws_are_used_again():
     made = sigma_training.stored(table(), 50, 3)
     assert made.kind == "stored"

@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.core import kept
-from fedkern.algorithms.core.messages import ClientLost
-from fedkern.algorithms.core.once import ready_client
 from fedkern.algorithms.core.windows import LEAST, LastFifth, Windows, reach
-from fedkern.algorithms.exchanges.answers import Settled
 
 SD = 0.3
 
@@ -95,16 +92,6 @@ def test_few_rounds_and_numbers_that_are_none_do_not_settle():
         assert not watched(np.where(np.arange(LEAST) == 95, wrong, 1.0), still).movement.settled
 
 
-def test_a_checkpoint_changes_nothing():
-    mean, sd = noise(500), np.exp(noise(500, 1))
-    whole, part = watched(mean, sd), watched(mean[:460], sd[:460], steady=500)
-    again = kept.load(Windows.of(500, 1), kept.save(part))
-    for round in range(460, 500):
-        again = again.add(round, mean[[round]], sd[[round]])
-    np.testing.assert_array_equal(again.sums, whole.sums)
-    np.testing.assert_array_equal(again.counts, whole.counts)
-
-
 @pytest.mark.parametrize("every", [1, 10])
 def test_the_last_fifth_of_the_bound(every):
     bounds, found = -100 + noise(1000, memory=0.5), LastFifth.of(1000)
@@ -117,15 +104,3 @@ def test_the_last_fifth_of_the_bound(every):
     np.testing.assert_allclose(error, batches.std(ddof=1) / np.sqrt(10))
     assert LastFifth.of(10).moments is None
     assert np.isnan(LastFifth.of(1).add(0, -3.0).moments[1])
-
-
-def test_each_client_says_one_bit():
-    state, asked = Settled.question.start(3, Settled.ask(0))
-    assert [k for k, _ in asked] == [0, 1, 2]
-    for k, bit in ((2, True), (0, False)):
-        _, (answer,) = Settled.question.client_receive(ready_client(Settled(0, int(bit))), asked[k][1])
-        state, _ = Settled.question.server_receive(state, k, answer)
-    assert not Settled.question.finished(state)
-    state, _ = Settled.question.server_receive(state, 1, ClientLost(1))
-    assert Settled.question.finished(state)
-    assert {k: reply.settled for k, reply in state.replies.items()} == {0: 0, 2: 1}

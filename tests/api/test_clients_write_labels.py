@@ -113,6 +113,29 @@ def test_texts_keep_their_labels(kind: str) -> None:
     assert fedkern.fit("r ~ lwt", data).job["data"]["levels"] == ["1.1", "1.10", "1.2"]
 
 
+def with_levels(formula: str, data: Frames, levels: list[str]) -> Any:
+    """Fits a formula with declared levels of r."""
+    model, columns = {"formula": formula, "family": "bernoulli"}, {"r": {"levels": levels}}
+    return fedkern.run({"job": {"method": "likelihood"}, "model": model, "data": {"columns": columns}}, data=data)
+
+
+@pytest.mark.parametrize("levels", [["1.1", "1.10", "1.2"], ["1.2", "1.10", "1.1"]])
+def test_declared_levels_are_the_labels_that_texts_have(levels: list[str]) -> None:
+    """1.1 and 1.10 were refused: "none twice"."""
+    found = fedkern.fit("low ~ lwt + r", graded())
+    assert numbers(with_levels("low ~ lwt + r", graded(), levels)) == numbers(found)
+
+
+@pytest.mark.parametrize("kind", [str, float])
+def test_declared_levels_are_numbers_where_data_have_numbers(kind: type) -> None:
+    """2.50 of the job is 2.5 of the rows, whose type is of numbers or not."""
+    data = {name: frame.assign(r=frame["r"].map({"1.1": 1.0, "1.10": 2.5, "1.2": 3.0})) for name, frame in graded().items()}
+    typed = {name: frame.astype({"r": kind}) for name, frame in data.items()}
+    found = fedkern.fit("low ~ lwt + C(r)", data)
+    declared = with_levels("low ~ lwt + C(r)", typed, ["1.0", "2.50", "3"])
+    assert [row[1:] for row in numbers(declared)] == [row[1:] for row in numbers(found)]
+
+
 def test_texts_beside_a_file_without_types_are_the_same_labels(tmp_path: Path) -> None:
     data = graded()
     for name in "AB":

@@ -61,6 +61,7 @@ def streams(outputs: Any) -> str:
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.nightly
 def test_what_a_notebook_shows(cells: list[Any]) -> None:
     ran, checked, ledger, inline, shell, failed, behind = cells
     assert not [one for one in ran if one["output_type"] == "error"], ran

@@ -19,7 +19,7 @@ from dp_accounting.pld import privacy_loss_distribution as losses
 
 from fedkern.privacy import accountant
 from fedkern.privacy.accountant import Mechanism
-from support import command, forked, one_step, suite_cases, suite_minima, suite_order, suite_seconds, suite_shards, suite_share
+from support import command, forked, one_step, suite_cases, suite_minima, suite_order, suite_shards, suite_share
 from support.command import mpirun, python
 from support.mpirun import launcher_removed
 
@@ -52,6 +52,7 @@ def test_negative_control_a_test_that_is_left_out_is_seen():
     assert "kernel-backend pairs: 2, not 3" in suite_minima.fallen(suite_minima.counted(PAIRS[1:]), minima)
 
 
+@pytest.mark.nightly
 def test_losses_of_one_step_that_are_kept_give_the_epsilon_of_fresh_ones() -> None:
     """In a process without `one_step`, where each account computes its own."""
     asked = [("poisson", {"sampling_rate": 0.1}), ("full", {}), ("aligned", {"dataset_size": 9})]
@@ -72,40 +73,6 @@ def test_negative_control_kept_losses_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="read-only"):
         one._pmf_remove._probs[0] += 1.0
     assert epsilon > 0
-
-
-TIMES = r"""
-import subprocess, sys, time
-
-BUSY = "import time\nwhile time.process_time() < 1.2: pass"
-
-def test_in_this_process():
-    exec(BUSY.replace("process_time() <", f"process_time() < {time.process_time()} +"))
-
-def test_in_another():
-    subprocess.run([sys.executable, "-c", BUSY], check=True)
-"""
-
-
-def test_processor_seconds_are_told_by_file_with_those_of_other_processes(tmp_path: Path):
-    for name in ("one", "two"):
-        (tmp_path / f"test_{name}.py").write_text(TIMES if name == "two" else "def test_idle():\n    pass\n")
-    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "support.suite_seconds", "-p", "no:cacheprovider"]
-    ended = subprocess.run(
-        [*command, "-c", os.devnull, f"--rootdir={tmp_path}", str(tmp_path)],
-        env=os.environ | {"PYTHONPATH": str(suite_minima.TESTS)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    lines = ended.stdout.split("processor seconds by file")[1].splitlines()[1:3]
-    assert [line.split()[1:] for line in lines] == [["test_two.py"], ["in", "all", "2", "files"]], ended.stdout + ended.stderr
-    assert all(2.3 < float(line.split()[0]) < 10 for line in lines)
-
-
-def test_files_that_cost_least_are_only_counted():
-    lines = suite_seconds.dearest(Counter({"a": 2.0, "b": 30.0, "c": 0.5}))
-    assert [line.split() for line in lines] == [["30.0", "b"], ["2.0", "a"], ["32.5", "in", "all", "3", "files"]]
 
 
 def test_other_commits_have_other_turns():
@@ -189,12 +156,13 @@ def test_a_shard_that_is_none_is_refused(text: str):
         suite_shards.parsed(text)
 
 
+@pytest.mark.nightly
 def test_a_forked_command_ends_as_a_fresh_process_does(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text('[data]\nbuiltin = "breast-cancer"\nsplit = {clients = 3}\n')
     for words in (("check", "job.toml"), ("check", "nothing.toml"), ("chek",), ("run", "job.toml", "--set", "job.rounds=0")):
-        before = forked.seconds
+        before = command.seconds()
         assert forked.fedkern(*words, folder=tmp_path) == python("-P", "-m", "fedkern", *words, folder=tmp_path)
-        assert forked.seconds > before
+        assert command.seconds() > before
 
 
 @pytest.mark.nightly
@@ -203,9 +171,9 @@ def test_forked_ranks_end_as_fresh_ones_do(tmp_path: Path) -> None:
     job.write_text('[data]\nbuiltin = "breast-cancer"\nsplit = {clients = 2}\n')
     for rounds in (0, 1):
         words = ("run", job, "--out", out, "--quiet", "--set", f"job.rounds={rounds}")
-        before = command.seconds
+        before = command.seconds()
         forks = mpirun(2, *words)
-        assert command.seconds > before
+        assert command.seconds() > before
         files = {path.relative_to(out) for path in out.rglob("*")}
         shutil.rmtree(out, ignore_errors=True)
         fresh = mpirun(2, *words, before=tmp_path / "empty")
@@ -215,7 +183,7 @@ def test_forked_ranks_end_as_fresh_ones_do(tmp_path: Path) -> None:
 
 def test_a_forked_rank_ends_by_the_signal_and_with_its_process(tmp_path: Path) -> None:
     """Both ways between the process that mpirun knows and the fork; and nothing comes of one that was killed as it asked."""
-    words = [sys.executable, "-I", "-S", str(command.RANK), command._server()]
+    words = command.forking()
     with socket.socket(socket.AF_UNIX) as killed:
         killed.connect(command._server())
     ends = {"import os; os.kill(os.getpid(), 9)": -9, "raise SystemExit(7)": 7, "import time; time.sleep(60)": -signal.SIGTERM}

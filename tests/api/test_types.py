@@ -57,6 +57,7 @@ def errors(tmp_path: Path, text: str) -> tuple[list[int], str]:
     return [int(line.split(":")[1]) for line in run.stdout.splitlines() if ": error: " in line], run.stdout
 
 
+@pytest.mark.nightly
 def test_mypy_knows_the_columns(tmp_path: Path) -> None:
     found, printed = errors(tmp_path, USER)
     assert found == [i for i, line in enumerate(USER.splitlines(), 1) if line.endswith("# E")], printed

@@ -4,7 +4,6 @@ import errno
 import os
 import shutil
 import subprocess
-import sys
 import threading
 
 import pytest
@@ -20,6 +19,7 @@ from fedkern.errors import JobError
 from fedkern.jobs.keys import OWN_PATHS
 from fedkern.methods import METHODS, load, load_method
 from fedkern.sections import marked_keys
+from support.command import forking
 from support.organisations import NAMES, accept, audit, found, residents, run, write_job
 from support.refusal import refusal
 
@@ -344,7 +344,8 @@ for job in range(10):
 
 
 def test_processes_that_change_the_list_at_once_lose_nothing(tmp_path):
-    words = [sys.executable, "-P", "-c", CHANGES, str(tmp_path)]
+    (tmp_path / "changes.py").write_text(CHANGES)
+    words = [*forking(), str(tmp_path / "changes.py"), str(tmp_path)]
     processes = [
         subprocess.Popen([*words, str(number)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for number in range(4)
     ]

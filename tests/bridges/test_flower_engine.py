@@ -87,14 +87,6 @@ def federation(parties, tmp_path):
     subprocess.run(["rm", "-rf", *map(str, (parties / "server").glob("runs")), *map(str, parties.glob("*/runs"))], check=True)
 
 
-@pytest.mark.parametrize("job", [job for job in JOBS if job != "long"])
-def test_flowers_simulation_has_the_digest_of_one_process(job, parties, federation):
-    start_residents(federation, parties)
-    federation.start_link(simulated=True)
-    said = federation.flwr("run", parties / f"app-{job}", "--stream", "--federation-config", f"num-supernodes={len(NAMES)}")
-    expect_digest(parties, job, said)
-
-
 @pytest.mark.parametrize("signs", [True, False], ids=["signed", "unsigned"])
 def test_secure_sums_need_no_signed_keys(signs, tmp_path, capsys):
     secure, root = {"rounds": 'sums = "secure"\n'}, tmp_path / "parties"
@@ -135,13 +127,6 @@ def start_nodes(federation, sockets, keys):
         flower.write_key(keys / name)
         assert "registered" in federation.register(name, keys / name)
         federation.start_node(name, keys / name, f'socket="{path}"')
-
-
-def test_a_superlink_with_tls_and_registered_keys_has_the_digest_of_one_process(parties, federation, tmp_path):
-    sockets, _ = start_residents(federation, parties)
-    federation.start_link()
-    start_nodes(federation, sockets, tmp_path)
-    expect_digest(parties, "likelihood", federation.flwr("run", parties / "app-likelihood", "--stream", timeout=1500))
 
 
 def exits_of(parties):

@@ -13,7 +13,7 @@ from fedkern.errors import JobError
 from fedkern.jobs.load import tables_of
 from fedkern.methods import load
 from fedkern.plain import to_toml
-from support.flare import ENGINE, ROOT, digests, over_tls, simulate, write_parties
+from support.flare import ENGINE, ROOT, over_tls, write_parties
 from support.organisations import audit, found, in_one_process
 from support.parties import GOLDEN
 
@@ -165,28 +165,6 @@ def test_a_run_goes_on_in_the_last_folder_that_has_a_checkpoint(tmp_path):
     (tmp_path / "a-2" / "client-ada" / "checkpoint" / "pvi-000003.ckpt").write_bytes(b"state")
     assert run_folder(tmp_path, "a", resume=True).name == "a-2"
     assert run_folder(tmp_path, "a", resume=False).name == "a-4"
-
-
-SIMULATED = {
-    "likelihood-groups": (),
-    "likelihood-bernoulli": ('data.ignore=["visits", "pressure"]', 'model.random={group = "ward"}'),
-    "pvi-sequential": (),
-    "pvi-private-budget": (),
-    "sparse-sums": (),
-    "vertical-mean-field": (),
-}
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(300)
-@pytest.mark.skipif(not ENGINE, reason="FEDKERN_NVFLARE names no Python that has NVFlare")
-@pytest.mark.parametrize(
-    ("job", "only"), [(job, n) for job in SIMULATED for n in (2, 3) if (job, n) != ("vertical-mean-field", 3)]
-)
-def test_the_engines_simulator_gives_the_digest_of_one_process(job, only, tmp_path):
-    names, digest = write_parties(job, tmp_path, *SIMULATED[job], only=only)
-    said = simulate(tmp_path, names)
-    assert digests(tmp_path) == [digest], said
 
 
 # What goes wrong (FAULTS of benchmarks/nvflare_tls.py) -> words of the server and of the site; is there the digest at last?

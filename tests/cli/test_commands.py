@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import fedkern as package
@@ -75,18 +74,6 @@ def test_a_run_leaves_what_the_interface_promises(fedkern: Any, job: Any) -> Non
     assert f"digest {summary['digest']}" in ended.out
 
 
-def test_the_posterior_of_the_run_is_that_of_its_draws(fedkern: Any, job: Any) -> None:
-    import xarray
-
-    fedkern("run", job(OPEN), "--out", "out", "--quiet", "--set", "output.draws=5000")
-    summary = json.loads(Path("out/summary.json").read_text())
-    with xarray.open_dataset("out/posterior.nc", group="posterior", engine="h5netcdf") as draws:
-        column = draws["theta"].sel(slope="worst radius").values
-    expected = summary["parameters"]["theta[worst radius]"]
-    assert abs(column.mean() - expected["mean"]) < 4.5 * expected["sd"] / np.sqrt(column.size)
-    assert column.std() == pytest.approx(expected["sd"], rel=0.05)
-
-
 def test_a_private_run_prints_and_keeps_its_certificates(fedkern: Any, job: Any) -> None:
     ended = fedkern("run", job(PRIVATE), "--out", "out")
     assert ended.code == 0
@@ -116,14 +103,6 @@ def test_keyed_noise_is_never_called_private(fedkern: Any, job: Any) -> None:
         assert {certificate["epsilon"] for certificate in summary["privacy"].values()} == {"inf"}
         digests.append(summary["digest"])
     assert digests[0] == digests[1]
-
-
-def test_secure_noise_never_repeats(fedkern: Any, job: Any) -> None:
-    digests = set()
-    for out in ("one", "two"):
-        fedkern("run", job(PRIVATE), "--out", out, "--quiet")
-        digests.add(json.loads((Path(out) / "summary.json").read_text())["digest"])
-    assert len(digests) == 2
 
 
 def test_a_budget_is_a_normal_end_unless_it_comes_too_early(fedkern: Any, job: Any) -> None:
@@ -165,21 +144,6 @@ def test_a_coefficient_far_from_its_prior_is_named(fedkern: Any, tmp_path: Path)
         tables["model"] |= {"scale": 1.0, "prior_sd": 1.0 if name == "far" else 1e5}
         notes = package.run(tables, job={"rounds": 2}).summary["notes"]
         assert (name == "far") == any("the prior moves these by so many" in note for note in notes)
-
-
-def test_a_budget_outlives_the_job(fedkern: Any, job: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FEDKERN_CLIENT_HOME", str(tmp_path / "homes"))
-    for k in (1, 2, 3):
-        home = tmp_path / "homes" / f"client-{k}"
-        home.mkdir(parents=True)
-        home.joinpath("policy.toml").write_text("[data.breast-cancer]\nepsilon = 0.5\ndelta = 1e-3\n")
-    steps = []
-    for out in ("one", "two"):
-        ended = fedkern("run", job(PRIVATE), "--out", out, "--quiet", "--set", "job.rounds=6")
-        assert ended.code == 0
-        steps.append({c["steps"] for c in json.loads((Path(out) / "summary.json").read_text())["privacy"].values()})
-    (first,), (second,) = steps
-    assert (first, second) == (30, 5), "the second job gets what the first has left"
 
 
 @pytest.mark.parametrize(

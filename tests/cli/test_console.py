@@ -422,6 +422,7 @@ def test_a_plan_of_a_job_that_only_its_budget_ends(fedkern: Callable[..., Ended]
     assert ended.out.splitlines()[-1].split()[-1] == "90"  # updates of each client
 
 
+@pytest.mark.nightly  # by day privacy/test_accountant.py calibrates
 def test_a_plan_that_calibrates(tmp_path: Path, fedkern: Callable[..., Ended]) -> None:
     job = private(tmp_path / "job", privacy="sampling_rate = 0.1\ncalibrate = true")
     job.write_text(job.read_text().replace("noise_multiplier = 3.0\n", ""))

@@ -139,11 +139,12 @@ def test_the_example_jobs_are_valid(path: Path) -> None:
 
 # Pages whose blocks are done one after the other, as a reader does them.
 WALKS = [f"docs/start/{name}.md" for name in ("python", "hospitals", "cluster")]
+RANKS = pytest.mark.nightly  # its commands are those of jobs/test_mpi_command.py
 
 
 # A walk launches ranks; JAX, which other tests load, warns of every fork.
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("name", WALKS)
+@pytest.mark.parametrize("name", [*WALKS[:2], pytest.param(WALKS[2], marks=RANKS)])
 def test_the_walks_of_the_documents_end_with_a_posterior(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -235,16 +236,17 @@ def test_sections_are_numbered_without_a_gap(method: str) -> None:
     assert whole == list(range(1, len(whole) + 1))
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_section_that_code_names_is_there(method: str) -> None:
+def test_every_section_that_code_names_is_there() -> None:
     number = r"\d+(?:\.\d+)*"
-    reference = re.compile(rf"\b{method}\.md, sections? ({number}(?:(?:, | and |, and | to |-){number})*)")
-    there, named = set(sections(method)), set()
+    reference = re.compile(rf"\b({'|'.join(METHODS)})\.md, sections? ({number}(?:(?:, | and |, and | to |-){number})*)")
+    named: dict[str, set[str]] = {method: set() for method in METHODS}
     for path in CODE:
         text = re.sub(r"\s*\n\s*(?:#|///?)?\s*", " ", path.read_text(encoding="utf-8"))
-        named |= {one for some in reference.findall(text) for one in re.findall(number, some)}
-    assert len(named) > 5
-    assert named <= there, sorted(named - there)
+        for method, some in reference.findall(text):
+            named[method].update(re.findall(number, some))
+    for method, those in named.items():
+        assert len(those) > 5, method
+        assert those <= set(sections(method)), f"{method}: {sorted(those - set(sections(method)))}"
 
 
 def test_a_section_without_a_page_is_of_the_one_that_the_module_names() -> None:

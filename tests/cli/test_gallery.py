@@ -58,6 +58,7 @@ def test_hospitals(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown("plot_hospitals", monkeypatch)["difference"] < 1e-6
 
 
+@pytest.mark.nightly
 def test_private_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     results = shown("plot_private_budget", monkeypatch)["results"]
     assert not results.pop("no noise").privacy
@@ -101,6 +102,7 @@ def test_wheeze(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names["together"].parameters["group_sd[intercept]"]["mean"] == pytest.approx(2.14, abs=0.05)
 
 
+@pytest.mark.nightly
 def test_own_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model in JAX, over five hospitals of which none knows the answer: the pooled posterior, which holds the truth."""
     pytest.importorskip("jax")

@@ -167,16 +167,6 @@ def test_an_event_that_is_coded_as_1_and_2_is_of_a_survival_job(response: str, t
     assert main(["check", str(path), *few.SET]) == 0
 
 
-@pytest.mark.parametrize("name", ["months", "follow_up", "futime", "os_months", "time_to_death", "FU_days", "survival_time"])
-def test_names_of_follow_up_times(name: str) -> None:
-    assert draft.TIMES.fullmatch(name.lower())
-
-
-@pytest.mark.parametrize("name", ["age", "monthly_income", "yearly", "dayshift", "bmi", "timely", "osmolality", "eventful"])
-def test_names_that_are_none(name: str) -> None:
-    assert not draft.TIMES.fullmatch(name.lower())
-
-
 def test_no_cell_is_written_or_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = odd(tmp_path)
     assert main(["init", str(path), "--out", str(tmp_path / "job.toml")]) == 2

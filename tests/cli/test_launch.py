@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,23 +22,9 @@ from support.mpirun import environment
 FEDKERN = [sys.executable, "-P", "-m", "fedkern"]
 
 
-ON_FEWER_RANKS = """
-import sys
-from fedkern.cli import launch
-from fedkern.cli.__main__ import main
-launch.DEMO_RANKS = 3
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-def started(*arguments: str, by: Sequence[str] = FEDKERN, **env: str) -> subprocess.Popen[str]:
-    full = environment() | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"} | env
-    return subprocess.Popen([*by, *arguments], env=full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def ended(*arguments: str, **env: str) -> tuple[int, str, str]:
-    out, err = (job := started(*arguments, **env)).communicate(timeout=100)
-    return job.returncode, out, err
+def started(*arguments: str) -> subprocess.Popen[str]:
+    env = environment() | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    return subprocess.Popen([*FEDKERN, *arguments], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.fixture
@@ -47,15 +32,6 @@ def job(tmp_path: Path) -> Path:
     made = forked.fedkern("simulate", "logistic", "--out", "sites", "--clients", "2", "--rows", "40", folder=tmp_path)
     assert made.code == 0, made.err
     return tmp_path / "sites" / "job.toml"
-
-
-def test_a_job_is_that_of_one_process(job: Path, tmp_path: Path) -> None:
-    more = (str(job), "--set", "job.rounds=4", "--out")
-    code, _, err = ended("launch", "-n", "3", *more, str(tmp_path / "ranks"))
-    assert code == 0, err
-    assert forked.fedkern("run", *more, "one", folder=tmp_path).code == 0
-    digests = [json.loads((tmp_path / name / "summary.json").read_text())["digest"] for name in ("ranks", "one")]
-    assert digests[0] == digests[1]
 
 
 def test_a_request_to_end_reaches_the_job(job: Path, tmp_path: Path) -> None:
@@ -77,11 +53,11 @@ def test_wrong_arguments_show_the_right_ones(arguments: tuple[str, ...], tmp_pat
     assert "JOB.toml" in done.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
+@pytest.mark.nightly  # by day the same is asked of `launch`, above
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_request_to_end_the_demo_alone_is_passed_on_once(number: int, tmp_path: Path) -> None:
     text = launch.DEMO.read_text()
-    by = [sys.executable, "-P", "-c", ON_FEWER_RANKS] if number == signal.SIGINT else FEDKERN  # by night the demo is whole
-    running = started("demo", "--out", str(tmp_path / "demo"), by=by)
+    running = started("demo", "--out", str(tmp_path / "demo"))
     until = time.monotonic() + 60
     while not (tmp_path / "demo" / "metrics.jsonl").exists() and time.monotonic() < until:
         time.sleep(0.02)

@@ -147,7 +147,10 @@ open("modules-" + os.environ["OMPI_COMM_WORLD_RANK"], "w").write(repr([m for m i
     assert "h5py" in (tmp_path / "modules-0").read_text()
 
 
-@pytest.mark.parametrize("module", ["dp_accounting", "cryptography", "arviz", "matplotlib", "mpi4py", "h5py"])
+LATER = [pytest.param(name, marks=pytest.mark.nightly) for name in ("cryptography", "arviz", "matplotlib", "mpi4py")]
+
+
+@pytest.mark.parametrize("module", ["dp_accounting", "h5py", *LATER])
 def test_an_optional_part_that_is_missing_is_named_with_its_remedy(module: str, tmp_path: Path) -> None:
     """Each is taken away; what does not need it works, and what needs it says what to install."""
     private = '{"epsilon": 8.0, "delta": 1e-3, "clip": 2.5, "noise_multiplier": 3.0, "sampling_rate": 0.1}'

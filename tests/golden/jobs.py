@@ -178,8 +178,8 @@ def levels(folder: Path) -> None:
         table(folder / "few" / f"{name}.csv", ("x", "ward", "pain"), rows[: 60 + 4 * k])
     text = LIKELIHOOD.replace('response = "sick"\npositive = "yes"', 'response = "pain"\nlevels = ["none", "mild", "severe"]')
     text = text.replace('row_id = "id"\nignore = ["visits", "pressure", "ward"]\ntest = "test.csv"\n', "")
-    ordinal = '[model]\nfamily = "ordinal"\nlink = "probit"\nrandom = {group = "ward", client = true}\n[algorithm]'
-    few = text.replace("rows/*", "few/*")  # a mode of effects of groups and clients is dear
+    ordinal = '[model]\nfamily = "ordinal"\nlink = "probit"\nrandom = {group = "ward"}\n[algorithm]'
+    few = text.replace("rows/*", "few/*")
     (folder / "ordinal.toml").write_text(few.replace("[algorithm]", ordinal))
     multinomial = text.replace("[algorithm]", '[model]\nfamily = "multinomial"\n[algorithm]') + "loo = true\nsites = true\n"
     (folder / "multinomial.toml").write_text(multinomial.replace("[data]", '[data]\nignore = ["ward"]'))

@@ -116,18 +116,6 @@ def test_a_slip_of_typing_is_a_cell_far_from_all_others_and_no_rare_value(fedker
     )
 
 
-def test_a_slip_in_a_measured_response(fedkern: Any, tmp_path: Path) -> None:
-    files = patients()
-    for columns in files.values():
-        columns["bp"] = np.round(90 + columns["dose"] + np.random.default_rng(1).normal(size=ROWS), 2)
-    hospitals = Hospitals(tmp_path, fedkern, files, 'response = "bp"\nignore = ["months", "died"]', 'family = "gaussian"')
-    right, files["bo"]["bp"][7] = files["bo"]["bp"][7], 1e6
-    own = hospitals.refused("client 'bo': refused by disclosure.rows_per_value")
-    assert "cells of 'bp' so far from all others that what is sent tells their row (line 9: 1e+06): mend the cell" in own
-    files["bo"]["bp"][7] = right
-    assert hospitals.summary()["converged"]
-
-
 def test_labels_that_one_file_alone_has(fedkern: Any, tmp_path: Path) -> None:
     """The label that counts as 1 is a remedy only where all files have it; else the file that differs is rewritten."""
     hospitals = Hospitals(tmp_path, fedkern, patients())
@@ -196,15 +184,6 @@ def test_clients_without_an_event_are_named_where_the_server_knows_them(fedkern:
     assert not [note for note in hospitals.summary()["notes"] if "no event" in note or "in every row" in note]
     usual = Hospitals(tmp_path, fedkern, patients()).summary()["notes"]
     assert not [note for note in usual if "event" in note]
-
-
-def test_two_clients_are_too_few_for_secure_sums(fedkern: Any, tmp_path: Path) -> None:
-    hospitals = Hospitals(tmp_path, fedkern, patients(names=NAMES[:2]), job='sums = "secure"')
-    ended, _ = hospitals.run()
-    assert ended.code == 2
-    assert "reads the other from their sum; remove job.sums, or wait until 3 clients take part" in ended.err
-    hospitals.job = ""
-    assert hospitals.summary()["converged"]
 
 
 def test_two_models_of_the_same_rows_are_compared_as_the_page_says(fedkern: Any, tmp_path: Path) -> None:

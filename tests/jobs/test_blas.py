@@ -57,7 +57,7 @@ def test_a_built_prior_has_one_thread(tmp_path: Path, monkeypatch: pytest.Monkey
     seen = list[set[int]]()
     for name in ("tie", "_write"):
         monkeypatch.setattr(build, name, looking(getattr(build, name), seen))
-    built_priors.written(tmp_path)
+    built_priors.built(tmp_path)
     assert seen == [{1}, {1}]
 
 

@@ -78,12 +78,3 @@ def test_no_party_has_the_response(tmp_path: Path) -> None:
     check, run = faults(path)
     assert check == run
     assert "data.server is missing, and no client has a column 'y'" in check
-
-
-def test_check_says_how_often_statistics_leave(tmp_path: Path) -> None:
-    path = TwoClients(tmp_path).job(SPARSE)
-    for more, times in (((), "once"), (("output.leave_one_out=true", "output.sensitivity=true"), "9 times, once for each run")):
-        config, folder = load(path, ("algorithm.statistics=pooled", *more))
-        lines = check_job(InProcess(), config, folder)
-        assert lines is not None
-        assert any(f"go to the server, {times}" in line for line in lines)

@@ -312,7 +312,7 @@ def test_defaults_of_an_open_and_of_a_private_job() -> None:
     assert (private.job.rounds, private.algorithm.optimiser, private.algorithm.average) == ("budget", "adagrad", "half")
     assert (private.algorithm.damping, private.algorithm.damping_form, private.algorithm.learning_rate) == (0.1, "moment", 0.5)
     assert (private.model.covariance, private.algorithm.until) == ("diagonal", None)
-    for lengths in ({"job.rounds": 7}, {"algorithm.schedule": "asynchronous"}, {"algorithm.variant": "bcm-split"}):
+    for lengths in ({"job.rounds": 7}, {"algorithm.variant": "bcm-split"}):
         assert parse(changed(OPEN, lengths)).algorithm.until is None
     assert private.data.standardise == "public"
     assert private.privacy is not None
@@ -326,7 +326,8 @@ def test_clients_that_work_at_once_share_a_step_unless_their_sites_are_exact() -
         (together, False, 1 / 8),
         (together, True, 1.0),
         (together | {"algorithm.optimiser": "adam"}, True, 1 / 8),
-        ({"algorithm.schedule": "asynchronous"}, True, 1 / 8),
+        ({"algorithm.schedule": "asynchronous"}, True, 1.0),
+        ({"algorithm.schedule": "asynchronous"}, False, 1 / 8),
         (together | {"algorithm.damping": 0.5}, True, 0.5),
     ):
         assert parse(changed(OPEN, changes)).algorithm.damping_of(8, whole=whole) == damping

@@ -186,22 +186,6 @@ def test_check_says_where_each_kernel_runs_and_what_a_rank_needs(tmp_path: Path,
     assert "not on this machine" not in text
 
 
-def test_check_says_that_noise_is_of_the_host(tmp_path: Path, card: hosted.Card | hosted.Real) -> None:
-    text = said(job_of(tmp_path, PRIVATE))
-    assert "privacy.discrete_gaussian  on the host: noise that protects people" in text
-    assert "pays from batches of about 19,000 rows: clients that have 95,000 or more" in text
-
-
-def test_check_says_how_many_regressions_there_are(tmp_path: Path, card: hosted.Card | hosted.Real) -> None:
-    path = job_of(tmp_path, SPARSE)
-    text = said(path, model={"family": "gaussian"})
-    assert "device   shrinkage.local_sweeps  on the card" in text
-    assert "pays from 1,500 chains of 2 columns: there are 4" in text
-    path.write_text(path.read_text().replace('response = "y"', ""))
-    assert "pays from 334 chains of 3 columns: there are 4" in said(path, model={"kind": "mrf"})
-    assert "pays from" not in said(path, model={"kind": "mrf"}, algorithm={"chains": 334})
-
-
 def test_check_needs_no_card_and_says_that_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     text = said(job_of(tmp_path, PVI))

@@ -20,7 +20,6 @@ from fedkern.jobs.sketched import rows_of
 from fedkern.methods.likelihood import keys
 from fedkern.models.encoding import Spec
 from support import interrupted
-from support.command import mpirun_jobs
 
 KEY = bytes(range(32))
 WORDS = f"were those of this one but for fewer than {NEAR_ROWS}: what was told once in both tells, subtracted"
@@ -220,29 +219,6 @@ def test_what_has_left_before_a_kill_stays_known(tmp_path: Path, job: Path, home
     began = [line for line in noted(home) if line["unaccounted"] == "open"]
     assert [(line["data"], line["job"].rpartition("-")[2]) for line in began] == [("a", "0"), ("b", "1")]
     assert len(noted(home)) == 4
-
-
-@pytest.mark.nightly
-def test_over_mpi_others_read_that_a_policy_refuses(fedkern: Any, tmp_path: Path, job: Path, home: Path) -> None:
-    """The rank that reads the rows refuses, and so does a check; of a damaged account no path is said either."""
-    policy(home, "refuse")
-    assert fedkern("run", job, "--out", "one", "--quiet").code == 0
-    commands: dict[str, list[str | Path]] = {
-        "run": ["run", job, "--out", tmp_path / "two", "--quiet", *READ],
-        "check": ["check", job, *READ],
-    }
-    codes, err = mpirun_jobs(3, tmp_path / "commands", commands)
-    assert codes == {"run": 2, "check": 2}, err
-    told = [line for line in err.splitlines() if line.startswith("fedkern: rank 2: ")]
-    assert told == ["fedkern: rank 2: client 'b': refused by the holder's policy"] * 2
-    assert "rows that counted" not in err
-    assert WORDS in (tmp_path / "two" / "client-b" / "holder.txt").read_text()
-    assert not [*(tmp_path / "two").rglob("ledger/b.jsonl")]
-    (home / "budget.jsonl").write_bytes(b"")
-    codes, err = mpirun_jobs(3, tmp_path / "damaged", {"check": ["check", job]})
-    assert codes == {"check": 2}, err
-    assert "client 'b': the account of its data cannot be used" in err
-    assert str(home) not in err
 
 
 def test_a_job_with_secure_sums_is_noted_with_its_rows(fedkern: Any, home: Path, tmp_path: Path) -> None:

@@ -23,8 +23,6 @@ from fedkern.jobs.formula import laid, reading
 from fedkern.jobs.load import config_of
 from fedkern.methods.likelihood import keys
 from fedkern.models.encoding import Encoding
-from support import interrupted
-from support.command import mpirun
 from support.refusal import refusal
 
 formulaic = pytest.importorskip("formulaic", reason='formulaic is not installed: pip install "fedkern[formula]"')
@@ -435,28 +433,6 @@ def test_a_check_and_a_holder_before_it(files: Path, capsys: pytest.CaptureFixtu
     assert "terms of model.formula, and the version of formulaic" in said
     assert main(["check", str(files), "--local", str(files.parent / "bo.csv")]) == 0
     assert "0 with faults" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("after", [5, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 8, 14, 20))])
-def test_a_job_that_was_stopped_goes_on_to_the_same_bits(after: int, files: Path, tmp_path: Path) -> None:
-    whole = interrupted.run(files, None)
-    with pytest.raises((FedkernError, interrupted.Crash)):
-        interrupted.run(files, tmp_path / "out", crash=after)
-    resumed = interrupted.run(files, tmp_path / "out", resume=True)
-    assert whole is not None
-    assert resumed is not None
-    assert resumed.digest == whole.digest
-
-
-@pytest.mark.nightly
-def test_ranks_have_the_bits_of_one_process(files: Path, tmp_path: Path) -> None:
-    beside = Path(formulaic.__file__).parents[1]  # where it is not installed beside all else, the ranks find it there too
-    before = None if beside.name == "site-packages" else beside
-    ended = mpirun(2, "run", files, "--out", tmp_path / "out", "--quiet", before=before)
-    assert ended.code == 0, ended.err
-    whole = interrupted.run(files, None)
-    assert whole is not None
-    assert fedkern.load(tmp_path / "out").digest == whole.digest
 
 
 MARGINAL = {"output": {"marginal": True}, "algorithm": {}}

@@ -20,6 +20,7 @@ from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
 from support import interrupted
+from support.command import forking
 from support.two_clients import JOBS, TwoClients
 
 CAP = "0.7312"  # no other number has these digits
@@ -171,20 +172,6 @@ def test_a_faulty_policy_is_shown_to_its_holder_alone(fedkern: Any, place: Place
     assert str(policy) in caught.value.detail
 
 
-@pytest.mark.parametrize(
-    ("head", "asked"),
-    [('noise_source = "keyed"', "which is (noise_source)"), ("least_noise_multiplier = 73.12", "(least_noise_multiplier)")],
-)
-@pytest.mark.parametrize("kind", ["pvi, private", "pvi, client-level", "vertical, private"])
-def test_a_mechanism_that_is_not_allowed(fedkern: Any, place: Place, head: str, asked: str, kind: str) -> None:
-    place.policy(head=head, table="client_level = true")
-    ended = fedkern("run", place.job(kind), "--out", "out", "--quiet")
-    assert ended.code == 2
-    assert asked in ended.err
-    assert "73" not in ended.err
-    assert "allowed: " in (place.root / "out" / "client-a" / "holder.txt").read_text()
-
-
 def test_the_account_is_kept_by_the_data(fedkern: Any, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another name, another folder, another environment: one budget. What it says of other jobs is the holder's alone."""
     place.policy(head="least_noise_multiplier = 2")
@@ -318,7 +305,7 @@ def test_a_damaged_budget_is_the_holders_affair(fedkern: Any, place: Place) -> N
 
 def rank(place: Place, n: int, home: Path, *arguments: str | Path) -> list[str]:
     """One rank of an mpirun, whose words go to files of its own."""
-    words = " ".join(f"'{word}'" for word in (sys.executable, "-m", "fedkern.cli", *arguments, "--mpi"))
+    words = " ".join(f"'{word}'" for word in (*forking(), "-m", "fedkern.cli", *arguments, "--mpi"))
     return ["-n", "1", "env", f"HOME={home}", "sh", "-c", f"exec {words} >'{place.root}/{n}.out' 2>'{place.root}/{n}.err'"]
 
 

@@ -54,7 +54,6 @@ class Elsewhere:
 ARRAYS: dict[str, Callable[[Any], Any]] = {"NumPy": lambda array: array, "dlpack": Elsewhere}
 SHORT = {"pvi": {"rounds": 3}, "sparse": {"rounds": 30}, "vertical": {"rounds": 40}, "sigma": {"rounds": 12}}
 KINDS = ("logistic", "poisson", "regression", "sparse", "mrf", "sem", "vertical", "sigma")
-pytestmark = pytest.mark.usefixtures("few_draws")  # bits are compared, and a tenth of a map's draws has them all
 
 
 @pytest.fixture(scope="module")
@@ -210,16 +209,6 @@ def test_a_private_job_spends_what_it_would_with_files(simulated: dict[str, Path
     assert memory.privacy == files.privacy
 
 
-def test_a_resumed_run_needs_the_same_rows(simulated: dict[str, Path], tmp_path: Path) -> None:
-    """A finished folder says so; other rows under the same names would be noticed by their digest."""
-    job = simulated["logistic"]
-    fedkern.run(job, **held(job), **short(job), out=tmp_path / "run")
-    record = json.loads((tmp_path / "run" / "job.json").read_text())
-    assert record["data"]["names"] == ["client-01", "client-02", "client-03"]
-    with pytest.raises(JobError, match="has finished"):
-        fedkern.run(job, **held(job), **short(job), out=tmp_path / "run")
-
-
 def test_progress_is_shown_where_it_is_wanted(
     simulated: dict[str, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,12 +308,6 @@ def test_names_that_are_none(simulated: dict[str, Path]) -> None:
         fedkern.run(JOB, data={1: frame()})  # type: ignore[dict-item]
     with refusal(JobError, "data.response"):
         fedkern.run(JOB, data={"respones": "y"})
-
-
-def test_levels_that_differ_between_sites_are_joined_as_those_of_files() -> None:
-    one, other = (pd.DataFrame({"g": [*levels] * 4, "y": [0, 1, 1] * 4}) for levels in ("uvu", "uuw"))
-    names = " ".join(fedkern.run(JOB, data={"a": one, "b": other}).parameters)
-    assert all(f"g={level}" in names for level in "vw"), names
 
 
 def test_narwhals_is_not_loaded_for_files(simulated: dict[str, Path]) -> None:

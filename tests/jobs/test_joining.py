@@ -176,12 +176,6 @@ def test_the_same_levels_join_by_masked_answers(method: str) -> None:
     assert all(abs(found[name][0] - mean) < 0.1 * sd for name, (mean, sd) in wanted.items())
 
 
-def test_chains_join_levels_too() -> None:
-    made = job("sparse", job={"method": "sparse", "rounds": 40}, model={"kind": "regression"})
-    data = {site: rows.assign(y=rows["y"] + rows["x"]) for site, rows in frames().items()}
-    assert columns(fedkern.run(made, data=data))[0]["levels"] == ["clerk", "nurse", "other"]
-
-
 @pytest.mark.parametrize("declared", [True, False])
 def test_labels_that_no_level_has_are_other_in_predictions(declared: bool) -> None:
     known = {"columns": {"job": {"levels": sorted({*JOINED, "clerk", "nurse"})}}} if declared else {}
@@ -247,21 +241,6 @@ def test_what_leaves_is_listed_and_names_of_levels_that_nobody_keeps_stay(tmp_pa
         "column 'job': 'cook', 'guard', 'porter', 'smith' count as \"other\", for some client has few rows of each"
         in own["notes"]
     )
-
-
-def test_check_says_so_of_the_job_and_of_ones_own_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from fedkern.cli.__main__ import main
-
-    for site, rows in frames().items():
-        rows.to_csv(tmp_path / f"{site}.csv", index=False)
-    path = tmp_path / "job.toml"
-    path.write_text('[job]\nmethod = "likelihood"\n[data]\nclients = ["a.csv", "b.csv", "c.csv"]\nresponse = "y"\n')
-    assert main(["check", str(path), "--local", str(tmp_path / "c.csv")]) != 0
-    assert 'set disclosure.rare = "join"' in capsys.readouterr().out
-    with path.open("a") as file:
-        file.write('[model]\nfamily = "bernoulli"\n[disclosure]\nrare = "join"\nlevel = "standard"\n')
-    assert main(["check", str(path), "--local", str(tmp_path / "c.csv")]) == 0
-    assert "column 'job': 'guard', 'smith' count as \"other\"" in capsys.readouterr().out
 
 
 def test_a_holder_asks_for_more_rows_of_a_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ import fedkern
 from fedkern.errors import JobError, OwnFault
 from fedkern.jobs import locks
 from fedkern.methods.sigma.prior import train
-from support.command import mpirun
+from support.command import forking, mpirun
 from support.interrupted import job, run
 from support.refusal import refusal
 
@@ -32,7 +32,7 @@ def started(path: Path, out: Path, *more: str, ranks: int = 0) -> subprocess.Pop
     """`fedkern run` in processes of its own; what it says is in a file beside the folder."""
     allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     launcher = [str(Path(sys.executable).with_name("mpirun")), "--oversubscribe", "-n", str(ranks)] if ranks else []
-    command = [*launcher, sys.executable, "-m", "fedkern.cli", "run", str(path), "--out", str(out), "--quiet", *more]
+    command = [*launcher, *forking(), "-m", "fedkern.cli", "run", str(path), "--out", str(out), "--quiet", *more]
     env = os.environ | allowed | {"PYTHONPATH": str(Path(fedkern.__file__).parents[1])}
     with out.with_name(f"said-{len(list(out.parent.glob('said-*')))}").open("wb") as said:
         return subprocess.Popen([*command, *(["--mpi"] if ranks else [])], env=env, stderr=said)

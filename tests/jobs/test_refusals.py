@@ -18,7 +18,6 @@ import pytest
 import fedkern as package
 from fedkern.errors import JobError
 from fedkern.jobs import holders
-from support.command import mpirun_jobs
 
 ROWS, REFUSED = 60, "client 'b': refused by the holder's policy"
 STRICT = '[disclosure]\nlevel = "strict"\ndifferencing = "refuse"'
@@ -213,21 +212,3 @@ def test_the_holder_sees_who_has_asked(fedkern: Any, job: Path, home: Path) -> N
     assert fedkern("check", job).code == 0
     assert fedkern("run", job, "--quiet", *asking(ROWS + 1)).code == 2
     assert len(re.findall(r"-1 +20\S+ +asked ", said := fedkern("budget", home).out)) == 2, said
-
-
-@pytest.mark.nightly
-def test_over_mpi_all_read_one_sentence(fedkern: Any, tmp_path: Path, job: Path, home: Path) -> None:
-    assert fedkern("run", job, "--out", "first", "--quiet").code == 0
-    commands: dict[str, list[str | Path]] = {}
-    for command in ("run", "check"):
-        for name, more in (("few", asking(ROWS + 1)), ("near", using("u"))):
-            out = ["--out", tmp_path / name, "--quiet"] if command == "run" else []
-            commands[f"{command} {name}"] = [command, job, *out, *more]
-    codes, err = mpirun_jobs(3, tmp_path / "commands", commands)
-    assert codes == dict.fromkeys(commands, 2), err
-    assert [line for line in err.splitlines() if line.startswith("fedkern: rank 2: ")] == [f"fedkern: rank 2: {REFUSED}"] * 4
-    assert f"{ROWS} rows" not in err
-    left = [read_by_others(tmp_path / name) for name in ("few", "near")]
-    assert left[0] == left[1]
-    for name, words in (("few", "rows that count; "), ("near", "but for fewer than")):
-        assert words in (tmp_path / name / "client-b" / "holder.txt").read_text()

@@ -34,7 +34,7 @@ from fedkern.jobs.identity import Identity
 from fedkern.jobs.secret import fingerprint, secret
 from fedkern.methods import load
 from support import few, interrupted, sigma_artifacts
-from support.command import Ended, mpirun
+from support.command import Ended, forking, mpirun
 from support.interrupted import KINDS, Crash, run
 from support.refusal import refusal
 
@@ -629,7 +629,7 @@ def test_what_an_earlier_start_left_in_the_ledger_is_no_matter(tmp_path: Path) -
 def kill(what: str, n: int, *arguments: str | Path) -> None:
     """`fedkern ARGUMENTS` in a process that dies by SIGKILL."""
     path = os.pathsep.join([str(Path(fedkern.__file__).parents[1]), str(Path(interrupted.__file__).parents[1])])
-    command = [sys.executable, interrupted.__file__, what, str(n), *map(str, arguments)]
+    command = [*forking(), interrupted.__file__, what, str(n), *map(str, arguments)]
     done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, timeout=120, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
 
@@ -694,7 +694,7 @@ def some_with_resume(path: Path, out: Path) -> Ended:
     """Rank 0 with --resume, rank 1 without."""
     env = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     env["PYTHONPATH"] = str(Path(fedkern.__file__).parents[1])
-    rank = [sys.executable, "-m", "fedkern.cli", "run", str(path), "--out", str(out), "--mpi", "--quiet"]
+    rank = [*forking(), "-m", "fedkern.cli", "run", str(path), "--out", str(out), "--mpi", "--quiet"]
     launcher = [str(Path(sys.executable).with_name("mpirun")), "--oversubscribe"]
     command = [*launcher, "-n", "1", *rank, "--resume", ":", "-n", "1", *rank]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)

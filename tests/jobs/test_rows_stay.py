@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from fedkern.errors import OwnFault
 from fedkern.transports.codec import Codec
 from support import few, planted
+from support.command import forking
 from support.mpirun import MPIRUN, environment
 from support.planted import FAULTY, METHODS, PLANTED, Found, P, T, faults, federation
 
@@ -129,7 +129,7 @@ def over_mpi(folder: Path, method: str) -> tuple[list[str], dict[str, int]]:
         path = federation(folder / str(k), METHODS[method], fault)
         jobs.append((name, ["run", str(path), "--out", str(folder / str(k) / "out")]))
     (folder / "jobs.json").write_text(json.dumps(jobs))
-    command = [str(MPIRUN), "--oversubscribe", "-n", "3", sys.executable, str(MANY), str(folder / "jobs.json")]
+    command = [str(MPIRUN), "--oversubscribe", "-n", "3", *forking(), str(MANY), str(folder / "jobs.json")]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     found.look("output", done.stdout)

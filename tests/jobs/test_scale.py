@@ -102,7 +102,7 @@ def test_a_job_costs_what_its_clients_cost(tmp_path: Path, monkeypatch: pytest.M
 def test_rows_in_memory_too(tmp_path: Path) -> None:
     given = {"job": {"method": "pvi", "rounds": 2}, "data": {"response": "y", **few.ANY}, "model": {"family": "bernoulli"}}
     fedkern.run(given, data=tables(3))
-    first, second, third = (cost(lambda d=d: fedkern.run(given, data=d), tmp_path).calls for d in map(tables, (60, 120, 240)))
+    first, second, third = (cost(lambda d=d: fedkern.run(given, data=d), tmp_path).calls for d in map(tables, (20, 40, 80)))
     assert third - second < 2.2 * (second - first)
 
 

@@ -168,18 +168,6 @@ def test_what_looks_like_a_code() -> None:
     assert not coded(np.array([1.0, 2.0, 3.0, 999.0])), "too few others"
 
 
-def test_of_a_vertical_job_each_party_sees_its_own(tmp_path: Path) -> None:
-    odd = frame(1, id=[f"p{k}" for k in range(60)], sex=np.array(["F", "M", "f"])[np.arange(60) % 3])
-    odd.loc[[3, 17], "age"] = -9
-    parts = {"a": odd[["id", "age", "sex"]], "b": odd[["id", "smoker"]]}
-    job = {"job": {"method": "vertical", "rounds": 5}, "data": {"id": "id", "response": "y"}}
-    fedkern.run(job, data=parts, server=odd[["id", "y"]], out=tmp_path / "out")
-    own = {name: json.loads((tmp_path / "out" / f"client-{name}" / "rows.json").read_text())["notes"] for name in "ab"}
-    assert any("column 'age': -9 stands in 2 rows" in line for line in own["a"])
-    assert any("the levels 'F', 'f' differ in capitals" in line for line in own["a"])
-    assert not own["b"]
-
-
 @pytest.mark.parametrize("order", ["as it is", "sorted", "shuffled"])
 def test_one_file_at_two_clients_is_found_in_whatever_order_its_rows_are(order: str) -> None:
     random = np.random.default_rng(3)

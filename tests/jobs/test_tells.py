@@ -145,13 +145,6 @@ class TestTheLine:
         with refusal(JobError, "a", "disclosure.rows_per_coefficient"):
             computed(path, "model.covariance=diagonal")
 
-    def test_of_columns_that_are_not_standardised(self, tmp_path: Path) -> None:
-        path, each = federation(tmp_path, "pvi"), "disclosure.rows_per_coefficient=2"
-        assert "labels, and sums over this client's rows" in said(path, each)
-        without = said(path, "data.standardise=none", each)
-        assert "names, levels and labels of its columns" in without
-        assert "sums over" not in without
-
     def test_of_noise(self, tmp_path: Path) -> None:
         path = federation(tmp_path, "private")
         assert "computed  keyed noise bounds nothing" in said(path)
@@ -164,16 +157,6 @@ class TestTheLine:
         assert "a function of its likelihood; the server, which is trusted, adds the noise" in text
         assert "computed  the server, which is trusted, can compute of a client with few rows" in text
         assert "its rows and labels (SiteDelta); all others no more than the plan allows of a whole client" in text
-
-    def test_of_draws_and_of_cross_products(self, tmp_path: Path) -> None:
-        path = federation(tmp_path, "sparse")
-        told = computed(path)
-        assert "of every client: second moments of its rows (these up to a rotation where" in told
-        assert "coefficients + 1) (Locals); of every client: by second moments of its columns, response included" in told
-        pooled = "algorithm.statistics=pooled"
-        rotated = "its rows up to a rotation (of two rows their difference) with no more rows than coefficients + 1 (Statistics)"
-        assert rotated in computed(path, pooled, *of_rows(2))
-        assert rotated not in computed(path, pooled)
 
     @pytest.mark.parametrize(
         ("method", "sets"),
@@ -189,17 +172,6 @@ class TestTheLine:
         (line,) = (line for line in text.splitlines() if line.startswith("computed  "))
         assert "can compute of every client: what ROWS, first of all lines, says; " in line
         assert "no row in any way" not in line
-
-    def test_of_rows_that_are_split(self, tmp_path: Path) -> None:
-        told = computed(federation(tmp_path, "vertical"))
-        assert "of every client: which of all ids that are guessed it has (Ids), its part of every row's predictor" in told
-
-    def test_of_a_map(self, tmp_path: Path) -> None:
-        told = computed(federation(tmp_path, "sigma"))
-        known = 'of a client whose map and offsets are known (kind = "within"): '
-        assert known + "the response of every area, and all of an area, or row, that a column singles out (GlobalGradient" in told
-        assert "of a client with one or two areas or rows: its response (LevelSums)" in told
-        assert "fewest" not in told, "it counts no rows"
 
 
 def test_what_a_soul_client_sends_spans_its_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

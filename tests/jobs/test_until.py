@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
@@ -28,7 +27,6 @@ from fedkern.transports.inprocess import InProcess
 from papers import vertical
 from support import chosen
 from support import sigma_artifacts as artifacts
-from support.command import mpirun
 from support.refusal import refusal
 from support.wires import compare, ledgers
 
@@ -100,7 +98,8 @@ def ledger(out: Path) -> list[str]:
     return [json.loads(line)["kind"] for line in file.read_text().splitlines()]
 
 
-KINDS = [pytest.param("augmented", marks=pytest.mark.nightly), "power", "sigma"]
+# Of a map the fit that settles, and what it sends, is in methods/sigma/test_weights.py at every push.
+KINDS = [pytest.param("augmented", marks=pytest.mark.nightly), "power", pytest.param("sigma", marks=pytest.mark.nightly)]
 
 
 @pytest.fixture(scope="module")
@@ -186,25 +185,6 @@ def test_a_run_that_is_resumed_again_and_again_is_the_uninterrupted_one(settled,
 
 def whole_asked(out: Path) -> int:
     return ledger(out).count("Moving")
-
-
-@pytest.mark.nightly
-def test_ranks_do_not_change_a_bit(settled, tmp_path):
-    path, _, whole = settled("power")
-    copied = shutil.copytree(path.parent, tmp_path / "job", ignore=shutil.ignore_patterns("run"))
-    assert mpirun(3, "run", copied / "job.toml", "--out", tmp_path / "out").code == 0
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert summary["digest"] == whole.summary["digest"]
-    assert summary["rounds"] == whole.summary["rounds"]
-
-
-def test_check_says_how_often_clients_may_be_asked(tmp_path):
-    said = "\n".join(check_job(InProcess(), *load(job(tmp_path, "never"))) or [])
-    assert "rounds until all has settled, at most 3000 (shorter lengths: 1171, 1875)" in said
-    assert "the same bit up to 2 times before" in said
-    for kind in ("AskMoving", "Moving"):
-        assert f"{kind} " in said
-    assert said.count("where the server's own unknowns have settled") == 2
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -246,16 +246,6 @@ def test_a_job_that_sends_gigabytes_says_so(tmp_path: Path) -> None:
     assert " GB)" in said.splitlines()[-1]
 
 
-def test_each_run_of_a_sampler_counts(tmp_path: Path) -> None:
-    path = simulate("sparse", tmp_path / "sparse", Settings(clients=3, rows=40, columns=3))
-    few = ["job.rounds=10", "algorithm.burn_in=2"]
-    plain = totals(said_of(path, *few))["to_server"]
-    again = totals(said_of(path, *few, "output.leave_one_out=true"))["to_server"]
-    moments = 3  # once more for each run without a client, whose scales are those of the others
-    assert again[0] - plain[0] == 2 * 10 * (2 if "MoveTerms" in said_of(path, *few) else 1) + moments
-    assert "on average" not in said_of(path, *few)
-
-
 def test_statistics_leave_once_in_each_run(tmp_path: Path) -> None:
     path = simulate("sparse", tmp_path / "sparse", Settings(clients=3, rows=40, columns=3))
     sent, said = {}, {}
@@ -270,22 +260,6 @@ def test_statistics_leave_once_in_each_run(tmp_path: Path) -> None:
         sent[name] = ledger.count('"kind": "Statistics"'), ledger.count("\n") - without_content
     assert sent["once"][0] == 1 < sent["again"][0]
     assert said["again"] - said["once"] == sent["again"][1] - sent["once"][1]
-
-
-def test_a_job_that_begins_anew_without_a_client_says_what_that_may_send(tmp_path: Path) -> None:
-    path = simulate("sparse", tmp_path / "sparse", Settings(clients=3, rows=40, columns=3))
-    few = ["job.rounds=10", "algorithm.burn_in=2"]
-    plain, drop = (said_of(path, *few, f"algorithm.on_loss={word}") for word in ("stop", "drop"))
-    assert "begins anew without a client that is lost (on_loss): at most 30 rounds in all" in drop
-    assert "begins anew" not in plain
-    assert totals(drop)["to_server"][0] - totals(plain)["to_server"][0] == 20
-
-
-def test_who_is_asked_by_chance_is_said(tmp_path: Path) -> None:
-    path = small(tmp_path)
-    for schedule in ("random", "asynchronous"):
-        assert "each client in the whole job, on average" in said_of(path, f"algorithm.schedule={schedule}")
-    assert "each client in the whole job, at most" in said_of(path)
 
 
 def test_a_budget_bounds_what_is_sent(tmp_path: Path) -> None:

@@ -135,19 +135,6 @@ def test_a_response_that_is_far_is_named_with_the_model_for_it() -> None:
         assert (FAR.format("chol") in ran({**sparse, "model": {"errors": errors}}, clients).summary["verdict"]) is named
 
 
-@pytest.mark.parametrize("kind", ["regression", "mrf", "sem"])
-def test_sites_that_may_differ_are_no_way_out(kind: str) -> None:
-    clients = sites()
-    clients["b"].loc[7, "age"] = 615.0
-    graph = kind != "regression"
-    clients = {n: one.drop(columns="sex") for n, one in clients.items()} if graph else clients
-    job = {"job": {"method": "sparse", "rounds": 2}, "data": {**few.ANY}, "model": {"kind": kind}, "algorithm": {"burn_in": 1}}
-    job["data"] |= {} if graph else {"response": "chol"}
-    assert run(job, data=clients).summary["verdict"].startswith("not converged: " + FAR.format("age"))
-    declared = {**job, "data": {**job["data"], "columns": {"age": {"center": 60.0, "scale": 12.0}}}}
-    assert "far from all" not in run(declared, data=clients).summary["verdict"]
-
-
 @pytest.mark.parametrize("known", [False, True])
 def test_a_client_with_columns_of_its_own_is_named(known: bool) -> None:
     pd, random, n = pytest.importorskip("pandas"), np.random.default_rng(2), 200

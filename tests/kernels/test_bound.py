@@ -8,29 +8,7 @@ import pytest
 from fedkern import kernels, testing
 from fedkern.errors import NumericalError
 from fedkern.kernels import glm, rng, shrinkage
-from fedkern.kernels._checks import POSITIVE
 from fedkern.kernels._record import KERNELS
-from support.kernel_calls import given_to_run
-
-# Those that do nothing between the checks and the kernel.
-BINDABLE = [name for name, kernel in sorted(KERNELS.items()) if ".compute(" in inspect.getsource(testing.public_function(kernel))]
-
-
-@pytest.mark.parametrize("name", BINDABLE)
-def test_gives_the_bits_of_other_calls(name):
-    kernel, compared = KERNELS[name], 0
-    for seed in range(12):
-        case = testing.case(name, seed, (3, 5), ("C", "strided"))
-        for inputs, n_threads, symbols, scalars, found in given_to_run(kernel, lambda case=case: testing.results_of(name, case)):
-            arrays = {a.name: value for a, value in zip(kernel.inputs, inputs) if value is not None}
-            numbers = [s.name for s in kernel.scalars if s.domain is POSITIVE and type(scalars.get(s.name)) is float]
-            steps = ["step"] if "step" in scalars else []
-            bound = kernel.bind(inputs, (*arrays, *numbers, *steps), n_threads, None, symbols, **scalars)
-            again = bound(*arrays.values(), *(scalars[n] for n in (*numbers, *steps)))
-            for got, want in zip(again, found, strict=True):
-                np.testing.assert_array_equal(got, want, strict=isinstance(want, np.ndarray))
-            compared += 1
-    assert compared
 
 
 def problem():
@@ -42,23 +20,6 @@ def problem():
 
 def sweeps(R, q, rss, state, **options):
     return shrinkage.bind_local_sweeps(R, q, rss, 40.0, *state, seed=3, client=2, **options)
-
-
-def test_a_bound_sweep_is_a_sweep():
-    R, q, rss, state = problem()
-    bound = sweeps(R, q, rss, state, slab=2.0)
-    for step in (0, 7, 2**32 - 1):
-        want = shrinkage.local_sweeps(R, q, rss, 40.0, *state, seed=3, client=2, step=step, slab=2.0)
-        for a, b in zip(bound(*state, step), want, strict=True):
-            np.testing.assert_array_equal(a, b)
-
-
-def test_a_draw_that_is_not_finite_is_named():
-    R, q, rss, state = problem()
-    bound = sweeps(R, q, rss, state)
-    state[0] = np.full((3, 5), np.nan)
-    with pytest.raises(NumericalError, match="client 2, sweep 9"):
-        bound(*state, 9)
 
 
 @pytest.mark.parametrize(
@@ -105,15 +66,6 @@ def test_a_bound_array_that_has_changed_is_noticed(change):
     change(R)
     with pytest.raises(ValueError, match="local_sweeps: R has changed its memory, shape or type since it was bound; bind anew"):
         bound(*state, 0)
-
-
-def test_views_and_other_layouts_are_taken():
-    R, q, rss, state = problem()
-    bound = sweeps(R, q, rss, state)
-    want = bound(*state, 4)
-    state = [np.asfortranarray(a) for a in state]
-    for a, b in zip(bound(*state, 4), want, strict=True):
-        np.testing.assert_array_equal(a, b)
 
 
 def rows_and_response(tmp_path):
@@ -193,13 +145,6 @@ def test_an_unknown_option_is_refused():
         shrinkage.bind_local_sweeps(R, q, n=40.0, seed=3)
 
 
-def test_other_backends_are_bound_too():
-    R, q, rss, state = problem()
-    want = shrinkage.local_sweeps(R, q, rss, 40.0, *state, seed=3, client=2, step=1, backend="reference")
-    for a, b in zip(sweeps(R, q, rss, state, backend="reference")(*state, 1), want, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 @in_place
 def test_the_server_s_sweeps():
     rng = np.random.default_rng(1)
@@ -213,19 +158,6 @@ def test_the_server_s_sweeps():
     ids.shape = (4, 1)
     with pytest.raises(ValueError, match="indicators has changed"):
         bound(d, lambda_sq, *now, 5)
-
-
-def test_any_kernel_can_be_bound_by_name():
-    rng = np.random.default_rng(2)
-    X, y, mu, log_sigma = rng.normal(size=(6, 3)), rng.integers(0, 2, 6).astype(float), rng.normal(size=3), np.zeros(3)
-    data = {"X": X, "y": y, "mu": mu, "log_sigma": log_sigma}
-    options = {"family": "bernoulli", "clip": 0.5, "seed": 4}
-    bound = kernels.bind("glm.clipped_grad_sum", data, ("mu", "log_sigma", "step"), **options, step=0)
-    for step in (0, 5):
-        clipped, total = bound(mu + 1, log_sigma, step)
-        want = kernels.glm.clipped_grad_sum(X, y, mu + 1, log_sigma, **options, step=step)
-        assert clipped == want[1]
-        np.testing.assert_array_equal(total, want[0])
 
 
 @pytest.mark.parametrize(

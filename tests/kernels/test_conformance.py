@@ -23,8 +23,9 @@ STUB = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "stubs.py"))["st
 # To Numba a layout is a type, and a type a compilation: the others are a matter of its own typing, and wait for the night. By day
 # one kernel of each of its families is held in a second one.
 LAYOUTS = {"cpp": testing.LAYOUTS, "numba": ("C",), "cuda": testing.LAYOUTS}
-# Cases are the same in every run, so that more of them by day would show nothing new tomorrow. The emulator of a card is slow.
-MANY, EXAMPLES = 60, {"cpp": 25, "numba": 20, "cuda": 15}
+# By day each of these sizes is all of a case's, and some cases have several; then of several blocks. They are the same in every
+# run: more of them would show nothing new tomorrow. Numba compiles for each choice of what may be left out, an emulator is slow.
+SIZES, SOME, LARGE, MANY = (0, 1, 2, 9, 33), {"cpp": 9, "numba": 5, "cuda": 5}, {"cpp": 3, "numba": 2, "cuda": 1}, 60
 # Numba compiles these for two minutes. By day each of its families is held: of shrinkage sums, sweeps in batches, and moves, of
 # linear models those with a diagonal.
 SLOW = {"shrinkage": "gaussian_posterior_draw global_sweep global_sweep_sums imputed_sweeps local_sweeps logistic_sweeps"}
@@ -39,36 +40,33 @@ def layouts_by_day(name, backend):
     return (*LAYOUTS[backend], "strided") if backend == "numba" and name in STRIDED else LAYOUTS[backend]
 
 
-def conforms(name, backend, layouts, examples=MANY):
-    @settings(max_examples=examples, deadline=None, derandomize=True, database=None)
-    @given(testing.cases(name, layouts))
-    def check(case):
-        testing.assert_conforms(name, backend, case)
-
-    check()
+def cases_by_day(name, backend):
+    layouts = layouts_by_day(name, backend)
+    yield from (testing.case(name, seed, (size,), layouts) for seed, size in enumerate(SIZES))
+    yield from (testing.case(name, seed, layouts=layouts) for seed in range(SOME[backend]))
 
 
-def conforms_over_several_blocks(name, backend, layouts):
-    sizes = BIG if name.startswith("rng") else (200, 333)
-    for seed in range(3):
-        testing.assert_conforms(name, backend, testing.case(name, seed, sizes, layouts))
+def large(name, layouts, n):
+    return (testing.case(name, seed, BIG if name.startswith("rng") else (200, 333), layouts) for seed in range(n))
 
 
 @pytest.mark.parametrize(("name", "backend"), BY_DAY)
 def test_conforms_to_the_reference(name, backend):
-    conforms(name, backend, layouts_by_day(name, backend), EXAMPLES[backend])
-
-
-@pytest.mark.parametrize(("name", "backend"), BY_DAY)
-def test_conforms_over_several_blocks(name, backend):
-    conforms_over_several_blocks(name, backend, layouts_by_day(name, backend))
+    for case in (*cases_by_day(name, backend), *large(name, layouts_by_day(name, backend), LARGE[backend])):
+        testing.assert_conforms(name, backend, case)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("name", "backend"), PAIRS)
 def test_conforms_in_every_layout_and_more_cases(name, backend):
-    conforms(name, backend, testing.LAYOUTS)
-    conforms_over_several_blocks(name, backend, testing.LAYOUTS)
+    @settings(max_examples=MANY, deadline=None, derandomize=True, database=None)
+    @given(testing.cases(name, testing.LAYOUTS))
+    def check(case):
+        testing.assert_conforms(name, backend, case)
+
+    check()
+    for case in large(name, testing.LAYOUTS, 3):
+        testing.assert_conforms(name, backend, case)
 
 
 LEVELS = list(_core.levels())  # of instructions, from the highest
@@ -118,8 +116,8 @@ def test_negative_control_a_faulty_backend_is_noticed(name, fault, monkeypatch):
     monkeypatch.setitem(KERNELS[name]._loaded, "faulty", faulty(KERNELS[name], fault))
 
     def check():
-        for seed in range(20):
-            testing.assert_conforms(name, "faulty", testing.case(name, seed, sizes=(7, 33)))
+        for case in cases_by_day(name, "cuda"):  # as few as any backend has
+            testing.assert_conforms(name, "faulty", case)
 
     with pytest.raises(AssertionError):
         check()

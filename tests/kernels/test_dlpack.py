@@ -64,13 +64,6 @@ def test_kernels_take_whatever_has_the_protocol(name):
         same(function(**case.arguments), function(**moved(case.arguments, Elsewhere)))
 
 
-@pytest.mark.parametrize("name", sorted(KERNELS))
-def test_all_functions_take_what_from_dlpack_returns(name):
-    case = testing.case(name, 1, layouts=("C",))
-    function = testing.public_function(KERNELS[name])
-    same(function(**case.arguments), function(**moved(case.arguments, lambda array: from_dlpack(Elsewhere(array)))))
-
-
 def test_nothing_is_copied(monkeypatch):
     seen, call = [], _record.Kernel.call
 

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from fedkern import kernels
-from fedkern.kernels import glm, privacy, rng
+from fedkern.kernels import privacy, rng
 from fedkern.kernels._numba import privacy as compiled
 from fedkern.kernels._reference import privacy as reference
 
@@ -146,20 +146,6 @@ def test_rows_beyond_a_cores_caches_are_summed_like_few(dtype):
     rows[1234], rows[-3], rows[77, 5] = 0, np.nan, np.inf
     want, size = (privacy.clip_sum(x, 5.0, backend="reference") for x in (rows, np.abs(rows)))
     np.testing.assert_allclose(privacy.clip_sum(rows, 5.0), want, rtol=0, atol=(5e-6 if dtype == "f4" else 1e-12) * size.max())
-
-
-def test_fused_clipping_is_plain_clipping_of_the_rows_vectors():
-    generator = np.random.default_rng(2)
-    X, y = 2 * generator.standard_normal((60, 6)), (generator.random(60) < 0.5).astype(float)
-    X[7] = np.nan
-    mu, omega = generator.standard_normal(6), 0.3 * generator.standard_normal(6)
-    for estimator in ("analytic", "weight-mc", "activation-mc"):
-        given = {"family": "bernoulli", "estimator": estimator, "draws": 2, "seed": 1}
-        vectors = np.array([glm.clipped_grad_sum(X, y, mu, omega, clip=1e9, rows=np.array([i]), **given)[0] for i in range(60)])
-        fused, skipped = glm.clipped_grad_sum(X, y, mu, omega, clip=0.8, **given)
-        np.testing.assert_allclose(fused, privacy.clip_sum(vectors, 0.8), atol=1e-12)
-        assert skipped == 1
-        assert not np.allclose(fused, vectors.sum(axis=0), atol=0.1)  # there was something to clip
 
 
 # --- the exact distribution
@@ -325,50 +311,6 @@ def test_negative_control_throwing_words_away_is_a_bias_that_the_counts_see():
 
 
 # --- what is refused
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"words": [1, 2]}, "words must be a NumPy or CuPy array, got list"),
-        ({"words": np.zeros(3, np.int64)}, "words must be uint32, got int64"),
-        ({"words": np.zeros((3, 4), np.uint32)}, r"words must have shape \(w\)"),
-        ({"sigma": 0}, r"sigma must be an integer in \[1, 2\^31\), got 0"),
-        ({"sigma": 2**31}, "got 2147483648"),
-        ({"out": np.zeros(5)}, "out must be int64, got float64"),
-        ({"out": np.zeros(4, np.int64)}, r"out must have shape \(size\) with size = 5, got \(4,\)"),
-        ({"backend": "cuda"}, "no backend 'cuda' .*; there are cpp, numba, reference"),
-    ],
-)
-def test_discrete_gaussian_refuses_by_name(change, message):
-    call = {"words": words(10), "sigma": 3, "size": 5} | change
-    with pytest.raises((TypeError, ValueError), match="privacy.discrete_gaussian: .*" + message):
-        privacy.discrete_gaussian(**call)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"total": np.zeros(3, np.int64)}, "total must be float64, got int64"),
-        ({"sigma": -1.0}, "sigma must be >= 0 and finite, got -1.0"),
-        ({"sigma": math.nan}, "got nan"),
-        ({"seed": 2**64}, r"seed must be in \[0, 2\^64\)"),
-        ({"step": 2**32}, r"step must be in \[0, 2\^32\)"),
-        ({"out": np.zeros(4)}, r"out must have shape \(d\) with d = 3, got \(4,\)"),
-    ],
-)
-def test_add_noise_refuses_by_name(change, message):
-    call = {"total": np.zeros(3), "sigma": 1.0, "seed": 1} | change
-    with pytest.raises((TypeError, ValueError), match="privacy.add_noise: .*" + message):
-        privacy.add_noise(**call)
-
-
-def test_given_outputs_are_filled_in_place():
-    out = np.zeros(40, np.int64)[::2]
-    draws, _ = privacy.discrete_gaussian(words(1000), 9, 20, out=out)
-    assert draws.base is not None
-    np.testing.assert_array_equal(draws, out)
-    np.testing.assert_array_equal(out, privacy.discrete_gaussian(words(1000), 9, 20)[0])
 
 
 @pytest.mark.parametrize("sigma", [1.99, 3.9, np.float32(2.5), 0.5, 2**31])

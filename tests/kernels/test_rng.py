@@ -4,7 +4,6 @@ import hashlib
 import os
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
@@ -148,21 +147,6 @@ def test_any_piece_can_be_made_alone(name):
         np.testing.assert_array_equal(piece[:size], whole[per_item * first :][:size])
 
 
-def test_python_threads_do_not_disturb_each_other():
-    want = rng.normal(200_000, key=3)
-    got = [None] * 4
-
-    def work(i):
-        got[i] = rng.normal(200_000, key=3, n_threads=2)
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert all((g == want).all() for g in got)
-
-
 N = 200_000
 DISTRIBUTIONS = {
     "uniform": (lambda **k: rng.uniform(N, **k), stats.uniform()),
@@ -229,13 +213,3 @@ def test_metropolis_rule():
         assert not accept(np.log(0.29), 0.3)
         assert not accept(-np.inf, 1e-15)
         assert not accept(np.nan, 0.5)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_fractions_are_no_counters(backend):
-    """Two of them would be one integer, and give the same words."""
-    for name, value in (("key", 1.5), ("client", 0.9), ("step", np.float64(2)), ("size", 2.0)):
-        with pytest.raises(TypeError, match=rf"rng\.normal: {name} must be an integer"):
-            rng.normal(**{"size": 2, "key": 1, name: value}, backend=backend)
-    with pytest.raises(TypeError, match=r"rng\.key: seed must be an integer, got 1\.5"):
-        rng.key(1.5)

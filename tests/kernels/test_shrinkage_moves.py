@@ -120,11 +120,3 @@ def test_a_block_that_is_none_is_refused(block, seed):
     one = np.ones((3, len(block)))
     with pytest.raises(ValueError, match=r"shrinkage.move: block must hold different numbers"):
         shrinkage.move(one, one[:, :, None] * one[:, None], np.array(block), **state, seed=1)
-
-
-@pytest.mark.parametrize("change", [{"c0": 1.0}, {"c0": 0.0}, {"scale_tau": 0.0}, {"spike_variance": np.nan}, {"step": 2**32}])
-def test_numbers_outside_their_range_are_refused(change, seed):
-    state, d, R, q = federation(np.random.default_rng(seed), 3, 1, np.inf)
-    block = np.arange(2)
-    with pytest.raises(ValueError, match=r"shrinkage\.move: "):
-        shrinkage.move(*terms(state, d, R, q, block, np.inf), block, **state, **({"seed": 1} | change))

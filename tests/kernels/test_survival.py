@@ -184,18 +184,6 @@ def test_no_digits_are_lost_where_rows_leave(kind, strata):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_strata_add_up(backend):
-    data, points = rows(n=90), 0.5 * np.random.default_rng(2).standard_normal((5, 3))
-    whole = survival.cox_curvature(points, **arguments(**data), backend=backend)
-    apart = []
-    for s in range(3):
-        own = {name: one[data["strata"] == s] for name, one in data.items() if name != "strata"}
-        apart.append(survival.cox_curvature(points, **arguments(**own), backend=backend))
-    for together, *single in zip(whole, *apart):
-        np.testing.assert_allclose(together, sum(single), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_point_does_not_depend_on_its_neighbours_and_one_that_is_not_finite_is_nan(backend):
     given, points = arguments(**rows()), np.random.default_rng(2).standard_normal((40, 3))
     alone = np.concatenate([survival.cox_values(one[np.newaxis], **given, backend=backend) for one in points])

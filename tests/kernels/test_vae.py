@@ -451,38 +451,12 @@ def test_a_rate_far_too_large_ends_in_a_stop_and_not_in_numbers_that_are_none(ba
     assert np.isfinite(found[0]).all()
 
 
-@pytest.mark.parametrize("backend", STEPPING)
-def test_no_steps(backend):
-    a, table = small("printed"), tables()["dense"]
-    parameters, moments, trace = run(a, table, 0, backend=backend)
-    np.testing.assert_array_equal(parameters, a.initial(4))
-    assert not moments.any()
-    assert trace.shape == (0, 5)
-
-
 ERRORS = [
-    ({"architecture": "amended"}, TypeError, "architecture must be an Architecture, got str"),
-    ({"kind": "full"}, ValueError, "kind must be 'stored' or 'dense' or 'sparse', got 'full'"),
-    ({"batch": 0}, ValueError, "batch must be >= 1 and below 2\\^32, got 0"),
-    ({"group": 0}, ValueError, "group must be >= 1 and below 2\\^32, got 0"),
-    ({"gamma": 0.0}, ValueError, "gamma must be > 0 and finite, got 0.0"),
-    ({"gamma": np.nan}, ValueError, "gamma must be > 0 and finite"),
-    ({"clip": np.nan}, ValueError, "clip must be a number, got nan"),
-    ({"seed": -1}, ValueError, r"seed must be in \[0, 2\^64\), got -1"),
     ({"first": 2**32 - 2}, ValueError, r"first must be in \[0, 2\^32 - 3\]"),
-    ({"first": -1}, ValueError, "first must be in"),
     ({"rank": 2}, ValueError, "values must have 18 columns where kind is 'dense', n = 9, rank = 2, got 27"),
     ({"order": np.arange(9)}, ValueError, "order must be None where kind is 'dense'"),
     ({"rates": np.array([1e-3, -1e-3, 1e-3])}, ValueError, "rates must be >= 0 and finite"),
-    ({"rates": np.ones(4)}, ValueError, r"kl_weights must have shape \(n_steps\) with n_steps = 4, got \(3,\)"),
     ({"kl_weights": np.array([1.0, np.nan, 1.0])}, ValueError, "kl_weights must be >= 0 and finite"),
-    ({"rates": [1e-3] * 3}, TypeError, "rates must be a NumPy or CuPy array, got list"),
-    ({"parameters": np.zeros(7)}, ValueError, r"parameters must have shape \(k\) with k = \d+, got \(7,\)"),
-    ({"moments": np.zeros((2, 7))}, ValueError, r"moments must have shape \(2, k\)"),
-    ({"phi": np.zeros((5, 1))}, ValueError, r"phi must have shape \(t, c\) with t = 5, c = 2, got \(5, 1\)"),
-    ({"phi": np.zeros((4, 2))}, ValueError, r"phi must have shape \(t, c\) with t = 5, c = 2, got \(4, 2\)"),
-    ({"scale": np.ones(8)}, ValueError, "values must have 24 columns|scale must have shape"),
-    ({"values": np.ones((5, 27), "f4")}, TypeError, "values must be float64, got float32"),
 ]
 
 
@@ -507,16 +481,3 @@ def test_errors_of_steps_say_what_was_wanted_and_what_came(change, error, messag
     mlp.vae_step(**call)
     with pytest.raises(error, match=f"mlp.vae_step: (?:{message})|{message}"):
         mlp.vae_step(**call | change)
-
-
-def test_errors_of_the_gradient():
-    a = small("amended")
-    arrays = problem(a)
-    with pytest.raises(ValueError, match="theta must have at least one row"):
-        mlp.vae_gradient(arrays[0], *(array[:0] for array in arrays[1:]), architecture=a, gamma=0.5)
-    with pytest.raises(ValueError, match="kl_weight must be >= 0 and finite, got -1"):
-        mlp.vae_gradient(*arrays, architecture=a, gamma=0.5, kl_weight=-1.0)
-    with pytest.raises(ValueError, match=r"noise must have shape \(b, l\) with b = 6, l = 8, got \(6, 3\)"):
-        mlp.vae_gradient(*arrays[:3], arrays[3][:, :3].copy(), architecture=a, gamma=0.5)
-    with pytest.raises(TypeError, match="theta must be float32 as parameters is, got float64"):
-        mlp.vae_gradient(arrays[0].astype("f4"), *arrays[1:], architecture=a, gamma=0.5)

@@ -93,20 +93,6 @@ def test_threads_do_not_change_a_bit(variant, sizes, dtype):
         assert all(x.tobytes() == y.tobytes() for x, y in zip(both(n_threads), one))
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_strided_arrays_give_the_same_bits(variant, dtype):
-    a = mlp.Architecture(variant, **SMALL)
-    arrays = problem(a, 37, dtype)
-    spread = [np.repeat(array, 2, axis=-1)[..., ::2] for array in arrays]
-    assert not any(array.flags.c_contiguous for array in spread)
-    out = np.empty(2 * a.n_parameters, dtype)[::2], np.empty(8)[1::2]
-    found = mlp.vae_gradient(*spread, architecture=a, gamma=0.4, out=out, backend="cpp")
-    want = mlp.vae_gradient(*arrays, architecture=a, gamma=0.4, backend="cpp")
-    assert found[0] is out[0]
-    assert all(x.tobytes() == y.tobytes() for x, y in zip(found, want))
-
-
 def test_large_networks_in_steps_are_those_of_the_reference():
     a = mlp.Architecture("amended", **LARGE)
     random = np.random.default_rng(3)

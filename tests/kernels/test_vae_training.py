@@ -7,6 +7,9 @@ import pytest
 
 from fedkern.kernels import mlp, spatial
 
+# By day `test_printed_networks_leave_their_local_latents_dead` of algorithms/test_training.py sees it at small sizes.
+pytestmark = pytest.mark.nightly
+
 X = np.linspace(0, 1, 100)
 GROUPS = (34, 33, 33)
 GAMMA, STEPS, SEEDS = 0.5, 20_000, (1, 2)

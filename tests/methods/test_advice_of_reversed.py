@@ -55,11 +55,3 @@ def test_the_advice_is_to_mend_the_file_and_that_ends_it(method: str) -> None:
     ended = fitted(mended, method)
     assert WORDS not in ended.summary["verdict"]
     assert not any(REMEDY in note for note in ended.summary["notes"])
-
-
-@pytest.mark.parametrize(("method", "model"), [("sparse", {}), ("pvi", {"covariance": "diagonal"})])
-def test_what_is_advised_of_sites_that_differ_finds_it_too(method: str, model: dict[str, Any]) -> None:
-    result = fitted(frames(), method, **model)
-    assert result.converged is False
-    assert WORDS in result.summary["verdict"]
-    assert advised(result) == set()

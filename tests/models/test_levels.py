@@ -3,6 +3,8 @@ down; priors of thresholds and blocks, and thresholds on the data's scale."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import logsumexp, ndtr
@@ -84,10 +86,27 @@ def test_priors_of_thresholds_are_those_that_are_said() -> None:
     xi = rng.standard_normal((5, of.size))
     normal = lambda x, mean, sd: -0.5 * ((x - mean) / sd) ** 2 - np.log(sd * np.sqrt(2 * np.pi))  # noqa: E731
     wanted = normal(xi[:, :2], 0, 2.5).sum(axis=1) + np.log(2) + normal(np.exp(xi[:, 2]), 0, 1) + xi[:, 2]
-    wanted += normal(xi[:, 3], np.log(0.4 / 0.6), 5) + normal(xi[:, 4:], 0, 1.5).sum(axis=1)
-    np.testing.assert_allclose(prior.values(xi), wanted, rtol=1e-12)
     at_shares = np.log(np.cumsum(SHARES)[:-1] / (1 - np.cumsum(SHARES)[:-1]))
+    wanted += normal(levels.thresholds(xi, 4).mean(axis=1), at_shares.mean(), 5) + normal(xi[:, 4:], 0, 1.5).sum(axis=1)
+    np.testing.assert_allclose(prior.values(xi), wanted, rtol=1e-12)
+    value, gradient, hessian = prior.curvature(xi[0])
+    assert value == pytest.approx(wanted[0], rel=1e-12)
+    steps = 1e-5 * np.eye(of.size)
+    np.testing.assert_allclose(gradient, (prior.values(xi[0] + steps) - prior.values(xi[0] - steps)) / 2e-5, atol=1e-7)
+    slopes = np.array([prior.curvature(xi[0] + step)[1] - prior.curvature(xi[0] - step)[1] for step in steps]) / 2e-5
+    np.testing.assert_allclose(hessian, -slopes, atol=1e-7)
     np.testing.assert_allclose(levels.thresholds(of.start[np.newaxis], 4)[0], at_shares)
+
+
+@pytest.mark.parametrize("link", ["logit", "probit"])
+def test_priors_are_the_same_whichever_end_levels_are_counted_from(link: str) -> None:
+    names, shares = LEVELS[::-1], SHARES[::-1]
+    own = levels.prior_of_thresholds(names, shares, link, levels.level_of(shares, link), 5.0)
+    here, there = layout(link), replace(layout(link), own=own)
+    xi = np.random.default_rng(0).standard_normal((5, here.size))
+    mirrored = np.column_stack([-xi[:, :2], -levels.thresholds(xi, 4)[:, -1], xi[:, :2:-1]])
+    np.testing.assert_allclose(levels.thresholds(mirrored, 4), -levels.thresholds(xi, 4)[:, ::-1])
+    np.testing.assert_allclose(Prior.usual(here).values(xi), Prior.usual(there).values(mirrored), rtol=1e-12)
 
 
 def test_the_prior_of_blocks_has_its_intercepts_at_the_shares() -> None:

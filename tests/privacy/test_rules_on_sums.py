@@ -400,3 +400,13 @@ def test_no_sum_leaves_before_rules_are_judged() -> None:
     hider.waits = True
     with pytest.raises(RuntimeError, match="rules on sums are not judged yet"):
         hider.begin("importance")
+
+
+def test_signatures_are_no_remedy_where_all_rows_are_in_one_process() -> None:
+    """There is no site to sign; the same job apart has it."""
+    frames = {name: {"x": np.arange(n) % 7.0, "y": np.arange(n) % 3} for name, n in (("a", 60), ("b", 60), ("c", 6))}
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "model": {"family": "poisson"}}
+    with pytest.raises(JobError, match="6 rows that count") as refused:
+        fedkern.run(job | {"disclosure": {"level": "standard"}}, data=frames)
+    assert "pool its rows" in str(refused.value)
+    assert "sites that sign" not in str(refused.value)

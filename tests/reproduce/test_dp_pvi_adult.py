@@ -23,6 +23,7 @@ def test_the_pooled_optimum_is_the_published_one():
     assert found["log_likelihood"] == pytest.approx(-0.3170, abs=2e-4)
 
 
+@pytest.mark.nightly  # by day algorithms/test_pvi.py and methods/pvi/test_private_job.py run small ones
 @needs_adult
 def test_partitioned_inference_comes_near_it():
     outcome = run_cell(Cell("homogeneous", "PVI, Adagrad", None, 0))
@@ -32,6 +33,7 @@ def test_partitioned_inference_comes_near_it():
     assert outcome.epsilon is None
 
 
+@pytest.mark.nightly
 @needs_adult
 def test_a_private_run_spends_its_cap_and_not_more():
     outcome = run_cell(Cell("homogeneous", "DP-PVI", 0.5, 0))

@@ -50,11 +50,6 @@ def test_a_run_that_is_there_is_not_run_again(tmp_path: Path, monkeypatch: pytes
     assert sparse.converged(SUMMARY) == "2 chains of 5 kept draws, R-hat at most 1.010, ESS at least 50 (eta)"
 
 
-def test_tables() -> None:
-    assert common.table(("a", "b"), [["x", 0.12345], ["y", np.nan]]) == "| a | b |\n| --- | --- |\n| x | 0.123 |\n| y |  |\n"
-    assert common.table(("a", "b"), []) == "None.\n"
-
-
 def test_numbers_of_either_kind_on_the_standardised_scale() -> None:
     row = {"mean": 1.0}
     names = ["theta[a]", "theta[b]", "theta_std[a]", "theta_std[a]@x", "average[a]", "average[b]", "average_std[a]", "tau[a]"]

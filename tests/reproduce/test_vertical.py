@@ -14,7 +14,6 @@ import pytest
 import fedkern
 from fedkern.algorithms.exchanges import rows as alignment
 from fedkern.data.columns import Columns
-from fedkern.errors import JobError
 from fedkern.methods import parse
 from fedkern.methods.vertical.keys import Config as VerticalConfig
 from fedkern.methods.vertical.model import VerticalModel
@@ -94,16 +93,6 @@ def test_a_cooling_run_is_not_looked_at_on_the_way() -> None:
         last(small("amortised", cool_down=0.5), marks=(2,))
 
 
-def test_kept_lines_and_numbers(tmp_path: Path) -> None:
-    path = tmp_path / "results.jsonl"
-    assert common.stored(path) == {}
-    for line in ({"key": "a", "x": 1}, {"key": "b", "x": [0.5]}):
-        common.append(path, line)
-    assert common.stored(path) == {"a": {"key": "a", "x": 1}, "b": {"key": "b", "x": [0.5]}}
-    assert common.shown([1.0, 3.0], 2) == "2.00 ± 1.41"
-    assert (common.shown([1.0], 1), common.shown([], 1)) == ("1.0", "")
-
-
 def lines(best: int) -> dict[str, Any]:
     """Fits of one fold seed that predict well after the mark number `best` and badly after the others."""
     y, out = vertical_heart.heart_failure.read().response(), {}
@@ -144,20 +133,6 @@ def test_a_fold_has_no_say_in_its_own_rounds() -> None:
     those, rounds = Fits.of(made, [0]).chosen("rho = 5", "plug-in")
     assert rounds == [20] * FOLDS
     assert len(those) == FOLDS
-
-
-@heart
-def test_the_table_is_of_the_fold_seeds_that_are_complete(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    made = lines(best=2)
-    wanted = [Cell(model, seed, fold) for seed in range(2) for fold in range(FOLDS) for model in MODELS]
-    text = vertical_heart.write(tmp_path, made, wanted).read_text()
-    assert "Ten folds by 1 fold seeds (published: one)" in text
-    assert "| split network, published |  | 50,000 | 80.73 ± 3.65 |" in text
-    assert (tmp_path / "rounds.png").stat().st_size > 10_000
-    del made[Cell("rho = 5", 0, 3).key]
-    with pytest.raises(JobError, match="no fold seed is complete"):
-        vertical_heart.write(tmp_path, made, wanted)
 
 
 @heart
@@ -208,40 +183,6 @@ def test_what_rho_leaves_of_the_counts() -> None:
     """With counts of some hundreds, rho = 1 leaves a thousandth of a row's information (vertical.md, section 9.2)."""
     assert vertical_poisson.information("areas", 1.0) == pytest.approx(1 / 439.1 / (1 / 439.1 + 2), rel=1e-3)
     assert vertical_poisson.information("areas", 0.02) > 0.7
-
-
-def test_tables_and_figures_of_the_regressions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fits that are exactly NUTS of their model, or of the true model but one sd off, must be told so."""
-    pytest.importorskip("matplotlib")
-    ran = []
-
-    def logistic(cell: vertical_logistic.Cell, rounds: int, seed: int) -> dict[str, Any]:
-        ran.append(cell)
-        exact = vertical.references()["logistic"]["theta"]
-        off = 1.0 if cell.family == "mean-field" else 0.0
-        mean = (np.array(exact["mean"]) + off * np.array(exact["sd"])).tolist()
-        line = {"key": cell.key, "rounds": rounds, "elbo": [-300.0, -200.0, -190.0], "mean": mean}
-        return line | {"sd": (0.5 * np.array(exact["sd"])).tolist(), "intercept": [0.0, 1.0]}
-
-    monkeypatch.setattr(vertical_logistic, "run_cell", logistic)
-    for _ in range(2):
-        text = vertical_logistic.run(tmp_path / "logistic", fast=True).read_text()
-    assert len(ran) == 13  # and nothing twice
-    rows = {row.split(" | ")[0].removeprefix("| "): row.split(" | ")[1:] for row in text.splitlines() if row.startswith("| ")}
-    assert rows["true model, NUTS"][1:3] == ["0.000", "1.000"]
-    assert rows["AV, J = 2, rho = 1, mean-field"][:3] == ["-190.0", "1.000", "0.500"]
-    assert rows["AV, J = 2, rho = 1, amortised"][1:3] == ["0.000", "0.500"]
-    assert rows["PL, J = 2, rho = 2, NUTS"][1] != "0.000"
-
-    def poisson(cell: vertical_poisson.Cell, rounds: int, seed: int) -> dict[str, Any]:
-        exact = vertical.references()["areas"]
-        return {"key": cell.key, "rounds": rounds, **{name: dict(rows) for name, rows in exact.items()}}
-
-    monkeypatch.setattr(vertical_poisson, "run_cell", poisson)
-    text = vertical_poisson.run(tmp_path / "poisson", fast=True).read_text()
-    assert text.count("| 0.000 | 0.000 | 1.000 | 0.000 | 0.000 | 1.000 |") == len(vertical_poisson.RHOS["areas"])
-    for picture in ("logistic/elbo.png", "logistic/density.png", "poisson/slopes.png"):
-        assert (tmp_path / picture).stat().st_size > 10_000
 
 
 def test_a_fit_of_the_areas_has_the_references_shapes() -> None:

@@ -13,7 +13,7 @@ from fedkern.results import loo
 DRAWS = 200
 
 
-@pytest.mark.parametrize(("n", "p"), [(80, 3), (200, 10), (400, 25)])
+@pytest.mark.parametrize(("n", "p"), [(80, 3), (200, 10), pytest.param(400, 25, marks=pytest.mark.nightly)])
 def test_it_covers_how_sums_vary_with_draws(n: int, p: int) -> None:
     """A linear model of known error, whose leave-one-out densities are known: y_i given the others is normal."""
     random = np.random.default_rng(n)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import warnings
 from typing import Any
 
 import numpy as np
@@ -94,24 +93,6 @@ def test_the_file_is_what_xarray_would_write_of_the_draws(kind: str, tmp_path: A
                 key: value.dtype for key, value in dataset.variables.items()
             }
         assert len(made) == 2
-
-
-def test_arviz_itself_summarises_the_file(tmp_path: Any) -> None:
-    """Run with ArviZ 0.23 and with 1.x, this compares both to the same numbers."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        import arviz
-
-    posterior = Posterior(NAMES, FULL, AFFINE)
-    (tmp_path / "posterior.nc").write_bytes(netcdf(posterior, seed=3, chains=2, draws=100))
-    found = arviz.from_netcdf(tmp_path / "posterior.nc")
-    draws = np.stack([posterior.draws(100, seed=3, chain=c) for c in range(2)]) @ AFFINE.T
-    np.testing.assert_allclose(
-        found["posterior"]["theta"].mean(("chain", "draw")).values, draws[..., 1:].mean((0, 1)), rtol=1e-12
-    )
-    np.testing.assert_allclose(found["posterior"]["intercept"].std(("chain", "draw")).values, draws[..., 0].std(), rtol=1e-12)
-    made = inference_data(posterior, seed=3, chains=2, draws=100)
-    np.testing.assert_array_equal(made["posterior"]["theta"].values, found["posterior"]["theta"].values)
 
 
 def test_without_an_affine_map_there_is_one_scale() -> None:

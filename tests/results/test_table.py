@@ -169,21 +169,6 @@ def test_a_ratio_has_the_digits_that_its_interval_needs() -> None:
         assert line.endswith(f"   {wanted}"), line
 
 
-@pytest.mark.parametrize(
-    ("converged", "said"),
-    [(True, "converged"), ("settled", "settled"), (False, "not converged: x moved by 0.2 sd")],
-)
-def test_the_verdict_is_in_words_and_one_that_is_not_good_has_its_reason(
-    federated: tuple[Result, pd.DataFrame, Path], converged: Any, said: str
-) -> None:
-    result, _, _ = federated
-    verdict = f"{said}: k-hat -0.13 (wanted at most 0.7)" if converged else said
-    summary = {**result.summary, "converged": converged, "verdict": verdict, "notes": []}
-    lines = repr(Result(summary, result.posterior, job=result.job)).splitlines()
-    assert said in lines
-    assert "k-hat" not in "\n".join(lines)
-
-
 def test_what_is_loaded_is_what_was_run(federated: tuple[Result, pd.DataFrame, Path]) -> None:
     result, _, folder = federated
     loaded = package.load(folder / "out")

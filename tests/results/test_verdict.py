@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-import fedkern
 from fedkern.algorithms.core.windows import Movement
 from fedkern.results import report, verdict
 from fedkern.results.verdict import STOPS, Check, Verdict
-
-SOURCES = Path(fedkern.__file__).parent
 
 
 @pytest.mark.parametrize(
@@ -118,15 +113,3 @@ def test_report_and_terminal_say_the_same_of_a_stop(stop: str) -> None:
 def test_a_run_that_did_not_finish_or_ended_in_an_unknown_way_is_marked() -> None:
     assert "<i class=bad>interrupted</i>" in report.page(report.RunFiles("run"))
     assert "<i class=bad>asleep</i>" in report.page(report.RunFiles("run", {"stop": "asleep"}))
-
-
-def test_words_of_stops_and_verdicts_are_listed_in_one_place() -> None:
-    """Every dictionary of the package that gives texts to two of these words; one that did would go its own way."""
-    words, found = {*STOPS, *verdict.HEADS} - {True, False}, []
-    for path in SOURCES.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            pairs = zip(node.keys, node.values) if isinstance(node, ast.Dict) else ()
-            said = [key.value for key, value in pairs if isinstance(key, ast.Constant) and "'" in ast.unparse(value)]
-            if sum(isinstance(word, str) and word in words for word in said) > 1:
-                found.append(path.relative_to(SOURCES).as_posix())
-    assert found == ["results/verdict.py"] * 2

@@ -16,6 +16,7 @@ from support import hierarchical as h
 from support.mixed_model import MixedModel, MixedPrior
 
 FAST = chosen.sfvi(rounds=3000, learning_rate=0.03)
+LATER = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,10 @@ def test_the_full_family_reaches_the_exact_posterior(models):
     np.testing.assert_allclose(own[1], covariance[5:8, 5:8], atol=0.01)
 
 
-@pytest.mark.parametrize("narrower", [{"coupled": False}, {"covariance": "diagonal"}, {"local_covariance": "diagonal"}])
+@pytest.mark.parametrize(
+    "narrower",
+    [{"coupled": False}, *(pytest.param({of: "diagonal"}, marks=LATER) for of in ("covariance", "local_covariance"))],
+)
 def test_negative_control_a_narrower_family_does_not(models, narrower):
     server, clients = h.run(models, replace(FAST, **narrower))
     assert h.kl(h.joint(server, clients), h.exact(models)) > 0.01
@@ -114,7 +118,7 @@ SD = np.array([0.226, 0.086, 0.291, 0.139, 0.086])
 
 
 @pytest.mark.skipif(not OHIO.exists(), reason="needs six-cities-wheeze/ohio.csv in the folder FEDKERN_DATA")
-@pytest.mark.parametrize("changes", [{"rounds": 2500}, {"rounds": 250, "local_steps": 10}])
+@pytest.mark.parametrize("changes", [{"rounds": 2500}, pytest.param({"rounds": 250, "local_steps": 10}, marks=LATER)])
 def test_wheeze_of_537_children_at_three_clients(changes):
     """Slopes within a fifth of an sd. The Gaussian q of an intercept with four binary answers makes tau too small (by 0.12 on the
     log scale, 1.4 sd), and the intercept with it: a bias of the family, which no client or round adds to.

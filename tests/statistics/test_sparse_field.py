@@ -1,4 +1,8 @@
-"""Joint tests (Geweke) of a random field with its moves, as pooled statistics have them (docs/spec/sparse.md, section 6)."""
+"""Joint tests (Geweke) of a random field with its moves, as pooled statistics have them (docs/spec/sparse.md, section 6).
+
+At night alone: in less time than twenty seconds the fault below is not seen. By day pooled statistics have the bits of the
+federated run (`algorithms/test_gibbs.py`), whose moves keep their target (`test_sparse_moves.py`, `test_sparse_protocol.py`).
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,12 @@ from oracles.geweke import BOUND, joint_test, worst
 from support.sparse_field import Field, MovedBackwards
 
 ALL = {"moves": ("translate", "interweave"), "block": (None, 3)}
-SHORT = {"chains": 150, "steps": 12, "draws": 50_000}
 FULL = {"chains": 600, "steps": 60, "draws": 200_000}
 SCHEDULES = {
     "translate, interweave three of four, exchange": ALL,
     "interweave": {"moves": ("interweave",), "block": (None,), "exchanges": False},
     "one of two translated, slab": {"moves": ("translate",), "block": (1,), "slab": 0.7},
 }
-
-
-def test_a_field_with_all_its_moves_keeps_the_target(seed):
-    z = joint_test(Field(**ALL), seed, rounds=2, **SHORT)
-    assert worst(z)[0] < BOUND, z
 
 
 @pytest.mark.nightly

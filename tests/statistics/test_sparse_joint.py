@@ -12,7 +12,7 @@ from oracles.geweke import BOUND, ROUNDS, joint_test, worst
 from oracles.sparse_joint import Regression, ServerOnly, inverse_gamma
 
 FULL = {"chains": 2000, "steps": 100, "draws": 400_000}
-SHORT = {"chains": 500, "steps": 60, "draws": 100_000}
+SHORT = {"chains": 300, "steps": 40, "draws": 40_000}  # the faintest of the faults that run by day has z = 14, wanted 9
 FAINT = {"chains": 3000, "steps": 80, "draws": 200_000}
 
 VARIANTS = {

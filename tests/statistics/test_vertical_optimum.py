@@ -140,8 +140,7 @@ LONG = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 
 @pytest.mark.parametrize(("kind", "path", "rounds", "bars"), [
     ("av", True, 6000, BARS[True]),
-    ("pl", False, 6000, BARS[False]),
-    pytest.param("av", False, 6000, BARS[False], marks=pytest.mark.nightly),
+    *(pytest.param(kind, False, 6000, BARS[False], marks=pytest.mark.nightly) for kind in KINDS),
     pytest.param("pl", True, 6000, BARS[True], marks=pytest.mark.nightly),
     *(pytest.param(kind, False, 100_000, (6e-3, 0.01, 4e-3), marks=LONG) for kind in KINDS),
 ])  # fmt: skip

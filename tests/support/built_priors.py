@@ -1,6 +1,10 @@
 """Priors that are exact inside each client, of a small map whose clients and areas are those of `sigma_artifacts`."""
 
 import itertools
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
 
 from fedkern.jobs.run import Output
 from fedkern.methods.sigma.prior import build
@@ -19,7 +23,20 @@ def tables(kind="car"):
 
 
 def written(folder, kind="car", **within):
-    """The map's files and the artifact in `folder` / prior; what was built."""
+    """The map's files and the artifact in `folder` / prior, of which each is built once; what was built."""
+    kept, result = _kept(kind, tuple(within.items()))
+    shutil.copytree(kept.name, folder, dirs_exist_ok=True)
+    return result
+
+
+@cache
+def _kept(kind, within):
+    folder = tempfile.TemporaryDirectory(prefix="fedkern-prior-")
+    return folder, built(Path(folder.name), kind, **dict(within))
+
+
+def built(folder, kind="car", **within):
+    """The same, built here."""
     folder.mkdir(parents=True, exist_ok=True)
     places = [(f"{name}-{i}", name) for name, d in zip(artifacts.NAMES, artifacts.SIZES) for i in range(d)]
     lines = [f"{area},{name},{k % 4 / 2},{k // 4 / 2}" for k, (area, name) in enumerate(places)]

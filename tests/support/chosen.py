@@ -34,7 +34,7 @@ def _made(kind: Callable[..., S], **numbers: Any) -> Callable[..., S]:
 pvi = _made(
     of_pvi.Settings, family="bernoulli", scale=1.0, covariance="diagonal", variant="pvi", schedule="sequential", rounds=100,
     client_weights=(), local_steps=25, optimiser="adagrad", learning_rate=0.5, estimator="analytic",
-    draws=1, batch_rate=1.0, damping=1.0, damping_form="natural", average="none", shards=1, updates_per_client=None,
+    draws=1, batch_rate=1.0, damping=1.0, damping_form="natural", average="none", shards=1, updates_per_client=None, lead=None,
     seed=0, by_client=False, until=False, learn_scale=False,
 )  # fmt: skip
 prior = _made(

@@ -43,7 +43,6 @@ sampling_rate = 0.1
 """
 
 RANK = Path(rank.__file__)
-seconds = 0.0  # of the processor, in all forked ranks: their server waits for them, and not this process
 
 
 @dataclass(frozen=True)
@@ -93,12 +92,11 @@ def mpirun_commands(ranks: int, path: Path, jobs: dict[str, list[str | Path]], t
 
 
 def _mpirun(ranks: int, *program: str, timeout: float, words: Sequence[str] = (), before: Path | None = None) -> Ended:
-    global seconds
     path = os.pathsep.join(map(str, [*([before] if before else []), Path(fedkern.__file__).parents[1]]))
     allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     launcher = str(Path(sys.executable).with_name("mpirun"))
     fresh = bool(words or before)
-    python = [sys.executable, *([] if fresh else ("-I", "-S", str(RANK), _server()))]
+    python = [sys.executable] if fresh else forking()
     done = subprocess.run(
         [*words, launcher, "--oversubscribe", "-n", str(ranks), *python, *program],
         env={**os.environ, **allowed, "PYTHONPATH": path},
@@ -107,10 +105,20 @@ def _mpirun(ranks: int, *program: str, timeout: float, words: Sequence[str] = ()
         timeout=timeout,
         check=False,
     )
-    if not fresh:
-        with rank.ask(_server(), [rank.SECONDS]) as server:
-            seconds = (rank.received(server) or 0) / 1e6
     return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def forking() -> list[str]:
+    """What begins a command in place of Python: its process is forked (`rank.py`), and has imported the package."""
+    return [sys.executable, "-I", "-S", str(RANK), _server()]
+
+
+def seconds() -> float:
+    """Of the processor, in all that were forked and have ended: their server waits for them, and not this process."""
+    if not _server.cache_info().currsize:
+        return 0.0
+    with rank.ask(_server(), [rank.SECONDS]) as server:
+        return (rank.received(server) or 0) / 1e6
 
 
 @cache

@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+from .command import forking
+
 MPIRUN = Path(sys.executable).with_name("mpirun")
 JOB = Path(__file__).with_name("mpi_job.py")
 ULFM = ("--with-ft", "ulfm")
@@ -21,7 +23,8 @@ def environment():
 
 
 def command(n_ranks, ask, options=(), script=JOB):
-    return [str(MPIRUN), *options, "--oversubscribe", "-n", str(n_ranks), sys.executable, str(script), json.dumps(ask)]
+    python = [sys.executable] if script == JOB else forking()  # that of JOB is about how ranks start and die
+    return [str(MPIRUN), *options, "--oversubscribe", "-n", str(n_ranks), *python, str(script), json.dumps(ask)]
 
 
 def mpirun(n_ranks, options=(), timeout=60, script=JOB, **ask):

@@ -39,7 +39,7 @@ def played(layout: Layout, rows: list[Rows], *, wider: tuple[int, ...] = (1,), *
     names = tuple(f"c{k}" for k in range(len(rows)))
     each = tuple(Prior.usual(layout, prior_sd=times * PRIOR_SD, intercept_sd=times * INTERCEPT_SD) for times in wider)
     priors = importance.Priors(each, np.eye(layout.p, layout.size), bent=not layout.measured)
-    coordinates = importance.Coordinates(layout.names, layout.fold, layout.columns, layout.loose, None, layout.gaps)
+    coordinates = importance.Coordinates(layout.names, layout.fold, layout.columns, layout.loose, None, layout.exponents)
     server, effects = importance.start(settings, priors, names, coordinates, layout.start[np.newaxis])
     clients = [importance.client(name, k, settings, own, priors) for k, (name, own) in enumerate(zip(names, rows, strict=True))]
     at, beside, draws = list[Array](), list[Prior](), [np.zeros((0, layout.size))]

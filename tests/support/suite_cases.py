@@ -1,4 +1,4 @@
-"""`pytest --cases N`: of a test of many cases those N whose turn it is, chosen by the hash of the commit; `make test` has two.
+"""`pytest --cases N`: of a test of many cases those N whose turn it is, chosen by the hash of the commit; `make test` has one.
 
 Every test runs at every push, and every commit has other cases of it. All run at night, and where somebody runs a file without
 the option. That is for the folders whose cases are jobs, fits or chains: other numbers for the same lines. They take most of the
@@ -16,8 +16,12 @@ import pytest
 from .suite_minima import KINDS
 from .suite_share import commit, turn
 
-FOLDERS = ("jobs/", "methods/", "models/", "statistics/")
-TABLES = ("jobs/test_config.py", "jobs/test_policy.py", "jobs/test_tells.py", "models/test_formula.py")
+FOLDERS = ("algorithms/", "jobs/", "methods/", "models/", "results/", "statistics/")
+TABLES = (
+    *(f"algorithms/test_{name}.py" for name in ("agreement", "alignment", "certificates", "hostile", "level", "rounds")),
+    *(f"jobs/test_{name}.py" for name in ("config", "policy", "tells")),
+    "models/test_formula.py",
+)
 WHOLE = [re.compile(pattern) for kind, pattern in KINDS.items() if kind != "tests"]
 
 

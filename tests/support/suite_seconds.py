@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from . import command, forked
+from . import command
 
 SHOWN = 40
 NAME = "processor seconds"
@@ -21,9 +21,9 @@ spent: Counter[str] = Counter()
 
 
 def now() -> float:
-    """Seconds of this process, of those that it has waited for, and of the commands and ranks that were forked."""
+    """Seconds of this process, of those that it has waited for, and of those that were forked."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in used) + forked.seconds + command.seconds
+    return sum(one.ru_utime + one.ru_stime for one in used) + command.seconds()
 
 
 def dearest(seconds: Counter[str]) -> list[str]:

@@ -11,6 +11,7 @@ from threadpoolctl import threadpool_limits
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.api import perform
+from fedkern.cli.__main__ import main as main_of_commands
 from fedkern.errors import JobError
 from fedkern.jobs.keeping import Keeper
 from fedkern.jobs.opened import sent
@@ -365,6 +366,7 @@ def test_whole_jobs_have_the_bits_and_the_ledger_of_one_process(job, folder, tmp
         codes, said, wire = over_threads(main, names, None, Timeouts(lost=2400.0, grace=3.0), busy=600.0)
     assert (set(codes.values()), said) == ({0}, [])
     if job in AS_THEY_COME:
+        assert main_of_commands(["replay", str(tmp_path / "server")]) == 0
         return
     assert results[0].digest == want.digest
     assert results[0].summary["wire"] == want.summary["wire"]

@@ -63,14 +63,19 @@ class Step:
         return bool(self.away.max() <= AWAY and self.width.min() >= WIDTH and self.width.max() <= 1 / WIDTH)
 
 
+def summed(replies: Mapping[int, Slope], d: int) -> tuple[Array, Array]:
+    """Returns the gradient (d,) and the curvature (d, d) of all clients, added in their order."""
+    slopes = [replies[k] for k in sorted(replies)]
+    gradient, packed = (np.sum([getattr(each, name) for each in slopes], axis=0) for name in ("gradient", "curvature"))
+    return gradient, packed[:, np.newaxis] if d == 1 else unpack(packed, d)
+
+
 def newton(prior: Gaussian, q: Gaussian, replies: Mapping[int, Slope]) -> Step | None:
     """Returns the step from the answers of all clients, added in their order; None if their sum is no curvature of a
     posterior.
     """
-    d, slopes = q.d, [replies[k] for k in sorted(replies)]
-    gradient, packed = (np.sum([getattr(each, name) for each in slopes], axis=0) for name in ("gradient", "curvature"))
+    gradient, curvature = summed(replies, q.d)
     P = prior.P if prior.diagonal else np.diag(prior.P)
-    curvature = packed[:, np.newaxis] if d == 1 else unpack(packed, d)
     A = np.diag(P) + curvature
     try:
         covariance = np.linalg.inv(A)

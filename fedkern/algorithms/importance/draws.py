@@ -183,7 +183,7 @@ class Server:
         return np.full(len(self.names), self.round)
 
 
-# Of a prior: it decides nothing; sds grow as it does, without end; a wider one is not to be had.
+# Of a prior: it decides nothing; sds grow as it does, without end; a wider one is not to be had; its mode is too far.
 RIGHT, ENDLESS, BESIDE, FARTHER = 1, 2, 3, 4
 ENOUGH, ROUNDS, MODE = "enough", "rounds", "mode"  # why no more is asked
 
@@ -366,7 +366,7 @@ def take_draws(state: Server) -> tuple[Server, ServerEffects]:
 def _quadratic(state: Server) -> Server | None:
     """Returns the state with draws of corrected quadratics, about which nobody is asked; None if more than a little remains."""
     c, which, climb = state.coordinates, modes_of(state), state.climb
-    if c.mirrored or c.learnt is not None or len(which) > 1 or state.settings.singly:
+    if c.mirrored or c.anchored or c.learnt is not None or len(which) > 1 or state.settings.singly:
         return None
     i, (source,), (net,) = which[0], state.proposals, state.draws
     mode, own = (climb.at[i], climb.gradient[i], climb.hessian[i]), (state.own_gradient[i], state.own_hessian[i])

@@ -215,8 +215,8 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
                 state = evolve(state, first_gradient=gradient, first_hessian=hessian)
     z, before = state.climb.trial, state.climb.done
     with np.errstate(all="ignore"):
-        even = [own[0] for own in state.coordinates.fold if len(own) == 1]
-        climb = state.climb.climbed(*_posterior(state, answers), state.coordinates.ends, state.limits, even)
+        even, exponents = [own[0] for own in state.coordinates.fold if len(own) == 1], state.coordinates.exponents
+        climb = state.climb.climbed(*_posterior(state, answers), state.coordinates.ends, state.limits, even, exponents)
     rule = summed([answer.rule for answer in answers])
     new = climb.done & ~before
     # Of a climb that has ended the rule counts where its mode is: the last point that was asked.
@@ -231,10 +231,8 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
         rule=np.array([at_mode, 0.0]),
     )
     if state.tries and (climb.flat.any() or _stuck(state)):
-        if state.newton < s.newton - BACK:
-            return _ask_curvature(_without_draws(_returned(state, BESIDE)))
-        # With each prior so far the mode has gone on; with the first wider one alone it may only be far.
-        return _ask_curvature(_without_draws(_returned(state, ENDLESS if state.widened > 1 else FARTHER)))
+        why = BESIDE if state.newton < s.newton - BACK else ENDLESS
+        return _ask_curvature(_without_draws(_given_up(state, why)))
     if climb.ended and climb.done.any() and at_mode > AT_MODE and state.nodes < s.most_nodes:
         state = evolve(state, climb=climb.again(), nodes=s.doubled(state.nodes), rule=np.zeros(2))
         return _ask_curvature(_without_draws(state))
@@ -277,20 +275,29 @@ def _kept(state: Server, z: Array) -> bool:
 def _judged(state: Server) -> Server:
     """Takes the prior of this mode if it decides nothing that rows decide, and else goes to the next wider one, or back."""
     if state.widened and not _has_room(state):
-        return _returned(state, BESIDE)
+        return _given_up(state, BESIDE)
     if _right(state, state.climb.at):
         return evolve(state, decided=RIGHT)
     if _kept(state, state.climb.at):
         return _returned(state, RIGHT)
-    if state.refused or (not state.widened and state.newton >= state.settings.newton - BACK):
+    if state.refused:
         return _returned(state, BESIDE)
-    if state.widened == state.priors.most or state.newton >= state.settings.newton - BACK:
+    if state.widened == state.priors.most:
         return _returned(state, ENDLESS)
+    if state.newton >= state.settings.newton - BACK:
+        return _given_up(state, ENDLESS)
     at, number = state.climb.at, state.widened + 1
     default = state.default if state.widened else at[0]
     # Where curvatures fall with every step the mode before is no place to end, however near it is in the new prior's sds.
     climb = evolve(Climb.begin(at), changed=np.full(at.shape, np.inf if state.priors.bent else 0.0))
     return evolve(state, widened=number, default=default, before=state.climb.hessian[0], climb=climb, rule=np.zeros(2))
+
+
+def _given_up(state: Server, why: int) -> Server:
+    """Goes back where a wider prior's mode is not to be had: rows that set an end have it farther than can be asked."""
+    xi, hessian = _sent(state, state.climb.at)[0], state.climb.hessian[0]
+    grows = state.widened > 0 and state.priors.grows(state.widened, xi, hessian, state.before)
+    return _returned(state, why if grows else FARTHER)
 
 
 def _returned(state: Server, decided: int) -> Server:

@@ -30,6 +30,7 @@ SEVERAL = 10.0  # times as much of the way as of one coordinate may be left in a
 RELATIVE = 1e-12  # of a value, which is no loss: its sum is rounded there
 SETTLED = 0.35  # of the logarithm of a curvature: what the last step may have changed where a mode is
 ARRIVING = 0.1  # posterior sds: of a way that one more step ends, as a step's error is about the square of the way before it
+LESS = 0.5  # part of an exponential that a step may take from it
 APART = 0.1  # posterior sds by which modes differ
 
 
@@ -174,17 +175,23 @@ class Climb:
         ends: Ends | None = None,
         limits: Limits = EXACT,
         even: Sequence[int] = (),
+        exponents: Sequence[int] = (),
     ) -> Climb:
         """Returns the climbs after the answers at the trial points; the next ones are between `ends`, where these are given.
 
         `even`: coordinates whose negatives are the same model. The curvature of one may vanish at 0, where the density is flat
         to its fourth power and Newton's steps go on for ever; nothing is separated there.
+
+        `exponents`: coordinates in whose exponentials the rows' log-density is concave together with all others (a shape, gaps
+        between thresholds): steps and curvatures are of these, in units of what they are.
         """
-        new = {name: getattr(self, name).copy() for name in self.__dataclass_fields__}
+        new, of = {name: getattr(self, name).copy() for name in self.__dataclass_fields__}, list(exponents)
+        hessian = hessian.copy()
+        hessian[:, of, of] += gradient[:, of]
         for i in np.flatnonzero(~(self.done | self.flat)):
             self._judged(int(i), new, value[i], gradient[i], hessian[i], limits)
             new["changed"][i][list(even)] = 0.0
-            _planned(int(i), new, ends, limits)
+            _planned(int(i), new, ends, limits, of)
         return evolve(self, **new)
 
     def _judged(self, i: int, new: dict[str, Array], value: float, gradient: Array, hessian: Array, limits: Limits) -> None:
@@ -223,7 +230,7 @@ class Climb:
         return evolve(self, value=np.full(len(self.at), -np.inf), trial=self.at, done=none, flat=none)
 
 
-def _planned(i: int, new: dict[str, Array], ends: Ends | None, limits: Limits) -> None:
+def _planned(i: int, new: dict[str, Array], ends: Ends | None, limits: Limits, exponents: list[int]) -> None:
     """Plans the next step of a climb, or its end."""
     if not np.isfinite(new["value"][i]):
         return
@@ -245,15 +252,28 @@ def _planned(i: int, new: dict[str, Array], ends: Ends | None, limits: Limits) -
         norm = 1.0
     else:
         norm = float(np.sqrt(g @ d))
-    shorter = min(1.0, new["radius"][i] / norm)
-    if ends is not None:
-        shorter = min(shorter, _room(new["at"][i], d, ends))
+    shorter = min(1.0, new["radius"][i] / norm, LESS / max(-d[exponents].min(initial=0.0), LESS))
+    step = _moved(shorter * d, exponents)
+    if ends is not None and (room := _room(new["at"][i], step, ends)) < 1:
+        shorter, step = room * shorter, room * step
     d = shorter * d
     curved = float(d @ H @ d)
     if curved <= 0:
         curved = float((shorter * norm) ** 2)
     promised = float(g @ d) - curved / 2
-    new["length"][i], new["promised"][i], new["cut"][i], new["trial"][i] = shorter * norm, promised, shorter < 1, new["at"][i] + d
+    new["length"][i], new["promised"][i], new["cut"][i], new["trial"][i] = (
+        shorter * norm,
+        promised,
+        shorter < 1,
+        new["at"][i] + step,
+    )
+
+
+def _moved(d: Array, exponents: list[int]) -> Array:
+    """Returns a step of the coordinates, from one in exponentials, as parts of what these are."""
+    step = d.copy()
+    step[exponents] = np.log1p(d[exponents])
+    return step
 
 
 def _room(at: Array, step: Array, ends: Ends) -> float:
@@ -351,6 +371,15 @@ class Priors:
         moved = self.read @ B @ (B.T @ slope)
         sure = variance <= (1 + PULL) * self._variance(before)
         return bool((moved**2 <= PULL**2 * variance).all() and sure.all())
+
+    def grows(self, number: int, xi: Array, hessian: Array, before: Array) -> bool:
+        """Tells whether a variance grows with its prior's rather than stays, as of a column that separates the response.
+
+        Parameters are those of `right`, at the last place that is known.
+        """
+        last, this = (np.diag(self.each[k].curvature(xi)[2])[self.read.any(axis=0)] for k in (number - 1, number))
+        grown = self._variance(hessian) / self._variance(before)
+        return self.bent and bool(grown.max() ** 2 > (last / this).max())
 
     def kept(self, way: Array, xi: Array, hessian: Array, before: Array) -> bool:
         """Tells whether means with the job's prior are nearer to the mode with the first wider one than to their own.

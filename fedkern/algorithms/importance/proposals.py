@@ -64,6 +64,8 @@ class Coordinates:
     learnt : that of the logarithm of a scale of others' prior, near 0 of which the density is unbounded (`learnt_scale`)
     exponents : those that people read as their exponentials, in sums with others (gaps between thresholds)
     box : where xi may be asked for; None: everywhere
+    anchored : the first threshold, and the gaps above it as far as a level that rows have: z has the threshold there in its
+        place, for one beside a level that nobody has is that less a gap of which the prior alone tells, a curve that no t follows
     """
 
     names: tuple[str, ...]
@@ -73,6 +75,7 @@ class Coordinates:
     learnt: int | None = None
     exponents: tuple[int, ...] = ()
     box: Box | None = None
+    anchored: tuple[int, ...] = ()
 
     @property
     def size(self) -> int:
@@ -109,6 +112,7 @@ class Coordinates:
             t = z[:, at]
             xi[:, at] = np.log(np.maximum(np.abs(t), SMALLEST_SCALE * unit))
             xi[:, below] *= np.where(t < 0, -1.0, 1.0)[:, np.newaxis]
+        xi[:, self.anchored[:1]] -= self._between(z)
         return xi if self.box is None else self.box.nearest(xi)
 
     def drawn(self, z: Array, units: Array) -> Array:
@@ -145,7 +149,12 @@ class Coordinates:
         z = np.array(xi, np.float64)
         for at, *_ in self.scales:
             z[:, at] = np.exp(z[:, at])
+        z[:, self.anchored[:1]] += self._between(xi)
         return z
+
+    def _between(self, points: Array) -> Array:
+        """(n, 1) the gaps between the first threshold and that which stands in its place."""
+        return np.asarray(np.exp(points[:, self.anchored[1:]]).sum(axis=1, keepdims=True))
 
     def units(self, xi: Array) -> Array:
         """Returns the units (scales,) of a start value (P,)."""
@@ -180,6 +189,13 @@ class Coordinates:
         hessian = hessian * slope[:, :, np.newaxis] * slope[:, np.newaxis, :]
         every = np.arange(self.size)
         hessian[:, every, every] += bent
+        if self.anchored:
+            first, *gaps = self.anchored
+            J = np.tile(np.eye(self.size), (len(z), 1, 1))
+            J[:, first, gaps] = -np.exp(z[:, gaps])
+            hessian = J.swapaxes(1, 2) @ hessian @ J
+            hessian[:, gaps, gaps] -= gradient[:, [first]] * J[:, first, gaps]
+            gradient = np.einsum("cji,cj->ci", J, gradient)
         for at, *_ in self.scales:
             inner = np.abs(z[:, at]) < np.abs(safe[:, at])
             if not inner.any():

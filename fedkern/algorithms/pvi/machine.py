@@ -3,7 +3,9 @@
 q = prior x t_1 x ... x t_M, all Gaussians in natural parameters. The server sends q; a client improves it on its own rows with
 everything else (the cavity q / t_m) as its prior, and answers with the damped change of its site. Both sides change t_m only when
 the server says by how much (`SiteApplied`), and q is recomputed from the sites in an order that the clients' numbers alone
-decide, so the order of arrival can't change a bit of it. Source: docs/spec/pvi.md, sections 1, 2, 7-9.
+decide, so the order of arrival can't change a bit of it. Asynchronous clients wait for nobody: a round has ended once the
+slowest has answered again, however often the others have, and an answer counts however old it is. Source: docs/spec/pvi.md,
+sections 1, 2, 7-9.
 
 | event at the client | its work | its answer |
 |---|---|---|
@@ -46,7 +48,7 @@ from ..core.messages import (
 )
 from ..core.rounds import active, to_each
 from ..core.windows import Trajectory
-from ..exchanges.arrival import AskSlope, Slope, answer, newton, possible
+from ..exchanges.arrival import AWAY, AskSlope, Slope, answer, newton, possible
 from . import local, scale
 from .messages import LARGEST, SHARDED, SUMS, QUpdate, ScaledQUpdate, ScaledSiteDelta, Settings, SiteApplied, SiteDelta
 from .noise_aware import Sums
@@ -343,6 +345,8 @@ def _applied(state: Client, event: SiteApplied) -> Client:
 # Server --------------------
 
 
+STILL = 0.02  # sds that q may be away where asynchronous clients with exact sites stop
+BEHIND = 3  # times as often as a client that is behind the median client has answered
 LEAST_ROUNDS = 7  # in which 75 and 90 % of the updates have a whole round between them
 SMALLEST_ALPHA = 2.0**-10
 
@@ -369,6 +373,20 @@ class Wheel(NamedTuple):
         return int(self.clients[min(place, len(self.edges) - 1)])
 
 
+class Course(NamedTuple):
+    """Holds the course of one asynchronous client.
+
+    Attributes
+    ----------
+    ages, oldest : updates that came between question and answer, of all its answers together, and at most
+    waits : how often it was so far ahead that it waited for the slowest
+    """
+
+    ages: int = 0
+    oldest: int = 0
+    waits: int = 0
+
+
 @final
 @dataclass(frozen=True)
 class Server:
@@ -383,24 +401,27 @@ class Server:
     sites : of all clients, with their applied updates
     q : prior times all sites, recomputed after each change
     n_active : clients that have neither refused, nor are capped or lost
-    round, version : rounds finished; updates applied
+    round, version : rounds finished (asynchronous: answers of the slowest client); updates applied
     waiting : client -> version of the q that it was asked to improve
     next : the first client that this round has not come to (sequential schedule, which asks in client order)
     pending : client -> its delta, until all of a synchronous round have come
-    in_round : updates and refusals of deltas since the round began
+    in_round : updates and refusals of deltas since the round began (asynchronous: active clients that have answered in it)
     drawn : clients drawn by the random schedule since the job began
     wheel : of the random schedule, made with its first draw
     parts : into which "bcm-split" divides the prior: the clients that fit, also where the server knows their sum as one client's
     refused, capped, lost : clients that will not be asked again, and why
     halvings : how often the guard on q halved alpha
-    dropped : client -> its deltas that are in no q: the guard refused them altogether, or they were too old
+    dropped : client -> its deltas that are in no q: the guard refused them altogether
     trajectory : see `point_of`
+    paths : the trajectory of each client's site, where each is averaged by itself; none elsewhere
+    courses : client -> how old its asynchronous answers were, and how often it waited
     looked : rounds after which clients were last asked how far q is from the posterior of all rows
     owing, slopes : those that have not answered that yet; the answers
     arrived : whether q is there
     residuals : client -> its last sums of residuals, in a job that learns its scale
     rescaled : the factor by which the last round has multiplied that scale
     returns : whether a lost client begins anew where the run is resumed
+    back : whether one has, and was not asked yet
     """
 
     settings: Settings = field(metadata=GIVEN)
@@ -424,6 +445,8 @@ class Server:
     lost: PersistentSet[int] = field(default_factory=PersistentSet)
     halvings: int = 0
     dropped: PersistentMap[int, int] = field(default_factory=PersistentMap)
+    paths: tuple[Trajectory, ...] = ()
+    courses: PersistentMap[int, Course] = field(default_factory=PersistentMap)
     looked: int = 0
     owing: PersistentSet[int] = field(default_factory=PersistentSet)
     slopes: PersistentMap[int, Slope] = field(default_factory=PersistentMap, metadata=GIVEN)
@@ -431,15 +454,24 @@ class Server:
     residuals: PersistentMap[int, scale.Residuals] = field(default_factory=PersistentMap)
     rescaled: float = 1.0
     returns: bool = field(default=False, metadata=GIVEN)
+    back: bool = field(default=False, metadata=GIVEN)
 
     def restored(self, saved: Saved) -> Server:
         """Returns the state with the values that follow from the sites and from the clients that are gone.
 
         A lost client that may come back is here again, for all ranks are: it begins anew, with the site 1.
         """
-        lost, sites = (PersistentSet[int](), self.sites.without(self.lost)) if self.returns else (self.lost, self.sites)
+        lost, sites, dropped = self.lost, self.sites, self.dropped
+        if self.returns:
+            lost, sites = PersistentSet[int](), self.sites.without(self.lost)
+            for k in self.lost:
+                dropped = dropped.minus(k)
         gone = {*self.refused, *self.capped, *lost}
-        return evolve(self, lost=lost, sites=sites, q=sites.product(), n_active=self.n_clients - len(gone), wheel=None)
+        left = self.n_clients - len(gone)
+        again = evolve(self, lost=lost, sites=sites, dropped=dropped, q=sites.product(), n_active=left, wheel=None)
+        if self.settings.schedule != "asynchronous":
+            return again
+        return evolve(again, in_round=_in_round(again), back=len(lost) < len(self.lost))
 
     @property
     def site_h(self) -> Vector:
@@ -459,6 +491,24 @@ class Server:
     def is_active(self, client: int) -> bool:
         """Tells whether a client may be asked again."""
         return not (client in self.refused or client in self.capped or client in self.lost)
+
+    def answers(self, client: int) -> int:
+        """Returns the number of a client's answers: updates, and deltas that are in no q."""
+        return self.sites.updates_of(client) + self.dropped.get(client, 0)
+
+    @property
+    def turns(self) -> int:
+        """The rounds that a watcher sees: of asynchronous clients as many answers as there are clients are one."""
+        return self.version // self.n_clients if self.settings.schedule == "asynchronous" else self.round
+
+    @property
+    def behind(self) -> list[int]:
+        """The clients that will have answered less than a third as often as the median client, with the answer that they owe."""
+        if self.settings.schedule != "asynchronous":
+            return []
+        answers = {k: self.answers(k) for k in self.active}
+        middle = np.median(list(answers.values())) if answers else 0
+        return [k for k, n in answers.items() if BEHIND * (n + 1) <= middle]
 
     @property
     def active(self) -> list[int]:
@@ -485,8 +535,9 @@ def start(
     width = d + p if settings.covariance == "full" and settings.average == "half" else 2 * d
     sites = Sites.of(prior, np.zeros((n_clients, d)), np.zeros((n_clients, p)), np.zeros(n_clients, np.int64))
     path, parts = Trajectory(np.zeros(width)), n_clients * members
-    returns = not private and settings.schedule != "asynchronous"
-    state = Server(settings, prior, sites, prior, path, n_clients, n_clients, next=n_clients, parts=parts, returns=returns)
+    state = Server(settings, prior, sites, prior, path, n_clients, n_clients, next=n_clients, parts=parts, returns=not private)
+    if private and settings.schedule == "asynchronous" and settings.average == "half":
+        state = evolve(state, paths=(Trajectory(np.zeros(d + p)),) * n_clients)
     return _ask(state, range(n_clients))
 
 
@@ -509,6 +560,11 @@ def released(state: Averaged) -> Gaussian:
     """Returns the posterior that the job publishes: averaged over the second half of all updates, or the last."""
     if state.settings.average != "half" or not state.trajectory.count:
         return state.q
+    if isinstance(state, Server) and state.paths:
+        total = state.sites.prior + sum(path.half_mean() for path in state.paths if path.count)
+        d = state.q.d
+        P, _ = floored(unpack(total[d:], d), CAVITY_FLOOR * state.prior.P)
+        return Gaussian(total[:d], P)
     point = state.trajectory.half_mean()
     if state.q.diagonal:
         return of_point(point)
@@ -623,8 +679,11 @@ def _heard(state: Server, sender: int) -> tuple[Server, ServerEffects]:
         return state, []
     slopes = {k: _at_variance(slope, state.sites.variance) for k, slope in state.slopes.items()}
     step = newton(state.prior, released(state), slopes) if len(slopes) == state.n_clients else None
-    arrived = step is not None and step.is_close and scale.still(state.rescaled, state.settings)
-    return _ask(evolve(state, slopes=PersistentMap(), arrived=arrived), [sender])
+    s = state.settings
+    # Other schedules stop on the way of one fixed contraction; here the last answers to arrive may have moved q by anything.
+    near = STILL if s.schedule == "asynchronous" and s.optimiser == "exact" else AWAY
+    arrived = step is not None and step.is_close and step.away.max() <= near and scale.still(state.rescaled, s)
+    return _ask(evolve(state, slopes=PersistentMap(), arrived=arrived), range(state.n_clients))
 
 
 def _at_variance(slope: Slope, variance: float) -> Slope:
@@ -636,9 +695,10 @@ def _at_variance(slope: Slope, variance: float) -> Slope:
 
 def _gone(state: Server, client: int, why: str) -> Server:
     """Marks a client that is not asked again: it is one more of those that have "refused", or are "capped" or "lost"."""
-    left = state.n_active - state.is_active(client)
-    wheel = None if state.wheel is None else state.wheel.without(client)
-    return evolve(state, n_active=left, wheel=wheel, **{why: getattr(state, why).plus(client)})
+    was, wheel = state.is_active(client), None if state.wheel is None else state.wheel.without(client)
+    ahead = state.settings.schedule == "asynchronous" and was and state.answers(client) > state.round
+    gone = {why: getattr(state, why).plus(client)}
+    return evolve(state, n_active=state.n_active - was, in_round=state.in_round - ahead, wheel=wheel, **gone)
 
 
 def _check(state: Server, sender: int, event: SiteDelta) -> None:
@@ -658,15 +718,11 @@ def _take(state: Server, sender: int, event: SiteDelta) -> tuple[Server, ServerE
     delta = (event.dh, event.dP)
     if s.schedule == "synchronous":
         return evolve(state, pending=state.pending.plus(sender, delta)), []
-    if s.schedule == "asynchronous" and state.version - event.version > s.staleness(state.n_clients):
-        dropped = SiteApplied(_delta_of(state, sender), 0.0)
-        return evolve(_drop(state, [sender]), in_round=state.in_round + 1), [(sender, dropped)]
+    if s.schedule == "asynchronous":
+        course, age = state.courses.get(sender, Course()), state.version - event.version
+        course = Course(course.ages + age, max(course.oldest, age), course.waits)
+        state = evolve(state, courses=state.courses.plus(sender, course))
     return _apply(state, {sender: delta})
-
-
-def _delta_of(state: Server, client: int) -> int:
-    """Returns the number of the delta that a client waits to hear of: it counts all of them, those that are in no q too."""
-    return state.sites.updates_of(client) + state.dropped.get(client, 0)
 
 
 def _drop(state: Server, clients: Iterable[int]) -> Server:
@@ -689,9 +745,12 @@ def _apply(state: Server, deltas: Mapping[int, tuple[Vector, Vector]]) -> tuple[
     # Deltas of clients that did not know of each other can be too much together.
     while alpha >= SMALLEST_ALPHA and not keeps_proper(state.q.P, dP / state.sites.variance, alpha):
         alpha /= 2
-    state = evolve(state, in_round=state.in_round + len(clients), halvings=state.halvings + int(-np.log2(alpha)))
+    asynchronous = state.settings.schedule == "asynchronous"
+    new = sum(state.answers(k) == state.round for k in clients) if asynchronous else len(clients)
+    state = evolve(state, in_round=state.in_round + new, halvings=state.halvings + int(-np.log2(alpha)))
     weight = alpha if alpha >= SMALLEST_ALPHA else 0.0
-    applied: ServerEffects = [(k, SiteApplied(_delta_of(state, k), weight)) for k in clients]
+    # A client counts all of its deltas, those that are in no q too.
+    applied: ServerEffects = [(k, SiteApplied(state.answers(k), weight)) for k in clients]
     # Clients hear of a rejection too: their sites must not move then.
     if alpha < SMALLEST_ALPHA:
         return _drop(state, clients), applied
@@ -699,6 +758,11 @@ def _apply(state: Server, deltas: Mapping[int, tuple[Vector, Vector]]) -> tuple[
     q = sites.product()
     trajectory = state.trajectory.add(point_of(q, averaged=state.settings.average == "half"))
     state = evolve(state, sites=sites, q=q, trajectory=trajectory, version=state.version + len(clients))
+    if state.paths:
+        paths = list(state.paths)
+        for k in clients:
+            paths[k] = paths[k].add(sites.blocks[k // BLOCK][k % BLOCK])
+        state = evolve(state, paths=tuple(paths))
     cap = state.settings.updates_per_client
     for k in clients:
         if cap is not None and sites.updates_of(k) >= cap:
@@ -709,10 +773,11 @@ def _apply(state: Server, deltas: Mapping[int, tuple[Vector, Vector]]) -> tuple[
 def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
     """Asks the next questions of the schedule; none while an answer is awaited.
 
-    Asynchronous clients, of whom these are `free`, don't wait for each other.
+    Asynchronous clients, of whom these are `free`, don't wait for each other, unless q is about to be looked at: then it stands
+    still until all have answered.
     """
     schedule, before = state.settings.schedule, state.round
-    if state.owing or (state.waiting and schedule != "asynchronous"):
+    if state.owing or (state.waiting and (schedule != "asynchronous" or _looks(state))):
         return state, []
     if schedule == "sequential":
         client = _next(state, state.next)
@@ -721,6 +786,10 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
             state = evolve(state, round=state.round + (state.in_round > 0), in_round=0)
         next_client = state.n_clients if client is None else client
         state = evolve(state, next=next_client)
+    elif schedule == "asynchronous":
+        while 0 < state.n_active <= state.in_round and not (_looks(state) or state.stop):
+            state, free = evolve(state, round=state.round + 1), range(state.n_clients)
+            state = evolve(state, in_round=_in_round(state))
     elif state.in_round >= state.n_clients or (state.in_round and schedule == "synchronous"):
         state = evolve(state, round=state.round + 1, in_round=0)
     # After the first round the residuals may still be of the prior.
@@ -729,7 +798,9 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
     if state.stop:
         return state, []
     # Before more rounds: is q already where the posterior of all rows is?
-    if state.round > state.looked and state.settings.looks(state.round):
+    if _looks(state):
+        if state.waiting:
+            return state, []
         q, those = released(state), [k for k in range(state.n_clients) if k not in state.lost]
         state = evolve(state, looked=state.round, owing=PersistentSet(those))
         return state, to_each(those, AskSlope(state.round, q.h, pack(q.P)))
@@ -740,7 +811,23 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
         return _question(state, [client])
     if schedule == "synchronous":
         return _question(state, state.active)
-    return _question(state, [k for k in free if state.is_active(k)])
+    free = [k for k in (range(state.n_clients) if state.back else free) if state.is_active(k) and k not in state.waiting]
+    lead = state.settings.lead
+    held = [k for k in free if lead is not None and state.answers(k) - state.round >= lead]
+    for k in held:
+        course = state.courses.get(k, Course())
+        state = evolve(state, courses=state.courses.plus(k, course._replace(waits=course.waits + 1)))
+    return _question(evolve(state, back=False), [k for k in free if k not in held])
+
+
+def _looks(state: Server) -> bool:
+    """Tells whether clients are to be asked how far q is, before any other question."""
+    return state.round > state.looked and state.settings.looks(state.round)
+
+
+def _in_round(state: Server) -> int:
+    """Returns how many active asynchronous clients have answered in the round that goes on."""
+    return sum(state.answers(k) > state.round for k in state.active)
 
 
 def _rescaled(state: Server) -> Server:

@@ -47,9 +47,11 @@ class Settings:
     estimator, draws : of the expected log-likelihood's gradient: "analytic", "weight-mc", "activation-mc", "stl", "total"
     batch_rate : sampling rate of a non-private step (a private step samples by its mechanism)
     damping, damping_form : in (0, 1]; "moment" or "natural"
-    average : "half" releases the mean of (mu, omega) over the second half of all updates, "none" the last q
+    average : "half" releases the mean of (mu, omega) over the second half of all updates, "none" the last q; of private
+        asynchronous clients, who make unequal numbers of updates, each site's mean over the second half of its own
     shards : of local averaging and virtual clients
     updates_per_client : public cap on one client's updates; None for no cap
+    lead : answers by which an asynchronous client may be ahead of the slowest before it waits; None for any number
     seed : of the keyed random streams
     learn_scale : the server learns the residual variance of a Gaussian response, and says it with each question (section 2.1)
     by_client : whole clients are protected: one whose optimiser fails answers with no change
@@ -77,6 +79,7 @@ class Settings:
     average: str
     shards: int
     updates_per_client: int | None
+    lead: int | None
     seed: int
     by_client: bool
     until: bool
@@ -91,10 +94,6 @@ class Settings:
             return math.inf
         variance = self.scale**2 if self.family == "gaussian" else 1.0
         return MOST_OF_ROW / variance
-
-    def staleness(self, n_clients: int) -> int:
-        """Returns the number of updates after which an asynchronous answer is too old."""
-        return 4 * n_clients
 
     def looks(self, round: int) -> bool:
         """Tells whether clients are asked after `round` rounds how far q is from the posterior of all rows."""

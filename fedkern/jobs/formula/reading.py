@@ -31,6 +31,7 @@ EVERY = (
     "a point for all other columns is not there: name the columns (or leave model.formula out, and give [data] response, "
     "which takes all other columns that are not in data.ignore)"
 )
+ARGUMENTS = "arguments are as in cs(bmi, df=4) and bs(age, knots=[40, 60], lower_bound=20, upper_bound=90)"
 WORD = "fedkern_word_"  # before a name that is a word of Python's grammar
 TYPE = re.compile(r"""\s*type\s*=\s*(['"])(\w+)\1\s*""")
 SURV = {  # types of R's Surv: its arguments, and the keys of [data] that they set
@@ -314,7 +315,7 @@ def _terms(text: str) -> Formula:
         tree = parser.get_ast(text)
         many = _count(tree)
     except Exception as fault:  # whatever a parser of texts says of one that is none
-        why = "arguments are as in cs(bmi, df=4)" if isinstance(fault, SyntaxError) else _first(fault)
+        why = ARGUMENTS if isinstance(fault, SyntaxError) else _first(fault)
         raise _no(text.replace(WORD, ""), f"cannot be read ({why})") from None
     if many > MOST_TERMS:
         raise _no(text, f"makes more than {MOST_TERMS} terms; leave some out")

@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ...algorithms.importance.draws import BESIDE, ENDLESS, FARTHER, RIGHT, Found
+from ...algorithms.importance.draws import ENDLESS, FARTHER, RIGHT, Found
 from ...algorithms.importance.newton import PULL
 from ...finding import Finding
 from ...models import weighted
 from ...models.weighted import SENSITIVE, Weighted
-from ...results import guard, heterogeneity, other_way
+from ...results import given_scales, guard, heterogeneity, other_way
+from ...results.gaussian import label
 from ...results.other_way import REWRITE, Reversed
-from .given_scales import given_columns
 from .model import Model
 
 Array = NDArray[np.float64]
@@ -30,7 +30,7 @@ Row = dict[str, object]  # of a table
 CONFLICT = "prior and rows say different things"
 OF_BOX = "; with secure sums no wider one is tried beyond 50 in units of the columns: take a column about its mean, I(x - 50)"
 STRONG = "the prior says much, or the rows little"
-HALF = 0.5  # of the information
+HALF, NOTHING = 0.5, 1 - 1e-6  # of the information: the prior has more than the rows; it has all, but for rounding
 OF_EVENTS = 2.0  # log odds by which shares of events are apart where that is noted: slopes cannot say it
 UNKNOWN = f"without it k-hat is above {weighted.WITHOUT_K:g}, or fewer than {weighted.WITHOUT_ESS:g} draws count"
 
@@ -101,8 +101,8 @@ def compare_clients(at_mode: Found, model: Model) -> heterogeneity.Heterogeneity
     coding, before = model.coding, len(names) - model.layout.p  # a threshold, which stands before the coefficients
     # A row depends on the coefficients at reference levels alone: what it says of these is what it says of those that are kept.
     kept = [*range(before), *(before + j for j in coding.kept)]
-    P = at_mode.own_hessian[:, at][:, :, at]
-    h = P @ at_mode.mode[at] + at_mode.own_gradient[:, at]
+    # About the mode, from which sites differ by their gradients: about 0 these would be lost beside a column's large centre.
+    h, P = at_mode.own_gradient[:, at], at_mode.own_hessian[:, at][:, :, at]
     spoken = (*names[:before], *coding.spoken)
     return heterogeneity.compare_sites(spoken, intercept, h[:, kept], P[:, kept][:, :, kept])
 
@@ -162,13 +162,25 @@ def _reversed_events(at_mode: Found, model: Model, told: Mapping[int, Mapping[st
 @guard.figure("columns that follow from others", [])
 def decided_by_prior(model: Model, at_mode: Found, columns: Sequence[str]) -> list[str]:
     """Returns those of the columns of which the prior has more than half of the information, beside all others."""
+    decided = [name for name, own in zip(model.published, _share_of_prior(model, at_mode)) if own > HALF]
+    names = {column: [block + column for block in model.blocks] for column in columns}
+    return [c for c, own in names.items() if any(n in own or n.startswith(tuple(f"{one}=" for one in own)) for n in decided)]
+
+
+@guard.figure("coefficients of which rows say nothing", [])
+def untold(model: Model, at_mode: Found) -> list[str]:
+    """Returns the published coefficients that have all of their information from a default prior: R has NA there."""
+    if model.given_priors:
+        return []
+    return [label(name) for name, own in zip(model.published, _share_of_prior(model, at_mode)) if own > NOTHING]
+
+
+def _share_of_prior(model: Model, at_mode: Found) -> Array:
+    """Returns the part of each published coefficient's information that its prior has, beside all others."""
     p, R = model.layout.p, model.coding.matrix
     RC = R @ np.linalg.inv(at_mode.precision)[:p]
     prior = model.prior.curvature(at_mode.mode)[2][:p, :p]
-    share = (RC[:, :p] @ prior * RC[:, :p]).sum(axis=1) / (RC[:, :p] * R).sum(axis=1)
-    decided = [name for name, own in zip(model.published, share) if own > HALF]
-    names = {column: [block + column for block in model.blocks] for column in columns}
-    return [c for c, own in names.items() if any(n in own or n.startswith(tuple(f"{one}=" for one in own)) for n in decided)]
+    return np.asarray((RC[:, :p] @ prior * RC[:, :p]).sum(axis=1) / (RC[:, :p] * R).sum(axis=1))
 
 
 @guard.figure("notes on the sensitivity", [])
@@ -183,9 +195,10 @@ def describe_sensitivity(
     said = list[str]()
     if model is not None and at_mode is not None:
         said, remedy, judged = _of_coefficients(model, at_mode, [*marked[CONFLICT], *marked[STRONG]])
+        hardly = {label(n) for n, own in zip(model.published, _share_of_prior(model, at_mode)) if HALF < own <= NOTHING}
         # Other numbers' priors have no key, by which a reader could leave it to the rows.
         conflict = [name for name in marked[CONFLICT] if _is_coefficient(name) and not judged]
-        strong = [name for name in marked[STRONG] if not (_is_coefficient(name) and judged)]
+        strong = [name for name in marked[STRONG] if not (_is_coefficient(name) and judged) or (name in hardly and not said)]
         marked = {CONFLICT + remedy: conflict, STRONG: strong}
     said += [Finding.of("sensitive-to-the-prior", why=why, names=names) for why, names in marked.items() if names]
     if unknown := [name for name, one in alone.items() if not one["known"]]:
@@ -200,10 +213,24 @@ def _of_coefficients(model: Model, at_mode: Found, marked: Sequence[str]) -> tup
     if given:
         return [], f"; leave {' and '.join(given)} out: a default prior is made as wide as rows ask", not _moves(model, at_mode)
     if at_mode.decided == ENDLESS and not model.measured:
-        of_units = {f"theta[{name}]" for name in given_columns(model)}  # whose unit may be why, which the verdict says
+        of_units = {
+            f"theta[{name}]" for name in given_scales.given_columns(model.encoding, model.given_constants)
+        }  # whose unit may be why, which the verdict says
         names = [name for name in names if name not in of_units]
         return [Finding.of("columns-separate", names=names)] if names else [], "", True
     return [], OF_BOX if model.secure else "", at_mode.decided == RIGHT and len(model.wider) > 1
+
+
+@guard.check("the scales that the job gives", None)
+def doubt_scales(found: Found, model: Model) -> str:
+    """Returns why the center and scale that the job gives do not fit the rows; "" where they do, or none are given."""
+    given = given_scales.given_columns(model.encoding, model.given_constants)
+    names, at, intercept = model.compared
+    if not given or not intercept:
+        return ""
+    _, slope, prior = model.prior.curvature(found.mode)
+    rows = found.own_gradient.sum(axis=0)[at], found.own_hessian.sum(axis=0)[np.ix_(at, at)]
+    return given_scales.doubt(names, given, rows, (slope[at], prior[np.ix_(at, at)]))
 
 
 @guard.check("whether the mode is reached", None)
@@ -212,11 +239,9 @@ def not_reached(model: Model, at_mode: Found) -> str:
 
     A response without a unit may set no end at all, which is noted.
     """
-    if model.given_priors or not _moves(model, at_mode):
+    if model.given_priors or at_mode.decided != FARTHER or not _moves(model, at_mode):
         return ""
-    if at_mode.decided == FARTHER:
-        return Finding.of("mode-too-far")
-    return Finding.of("beyond-the-box") if model.secure and model.measured and at_mode.decided == BESIDE else ""
+    return Finding.of("beyond-the-box" if model.secure else "mode-too-far")
 
 
 def _moves(model: Model, at_mode: Found) -> bool:

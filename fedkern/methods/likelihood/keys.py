@@ -141,7 +141,10 @@ class ModelSection(incomplete.ModelSection):
         None, ge=1e-5, le=1e5, help=f"of the intercept's prior, with the same units; default {INTERCEPT_SD:g}, widened alike"
     )
     intercept_centre: float | None = key(
-        None, ge=-1e100, le=1e100, help="of the intercept's prior, in the data's units; default: the response's pooled level"
+        None,
+        ge=-1e100,
+        le=1e100,
+        help="of the intercept's prior (ordinal: of the mean of thresholds), in the data's units; default: the pooled level",
     )
     nu: float | None = key(
         None, ge=0.1, le=1e6, help="student: degrees of freedom of the errors; default: learnt, with prior Gamma(2, rate 0.1)"
@@ -373,7 +376,8 @@ class Config(JobConfig):
     @property
     def requirement(self) -> Requirement:
         group = self.random.group is not None
-        asked = replace(super().requirement, groups=group, names_groups=not group, additive=self._additive)
+        additive = self._additive and not self._alone  # in one process no site signs, and nobody adds
+        asked = replace(super().requirement, groups=group, names_groups=not group, additive=additive)
         if self.own:  # which columns say something, and of what, the factory knows alone
             return replace(asked, looks_at_values=False)
         if self._plain_linear:
@@ -435,8 +439,8 @@ def refused(raw: Raw) -> Iterator[str]:
     if "weight" in data and model.get("family") != "cox":
         yield (
             'data.weight is for method = "pvi", and here for family = "cox" alone: a posterior of weighted rows is not '
-            'that of any rows; remove it, or where the weights are numbers of equal trials take model.family = "binomial" with '
-            "data.trials"
+            "that of any rows; remove it. Where the weights are numbers of equal rows (R's frequency weights) write each row so "
+            'many times, or of equal trials take model.family = "binomial" with data.trials'
         )
     if data.get("weight_counts") and "weight" not in data:
         yield keys.NO_WEIGHT
@@ -488,7 +492,7 @@ def conflicts(config: Config) -> Iterator[str]:
         yield "data.response is missing: the column to be explained"
     if data.builtin and data.test is not None:
         yield "data.test is for data.clients; of built-in data the server keeps the share data.split.test"
-    ordered = config.leveled and not config.nominal  # whose first threshold is in its place
+    ordered = config.leveled and not config.nominal  # whose thresholds are in its place
     if not model.intercept and model.intercept_centre is not None and not ordered:
         yield "model.intercept_centre is the prior's of an intercept, and model.intercept = false; leave it out"
     yield from laid.conflicts(config, config.formula)

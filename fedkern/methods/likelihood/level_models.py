@@ -132,9 +132,17 @@ class OrderedModel(LevelModel):
 
     @property
     def centre(self) -> float:
-        """The centre of the first threshold's prior."""
+        """The centre of the prior of the thresholds' mean."""
         given = self.config.model.intercept_centre
         return levels.level_of(self.pooled_shares, self.link) if given is None else given
+
+    @property
+    def coordinates(self) -> importance.Coordinates:
+        seen = next((k for k, level in enumerate(self.levels[:-2]) if level not in self.unseen), len(self.levels) - 2)
+        if self.chains or self.summaries or not seen:
+            return super().coordinates
+        first = self.layout.shapes_at.start
+        return replace(super().coordinates, anchored=tuple(range(first, first + seen + 1)))
 
     @property
     def compared(self) -> tuple[tuple[str, ...], list[int], bool]:
@@ -187,7 +195,7 @@ class OrderedModel(LevelModel):
     def describe_priors(self) -> str:
         m = self.config.model
         centre = "its pooled level" if m.intercept_centre is None else f"{m.intercept_centre:g}"
-        thresholds = f"first threshold ~ N({centre}, {self.prior_sds[1]:g}^2), log gaps ~ N(0, {GAP_SD:g}^2)"
+        thresholds = f"mean of thresholds ~ N({centre}, {self.prior_sds[1]:g}^2), log gaps ~ N(0, {GAP_SD:g}^2)"
         return f"{self._prior_of_coefficients}, {thresholds}"
 
 

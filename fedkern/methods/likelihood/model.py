@@ -237,12 +237,6 @@ class Model(WeighedModel[OutputSection]):
         return {level: self.layout.terms(level) for level in LEVELS}
 
     @property
-    def given_constants(self) -> tuple[str, ...]:
-        """The columns whose center and scale, or bounds, the job file gives."""
-        columns = self.config.data.columns
-        return tuple(name for name, one in columns.items() if one.center is not None or one.lower is not None)
-
-    @property
     def centre(self) -> float:
         """The centre of the intercept's prior, in the model's units."""
         given = self.config.model.intercept_centre
@@ -498,9 +492,9 @@ class Model(WeighedModel[OutputSection]):
         Chains walk in xi itself."""
         layout = self.layout
         if self.chains:
-            return importance.Coordinates(layout.names, layout.fold, (), layout.loose, box=self.box)
+            return importance.Coordinates(layout.names, layout.fold, (), layout.loose, None, layout.exponents, self.box)
         loose, learnt = layout.loose, self._learnt_scale
-        return importance.Coordinates(layout.names, layout.fold, layout.columns, loose, learnt, layout.gaps, self.box)
+        return importance.Coordinates(layout.names, layout.fold, layout.columns, loose, learnt, layout.exponents, self.box)
 
     @property
     def _learnt_scale(self) -> int | None:

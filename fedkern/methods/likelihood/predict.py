@@ -50,6 +50,9 @@ def predicted(result: Result, rows: Any) -> Prediction:
     _refuse(result.job)
     with new_rows.own():
         posterior = result.posterior.groups(Drawing(result.seed, result.chains, result.n_draws))["posterior"]
+        # A coefficient of which rows say nothing adds nothing, as R's NA.
+        known = {name: (axes, np.nan_to_num(values, nan=0.0)) for name, (axes, values) in posterior.variables.items()}
+        posterior = posterior._replace(variables=known)
         encoding, model = Encoding.from_dict(result.summary["encoding"]), result.job["model"]
         random = model.get("random") or {}
         terms = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -22,14 +22,16 @@ from ...results.plain import Record
 from ...results.released import Drawing
 from ...results.verdict import Check, Verdict
 from ...results.weighted import WeightedDraws, summarised
-from . import contrasts, given_scales, summaries
+from . import contrasts, summaries
 from .differently import (
     compare_clients,
     describe_sensitivity,
+    doubt_scales,
     find_reversed,
     leave_out_clients,
     not_reached,
     sensitivity,
+    untold,
 )
 from .level_predictive import predictive_of
 from .model import TOLD, Model
@@ -147,6 +149,8 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     sensitive = sensitivity(weights, log_prior, sampled.values.sum(axis=1), told)
     of_clients = sampled.values if ended.singly is None else ended.singly
     posterior = replace(posterior, own_sums=_own_sums(model, ended, of_clients))
+    blank = untold(model, sampled)
+    published = posterior.without(blank)
     alone = leave_out_clients(weights, of_clients, told, model.names) if model.output.without else {}
     differ = compare_clients(sampled, model)
     if differ is not None and model.layout.client:
@@ -155,7 +159,8 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         **describe_draws(sampled, model.units.log_volume),
         "quadrature": {"nodes": sampled.nodes, "at_mode": sampled.rule[0], "at_draws": sampled.rule[1]},
         "sensitivity": sensitive,
-        **_contrasts(against, posterior.weights),
+        **_named(blank),
+        **_contrasts(contrasts.of_levels(model, published.values)[0], posterior.weights),
         **({"without": alone} if alone else {}),
         **({} if differ is None else {"heterogeneity": differ.content}),
         **ended.checked.content,
@@ -175,7 +180,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     more |= {**scored, **made.more, **_summarised(model, weights.draws[posterior.chosen.ravel()])}
     return replace(
         made,
-        posterior=posterior,
+        posterior=published,
         verdict=summaries.judged(
             verdict_of.against(
                 _doubts(model, ended, sampled, other_way),
@@ -187,6 +192,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         notes=[
             *_unseen(model),
             *differing,
+            *_of_blank(blank),
             *describe_sensitivity(sensitive, alone, model, sampled),
             *_tails(model, posterior),
             *ended.checked.notes,
@@ -272,6 +278,16 @@ def _contrasts(contrasts_of: Mapping[str, Array], weights: Array) -> dict[str, o
     return {"contrasts": {name: summarised(own, weights) for name, own in contrasts_of.items()}} if contrasts_of else {}
 
 
+def _named(blank: Sequence[str]) -> dict[str, object]:
+    """Returns the entry of summary.json that names coefficients of which rows say nothing; none where there are none."""
+    return {"not_estimated": [*blank]} if blank else {}
+
+
+def _of_blank(blank: Sequence[str]) -> list[str]:
+    """Returns the note on coefficients of which rows say nothing."""
+    return [Finding.of("not-estimated", names=[*blank])] if blank else []
+
+
 @guard.figure("scores of the test rows", ({}, {}))
 def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tuple[dict[str, float], dict[str, object]]:
     """Metrics of the test rows, and the entries of summary.json beside them."""
@@ -291,13 +307,16 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
     metrics, scored = _scores(model, posterior, test)
     judged = judge_chains(model, mode, server)
     at_mode = importance.read_result(mode)
+    blank = untold(model, at_mode)
+    published = posterior.without(blank)
     other_way = find_reversed(at_mode, model, ended.checked.events)
     judged = verdict_of.against(_doubts(model, ended, at_mode, other_way), judged)
     more: dict[str, object] = {
         "rounds_to_mode": mode.newton,
         "quadrature": {"nodes": mode.nodes, "at_mode": float(mode.rule[0]), "at_draws": float(mode.rule[1])},
         "chains": hmc.summary(server),
-        **_contrasts(contrasts.of_levels(model, posterior.values)[0], posterior.weights),
+        **_named(blank),
+        **_contrasts(contrasts.of_levels(model, published.values)[0], posterior.weights),
         **ended.checked.content,
         **ended.rows_in_summary,
         **scored,
@@ -306,11 +325,13 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
     }
     return replace(
         made,
+        posterior=published,
         verdict=judged,
         metrics=metrics,
         notes=[
             *_unseen(model),
             *([] if other_way is None else [other_way.note]),
+            *_of_blank(blank),
             Finding.of("chains-without-weights"),
             *_tails(model, posterior),
             *ended.checked.notes,
@@ -322,7 +343,7 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
 def _doubts(model: Model, ended: Ended, at_mode: importance.Found, other_way: Reversed | None) -> list[str]:
     """Returns why no result of these files can stand: doubts of rows, of given scales, of a turned response, of the checks."""
     turned = "" if other_way is None else other_way.doubt
-    found = filter(None, [given_scales.doubt(at_mode, model), not_reached(model, at_mode), turned, ended.checked.doubt])
+    found = filter(None, [doubt_scales(at_mode, model), not_reached(model, at_mode), turned, ended.checked.doubt])
     return [*ended.doubts, *model.doubts(at_mode.began), *found]
 
 

@@ -9,7 +9,7 @@ columns are correlated. Source: docs/concepts/convergence.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -28,7 +28,7 @@ from ...jobs.stage import Stage
 from ...kernels.families import FAMILIES
 from ...models.expfam import Gaussian, pack, unpack
 from ...models.glm import Rows
-from ...results import guard, other_way
+from ...results import given_scales, guard, other_way
 from ...results.verdict import Check, Verdict, not_judged
 from . import keys
 from .keys import Config
@@ -44,11 +44,13 @@ class Arrived:
     Attributes
     ----------
     told : client -> its gradient and curvature at q, as far as they are known by client
+    doubt : why center and scale of the job file do not fit the rows; "" where they do
     """
 
     step: arrival.Step | None
     why: str = ""
     told: Mapping[int, arrival.Slope] = field(default_factory=dict)
+    doubt: str = ""
 
 
 def stage(model: Model) -> Stage | None:
@@ -150,14 +152,18 @@ def _judge_step(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> 
             "posterior of all rows is",
         )
     step = arrival.newton(model.prior, q, told.replies)
-    return Arrived(step, "" if step else "the curvature of all rows is no precision of a posterior")
+    given = given_scales.given_columns(model.encoding, model.given_constants)
+    doubt = ""
+    if given and model.given.intercept:
+        prior = np.diag(model.prior.P) if model.prior.diagonal else model.prior.P
+        of_prior = model.prior.h - prior @ q.mean, prior
+        of_rows = arrival.summed(told.replies, q.d)
+        doubt = given_scales.doubt(model.encoding.names, given, of_rows, of_prior, exact=not model.secure)
+    return Arrived(step, "" if step else "the curvature of all rows is no precision of a posterior", doubt=doubt)
 
 
-def judge_arrival(model: Model, arrived: Arrived | None, silent: Sequence[str] = ()) -> Verdict | None:
-    """Returns the verdict on an open job's q by its distance from the posterior of all rows; None in a private job.
-
-    `silent`: the clients that are there and have made no update.
-    """
+def judge_arrival(model: Model, arrived: Arrived | None) -> Verdict | None:
+    """Returns the verdict on an open job's q by its distance from the posterior of all rows; None in a private job."""
     if arrived is None:
         return None
     step = arrived.step
@@ -179,7 +185,7 @@ def judge_arrival(model: Model, arrived: Arrived | None, silent: Sequence[str] =
         found = Finding.of("sds-of-q", least=float(width[narrow]), most=float(width[wide]))
         checks.append(Check(found, "settled"))
     if any(check.word is False for check in checks):
-        checks.append(Check(_remedy_of_width(model) if correlated else _remedy(model, silent), False))
+        checks.append(Check(_remedy_of_width(model) if correlated else _remedy(model), False))
     return Verdict(tuple(checks))
 
 
@@ -191,14 +197,9 @@ def _remedy_of_width(model: Model) -> str:
     return full
 
 
-def _remedy(model: Model, silent: Sequence[str]) -> str:
+def _remedy(model: Model) -> str:
     """Names the keys that bring q nearer to the posterior of all rows."""
     a = model.settings
-    if silent:  # more rounds are those of the others, who are faster
-        return (
-            f"{', '.join(map(repr, silent))} made no update, so q has nothing of its rows: give each client a number of updates "
-            "and the rounds to make them (algorithm.updates_per_client = 8 with job.rounds = 500), for which the job waits"
-        )
     if a.variant == "bcm-split":
         return f'"{a.variant}" only combines posteriors: take algorithm.variant = "pvi"'
     if a.variant == "global-vi":

@@ -152,6 +152,12 @@ class AlgorithmSection(Section):
         expert=True,
     )
     updates_per_client: Count | None = key(None, help="public cap on the updates of each client", expert=True)
+    lead: Count | None = key(
+        None,
+        help="asynchronous: answers by which a client may be ahead of the slowest before it waits; default: 8 if private, whose "
+        "budgets are each client's own, and with exact sites, which stand still by then; else any number",
+        expert=True,
+    )
     min_updates: int = key(0, ge=0, help="updates, over all clients, that a job must reach for its result to count", expert=True)
     sites: Literal["own", "averaged"] = key("own", help='privacy.unit = "client": who keeps what of the noisy sum', expert=True)
     until: UntilSection | None = key(
@@ -162,11 +168,11 @@ class AlgorithmSection(Section):
     def damping_of(self, n_clients: int, *, whole: bool) -> float:
         """Returns the damping of a job with this number of clients (docs/spec/pvi.md, section 8).
 
-        Clients that work at once share one step; in synchronous rounds whose sites are exact and `whole` (q has all
-        covariances) each takes its own.
+        Clients that work at once share one step; where their sites are exact and `whole` (q has all covariances) each takes its
+        own.
         """
         exact = whole and self.optimiser == "exact" and self.variant == "pvi"
-        own = self.schedule in ("sequential", "random") or (self.schedule == "synchronous" and exact)
+        own = self.schedule in ("sequential", "random") or exact
         return self.damping or (1.0 if own else 1.0 / n_clients)
 
 
@@ -436,7 +442,7 @@ def fill_defaults(raw: Raw) -> dict[str, Any]:
         layers += [PAPER, PAPER_PRIVATE if private else PAPER_OPEN]
     out = layered(raw, layers)
     settings, model = out["algorithm"], out["model"]
-    asks = not private and variant == "pvi" and table(out, "algorithm").get("schedule") != "asynchronous"
+    asks = not private and variant == "pvi"
     if isinstance(settings, dict) and asks and "rounds" not in table(out, "job"):
         settings.setdefault("until", {})
     lay_until(raw, out, MOST_ROUNDS)
@@ -467,12 +473,10 @@ def conflicts(config: Config) -> Iterator[str]:
     if not config.model.intercept and config.model.intercept_centre is not None:
         yield "model.intercept_centre is the prior's of an intercept, and model.intercept = false; leave it out"
     sharded = algorithm.variant in SHARDED
-    can = privacy is None and algorithm.variant == "pvi" and algorithm.schedule != "asynchronous"
-    if algorithm.until is not None and not can:
-        yield (
-            'job.rounds = "until" (algorithm.until) is for open jobs with variant = "pvi" and a schedule other than '
-            '"asynchronous": give a number of job.rounds'
-        )
+    if algorithm.until is not None and not (privacy is None and algorithm.variant == "pvi"):
+        yield 'job.rounds = "until" (algorithm.until) is for open jobs with variant = "pvi": give a number of job.rounds'
+    if algorithm.lead is not None and algorithm.schedule != "asynchronous":
+        yield f'algorithm.lead is for schedule = "asynchronous"; schedule is "{algorithm.schedule}"'
     if shaped := sorted(name for name, column in config.data.columns.items() if column.shape) if not algorithm.posterior else []:
         yield f'data.columns.{shaped[0]}.shape is read with algorithm.posterior = "noise-aware" alone; remove it'
     yield from _binary(config)

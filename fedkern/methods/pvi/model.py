@@ -27,10 +27,12 @@ from ...models.glm import prior
 from ...models.reference import Coding, coding_of
 from ...privacy.noise import KeyedSource, SecureSource, Source
 from ...privacy.plan import Plan
+from ...results.plain import Record
 from . import budget, response
 from .keys import MOST_FULL, ColumnSection, Config, OutputSection, PrivacySection
 from .response import Given
 
+LEAD = 8  # answers by which an asynchronous client may be ahead of the slowest: exact sites of the others stand still by then
 WORTH = 400_000  # nanoseconds of a call on a card, in which a core takes as many rows of d columns by d + 20 (docs/how-to/gpu.md)
 Server = pvi.Server | global_vi.Server | client_level.Server
 Client = pvi.Client | global_vi.Client
@@ -186,9 +188,18 @@ class Model(WeighedModel[OutputSection]):
             batch_rate=a.batch,
             damping=a.damping_of(n, whole=self.covariance == "full" or self.encoding.size == 1),
             shards=a.shards or 1,
+            lead=self._lead,
             by_client=config.unit == "client",
             until=a.until is not None and self.encoding.size <= MOST_FULL,
         )
+
+    @property
+    def _lead(self) -> int | None:
+        """How far an asynchronous client may be ahead of the slowest."""
+        a = self.config.algorithm
+        if a.schedule != "asynchronous" or a.lead is not None:
+            return a.lead
+        return LEAD if self.privacy is not None or a.optimiser == "exact" else None
 
     @property
     def scale(self) -> float:
@@ -201,6 +212,12 @@ class Model(WeighedModel[OutputSection]):
         known = self.response
         numbers = (known.units.level, known.units.scale, known.variance)
         return repr([one and float(one) for one in numbers]).encode()
+
+    @property
+    def agreed(self) -> Record:
+        """What the parties have agreed on before the rounds, beside the job."""
+        units = self.response.units
+        return {"encoding": self.encoding.to_dict(), "level": units.level, "scale": units.scale}
 
     @property
     def gives_scale(self) -> bool:
@@ -308,8 +325,8 @@ class Model(WeighedModel[OutputSection]):
         return np.broadcast_to(server.updates, len(self.names))
 
     def dropped(self, server: Server) -> dict[str, int]:
-        """Returns client -> its answers that are in no result: too old when they came, or too much for a proper posterior. Which
-        of them are follows from public numbers: versions, and changes that were released."""
+        """Returns client -> its answers that are in no result, being too much for a proper posterior. Which of them are follows
+        from changes that were released."""
         if not isinstance(server, pvi.Server):
             return {}
         counts = np.broadcast_to([server.dropped.get(k, 0) for k in range(len(server.updates))], len(self.names))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from ...models.expfam import Gaussian
 from ...models.glm import Rows, averaged, metrics, tested
 from ...results import guard, unseen
 from ...results.gaussian import Posterior
+from ...results.plain import Record
 from ...results.verdict import Check, Verdict, against, not_judged
 from . import client_noise, linear, linearised, pull, response
 from .arrival import Arrived, find_reversed, judge_arrival
@@ -67,7 +68,7 @@ def bare(model: Model, ended: Ended, test: Rows | None) -> Fit:
     q = _released(model, ended, estimate)
     return Fit(
         posterior=replace(_on_data_scale(model, q), coding=model.coding),
-        arrays=_arrays(model, server, q),
+        arrays=arrays(model, server, q),
         stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
         rounds=server.round,
         clients={name: _client(model, server, k, int(updates[k])) for k, name in enumerate(model.names)},
@@ -93,7 +94,8 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     # A verdict of the posterior itself comes first; doubts of the files are stronger.
     own = _of_noise(model, estimate, pvi.released(server).mean) if model.with_noise else _verdict(model, server, ended.arrived)
     turned = find_reversed(model, server, ended.arrived)
-    own = against([*ended.doubts, *filter(None, [turned and turned.doubt])], own)
+    found = [turned.doubt if turned else "", ended.arrived.doubt if ended.arrived else ""]
+    own = against([*ended.doubts, *filter(None, found)], own)
     scores, scored = _scores(model, q, test)
     return replace(
         made,
@@ -103,6 +105,7 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
             *([turned.note] if turned else []),
             *_remarks(model, server, q),
             *_of_dropped(model, server),
+            *_of_behind(model, server),
             *([TRIALS] if model.trials else []),
             *response.notes(model.response, encoding),
             *made.notes,
@@ -137,10 +140,7 @@ def _verdict(model: Model, server: Server, arrived: Arrived | None) -> Verdict:
     """
     if (of_scale := _of_learning(model, server)) is not None:
         return of_scale
-    silent = list[str]()
-    if isinstance(server, pvi.Server) and model.settings.schedule == "asynchronous":  # else all are asked, and waited for
-        silent = [name for k, name in enumerate(model.names) if not server.updates[k] and k not in server.lost]
-    own = judge_arrival(model, arrived, silent)
+    own = judge_arrival(model, arrived)
     if own is None or own.converged == "not judged":
         moved = _of_movement(model, server)
         return moved if own is None or moved.converged is False else own
@@ -303,7 +303,7 @@ def _remarks(model: Model, server: Server, q: Gaussian) -> list[str]:
     return notes + pull.notes(model.published, q, model.prior, model.given, model.encoding.intercept)
 
 
-def _arrays(model: Model, server: Server, q: Gaussian) -> dict[str, NDArray[np.float64]]:
+def arrays(model: Model, server: Server, q: Gaussian) -> dict[str, NDArray[np.float64]]:
     """Returns the arrays of which the digest is made: the released h and P, and the sites where the server has each client's."""
     by_client = isinstance(server, pvi.Server) and not model.secure
     sites = {"site_h": server.site_h, "site_P": server.site_P} if by_client and isinstance(server, pvi.Server) else {}
@@ -314,10 +314,27 @@ def _client(model: Model, server: Server, client: int, updates: int) -> dict[str
     """Returns how a client ended ("lost", "budget spent" or "finished"), of a lost one whether its updates are in q, and how many
     of its answers are not, if any."""
     dropped = model.dropped(server).get(model.names[client], 0)
-    more = {"dropped": dropped} if dropped else {}
+    more: dict[str, Any] = {"dropped": dropped} if dropped else {}
+    if isinstance(server, pvi.Server) and model.settings.schedule == "asynchronous":
+        ages, oldest, waits = server.courses.get(client, pvi.Course())
+        more |= {"mean_age": ages / max(updates + dropped, 1), "oldest": oldest, "waits": waits}
     if client in server.lost:
         return {"updates": updates, "status": "lost", "in_result": updates > 0, **more}
     return {"updates": updates, "status": "budget spent" if client in server.refused else "finished", **more}
+
+
+def so_far(model: Model, server: pvi.Server, without: Sequence[str]) -> Record:
+    """Returns the posterior of a job that goes on, of all clients but these."""
+    q = response.to_data_units(pvi.released(server), model)
+    parameters = replace(_on_data_scale(model, q), coding=model.coding).parameters()
+    return {"updates": server.version, "without": list(without), "parameters": parameters}
+
+
+def _of_behind(model: Model, server: Server) -> list[Finding]:
+    """Returns a note of the clients that answered far less often than others."""
+    if not (isinstance(server, pvi.Server) and server.behind):
+        return []
+    return [Finding.of("client-far-behind", clients=[(model.names[k], server.answers(k)) for k in server.behind])]
 
 
 def _of_dropped(model: Model, server: Server) -> list[str]:
@@ -325,12 +342,9 @@ def _of_dropped(model: Model, server: Server) -> list[str]:
     dropped = model.dropped(server)
     if not dropped:
         return []
-    n, settings = sum(dropped.values()), model.settings
+    n = sum(dropped.values())
     came = n + int(model.updates(server).sum())
     why, remedy = "they left no proper posterior", "damp the updates more (algorithm.damping)"
-    if settings.schedule == "asynchronous":
-        why = f"more than {settings.staleness(len(model.names))} updates came between question and answer, or {why}"
-        remedy = 'of clients in turn (schedule = "sequential") none is too old'
     paid = "" if model.privacy is None else "; their privacy is spent all the same"
     by_client = ", ".join(f"{name} {count}" for name, count in dropped.items())
     return [f"{n} of {came} answers are not in the result ({by_client}), for {why}{paid}: {remedy}"]

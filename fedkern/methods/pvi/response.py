@@ -275,10 +275,10 @@ def end_rounds(run: Run[Config], model: Known, server: Server | None) -> tuple[S
         known_now = replace(known_now, variance=known[0] if known else None)
     if server is None or not given.measured:
         return server, known_now
-    return _in_data_units(server, model), known_now
+    return in_data_units(server, model), known_now
 
 
-def _in_data_units(server: Server, model: Known) -> Server:
+def in_data_units(server: Server, model: Known) -> Server:
     """Converts the server's last state to the data's units: prior, sites, q and trajectory."""
     prior, s, centre, d = to_data_units(server.prior, model), model.response.units.scale, centre_of(model), model.encoding.size
     of_points = not (model.averaged and server.q.P.ndim == 2)

@@ -19,13 +19,14 @@ from ...data.design import Design, check_counts, describe_counts, encode
 from ...data.header import not_there
 from ...data.table import Table
 from ...errors import owned
-from ...jobs import admitted, column_notes, incomplete
+from ...jobs import admitted, column_notes, incomplete, so_far
 from ...jobs.formula import agreeing
 from ...jobs.parties import Parties
 from ...jobs.publish import Fit
 from ...jobs.run import Run
 from ...jobs.watch import Line, Lines
 from ...models.glm import Rows, averaged, metrics
+from ...printing import listed
 from ...results.plain import Record
 from . import arrival, case_weights, linearised, own, publish, response
 from .keys import Config
@@ -64,7 +65,7 @@ def fit(run: Run[Config]) -> Fit | None:
     if model.by_client and run.place.is_server:
         run.hooks.open_budget(SERVER, model.plan_of_all)
     run.know_alike(model.told)
-    server, clients = run.with_lines(_lines(model, test)).exchange(trained(model), model.start, clients)
+    server, clients = run.with_lines(_lines(run, model, test)).exchange(trained(model), model.start, clients)
     for k, client in clients.items():
         with owned(k):
             own.write(run, model, own.Own(k, client))
@@ -83,6 +84,8 @@ def fit(run: Run[Config]) -> Fit | None:
     more: dict[str, object] = {"incomplete": missing} if missing else {}
     if model.response.variance is not None:
         more["scale"] = model.scale
+    if run.hooks.kept_answers is not None:
+        more["answers"] = run.hooks.kept_answers
     fitted = publish.fit(model, publish.Ended(server, noisy_sum_state, arrived, tuple(run.hooks.doubts)), test)
     return replace(fitted, privacy=certificates, more={**fitted.more, **more})
 
@@ -160,9 +163,14 @@ def _clients(run: Run[Config], model: Model, designs: Mapping[int, Design]) -> d
     return clients
 
 
-def _lines(model: Model, test: Rows | None) -> Lines[Server]:
-    """Makes the function that writes a line of metrics.jsonl: the updates and, in some rounds, metrics on the test rows."""
+def _lines(run: Run[Config], model: Model, test: Rows | None) -> Lines[Server]:
+    """Makes the function that writes a line of metrics.jsonl: the updates and, in some rounds, metrics on the test rows.
+
+    While clients of whom q has nothing yet are far behind the others, it writes the posterior without them.
+    """
     settings, method = model.settings, averaged(private=model.privacy is not None)
+
+    waited_for: list[str] = []
 
     def line(server: Server, with_metrics: bool) -> Line:
         content: dict[str, Any] = {"updates": int(sum(model.updates(server)))}
@@ -172,8 +180,16 @@ def _lines(model: Model, test: Rows | None) -> Lines[Server]:
             q = response.to_data_units(pvi.released(server), model)
             scale = response.scale_so_far(model, server)
             content["metrics"] = dict(metrics(q, test, settings.family, scale, method))
-        words = ", ".join(f"{name} {value:.4g}" for name, value in content.get("metrics", {}).items())
-        return Line(content, words)
+        words = [f"{name} {value:.4g}" for name, value in content.get("metrics", {}).items()]
+        if isinstance(server, pvi.Server) and server.behind:
+            content["behind"] = {model.names[k]: server.answers(k) for k in server.behind}
+            words.append(f"{listed([*content['behind']], 3)} far behind")
+        if isinstance(server, pvi.Server):
+            without = [model.names[k] for k in server.behind if not server.updates[k]]
+            if without or waited_for:
+                waited_for[:] = without
+                run.hooks.write_own(SERVER, so_far.FILE, publish.so_far(model, server, without), sync=False)
+        return Line(content, ", ".join(words))
 
     return line
 

@@ -72,13 +72,12 @@ def trained(model: Model) -> Stage:
     sizes = settings.sizes(d) | ({"t": d * (d + 1) // 2} if settings.until else {})
     asked = (arrivals.AskSlope, arrivals.Slope)
     late = dict.fromkeys(asked, len(looks(settings.rounds or 0))) if settings.until else {}
-    if settings.schedule == "asynchronous" and settings.rounds:  # when the rounds end, clients are still at work
-        late = dict.fromkeys((*model.protocol.to_client, *model.protocol.to_server), settings.rounds + 1)
     # Nothing ends these rounds but their number; budgets and what has settled end others.
     fixed = not (settings.until or by_chance or model.privacy)
+    kept = settings.schedule == "asynchronous" and not model.by_client
     stage = Stage(
         model.protocol, sizes, rounds=settings.rounds, resumable=True, times=late, by_chance=by_chance, in_turn=in_turn,
-        trips=settings.rounds if fixed else None,
+        trips=settings.rounds if fixed else None, agreed=model.agreed if kept else None,
     )  # fmt: skip
     return stage.with_sums(pvi.SUMS, secure=model.secure)
 

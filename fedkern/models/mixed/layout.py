@@ -398,9 +398,10 @@ class Layout:
         return tuple(sorted(heavy))
 
     @property
-    def gaps(self) -> tuple[int, ...]:
-        """The coordinates that are logarithms of gaps between thresholds."""
-        return tuple(range(self.shapes_at.start + 1, self.size)) if self.ordered else ()
+    def exponents(self) -> tuple[int, ...]:
+        """The coordinates in whose exponentials rows are concave: gaps between thresholds, and the shape of a Weibull hazard."""
+        first = self.shapes_at.start + int(self.ordered)
+        return tuple(range(first, self.size)) if self.ordered or self.family == "weibull" else ()
 
     @property
     def nodes(self) -> int:
@@ -522,7 +523,8 @@ class Prior:
     """Holds the prior of xi.
 
     beta_k ~ N(mean_k, sd_k^2); entries of T and T_c: diagonal ~ HalfNormal(tau_sd), below it N(0, tau_sd^2); the family's numbers
-    as `shapes` say, with the standard deviation of a gaussian response ~ HalfNormal(dispersion_sd).
+    as `shapes` say, with the standard deviation of a gaussian response ~ HalfNormal(dispersion_sd). The prior of a first
+    threshold is of the mean of all: so it is the same whichever end the levels are counted from.
 
     Densities are of xi's coordinates, Jacobians of logarithms included once; that of phi is the half-normal one, of |phi|.
 
@@ -591,6 +593,19 @@ class Prior:
 
         return [(k, scaled(s.prior)) for k, s in enumerate(self.layout.shapes, start=self.layout.shapes_at.start)]
 
+    def _read(self, points: Vector) -> tuple[Vector, Vector]:
+        """Returns (S, P) the numbers whose priors `_shapes` are, and (S, gaps) the parts that gaps have in the first of these.
+
+        With m gaps the mean of the thresholds is the first, and (m + 1 - j) / (m + 1) of the j-th gap.
+        """
+        if not self.layout.ordered:
+            return points, np.empty((len(points), 0))
+        gaps, first = self.layout.exponents, self.layout.shapes_at.start
+        part = np.exp(points[:, list(gaps)]) * np.arange(len(gaps), 0, -1) / (len(gaps) + 1)
+        read = points.copy()
+        read[:, first] += part.sum(axis=1)
+        return read, part
+
     def values(self, points: Vector) -> Vector:
         """Returns (S,) log-densities of the points (S, P)."""
         total = self.without_jacobian(points) + points[:, self._logs[0]].sum(axis=1)
@@ -614,12 +629,16 @@ class Prior:
         places, scale = self._logs
         with np.errstate(over="ignore"):
             value += (LOG_HALF_NORMAL - np.log(scale) - 0.5 * np.exp(2 * points[:, places]) / scale**2).sum(axis=1)
+            read, _ = self._read(points)
         for k, prior in self._shapes:
-            value += prior.value(points[:, k])
+            value += prior.value(read[:, k])
         return np.asarray(value)
 
     def curvature(self, xi: Vector) -> tuple[float, Vector, Vector]:
-        """Returns the log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P), diagonal but for effects."""
+        """Returns the log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P).
+
+        That is diagonal but for effects and thresholds.
+        """
         p = self.layout.p
         gradient, curvature = np.zeros(self.size), np.zeros(self.size)
         curvature[:p] = self.sd**-2.0
@@ -630,9 +649,16 @@ class Prior:
         places, scale = self._logs
         square = np.exp(2 * xi[places]) / scale**2
         gradient[places], curvature[places] = 1 - square, 2 * square
+        read, part = self._read(xi[np.newaxis])
         for k, prior in self._shapes:
-            gradient[k], curvature[k] = prior.slope(xi[k : k + 1])[0], prior.curve(xi[k : k + 1])[0]
+            gradient[k], curvature[k] = prior.slope(read[0, k : k + 1])[0], prior.curve(read[0, k : k + 1])[0]
         hessian = np.diag(curvature)
+        if self.layout.ordered:
+            first, gaps = self.layout.shapes_at.start, list(self.layout.exponents)
+            slope, moved = gradient[first], np.append(1.0, part[0])
+            hessian[first:, first:] += curvature[first] * (np.outer(moved, moved) - np.diag(np.arange(len(moved)) == 0))
+            hessian[gaps, gaps] -= slope * part[0]
+            gradient[gaps] += slope * part[0]
         if (C := self.effects) is not None:
             hessian[:p, :p] = C.T @ C
             gradient[:p] = -hessian[:p, :p] @ (xi[:p] - self.mean)

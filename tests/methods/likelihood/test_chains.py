@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,8 @@ import pytest
 
 import fedkern
 from fedkern.cli import report
-from fedkern.cli.__main__ import main
 from fedkern.errors import FedkernError, JobError
 from fedkern.results.mixing import mean_error
-from support.command import mpirun
 from support.found import ids
 from support.interrupted import Crash, run
 from support.refusal import refusal
@@ -119,29 +116,11 @@ def test_chains_that_go_on_end_with_the_same_bits(
     assert resumed.parameters == short.parameters
 
 
-@pytest.mark.nightly
-def test_ranks_have_the_bits_of_one_process(files: Path, short: fedkern.Result, tmp_path: Path) -> None:
-    sets = [word for one in SHORT for word in ("--set", one)]
-    ended = mpirun(2, "run", files / "job.toml", "--out", tmp_path / "out", "--quiet", *sets)
-    assert ended.code == 0, ended.err
-    assert json.loads((tmp_path / "out" / "summary.json").read_text())["digest"] == short.digest
-
-
 def test_too_few_rounds_are_said_to_everybody(short: fedkern.Result) -> None:
     assert short.folder is not None
     assert not short.converged
     assert "chains-want-rounds" in ids(short)
     assert not pd.read_csv(short.folder / "client-bo" / "groups.csv").converged.any()
-
-
-def test_check_says_exchanges_and_what_gradients_tell(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sets = [f"--set={one}" for one in ("algorithm.sampler=hmc", "disclosure.level=standard", "disclosure.rows_per_coefficient=0")]
-    assert main(["check", "--verbose", str(files / "job.toml"), *sets]) == 0
-    said = capsys.readouterr().out
-    assert "then 2,000 exchanges (1000 rounds of 2 steps, 500 of them burn-in)" in said
-    for message in ("Curvature", "LikelihoodSlope", "LikelihoodChange", "Posterior"):
-        assert f"\n  {message} " in said
-    assert "area" not in said, "those are another method's words"
 
 
 @pytest.mark.parametrize(

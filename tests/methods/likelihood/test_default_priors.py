@@ -417,6 +417,7 @@ def test_secure_sums_widen_within_their_box(states: tuple[pd.DataFrame, tuple[fl
     assert "priors" not in beyond.summary
 
 
+@pytest.mark.nightly
 def test_each_family_has_its_own_prior_and_evidences_are_beside_one() -> None:
     """Few large counts decide a Poisson slope, far beyond N(0, 2.5^2), and less so that of a family whose counts vary more."""
     rng = np.random.default_rng(1)
@@ -536,16 +537,40 @@ def lifetimes(shape: float) -> Frames:
     return {name: frame.iloc[k::3] for k, name in enumerate("abc")}
 
 
-@pytest.mark.parametrize("job", [{}, {"sums": "secure"}])
-def test_slopes_of_the_log_hazard_at_a_shape_of_a_hundred_are_those_of_survreg(job: dict[str, str]) -> None:
-    """R 4.2.2, survreg(Surv(time, event) ~ x) of survival 3.5.3: minus the slope over the scale, and 1 / scale."""
-    result = run(lifetimes(100.0), {"formula": "Surv(time, event) ~ x", "family": "weibull"}, **job)
-    near(result, {"theta[x]": (-21.78439, 1.125), "shape": (109.2583, 5.621)})
+LARGE_SHAPES = {  # R 4.2.2, survreg(Surv(time, event) ~ x) of survival 3.5.3: minus the slope over the scale, and 1 / scale
+    100.0: {"theta[x]": (-21.78439, 1.125), "shape": (109.2583, 5.621)},
+    437.0: {"theta[x]": (-95.44307, 4.91878), "shape": (477.5426, 24.6051)},
+    1000.0: {"theta[x]": (-218.13884, 11.25398), "shape": (1091.041, 56.2814)},
+}
+
+
+@pytest.mark.parametrize(("shape", "job"), [(100.0, {}), (437.0, {}), (1000.0, {}), (100.0, {"sums": "secure"})])
+def test_slopes_of_the_log_hazard_at_large_shapes_are_those_of_survreg(shape: float, job: dict[str, str]) -> None:
+    result = run(lifetimes(shape), {"formula": "Surv(time, event) ~ x", "family": "weibull"}, **job)
+    near(result, LARGE_SHAPES[shape])
     assert result.converged
 
 
-def test_a_shape_of_a_thousand_is_no_arrival_before_its_mode() -> None:
-    """The log hazard's slope is -218 by survreg: the way there takes more questions than a job has, and -41 was "converged"."""
-    result = run(lifetimes(1000.0), {"formula": "Surv(time, event) ~ x", "family": "weibull"})
+@pytest.mark.parametrize("shape", [250.0, 437.0])
+def test_a_slope_at_the_border_of_the_box_or_beyond_it_is_no_arrival(shape: float) -> None:
+    """Of standardised columns -49 +- 2.5 and -86: a box of 50 has room for neither, and -34 was "converged"."""
+    result = run(lifetimes(shape), {"formula": "Surv(time, event) ~ x", "family": "weibull"}, sums="secure")
+    assert not result.converged
+    assert "beyond-the-box" in ids(result)
+
+
+def test_a_shape_of_a_hundred_thousand_is_no_arrival_before_its_mode() -> None:
+    result = run(lifetimes(1e5), {"formula": "Surv(time, event) ~ x", "family": "weibull"})
     assert not result.converged
     assert "mode-too-far" in ids(result)
+
+
+@pytest.mark.parametrize("sums", ["", "secure"])
+def test_a_column_that_separates_is_no_slope_beyond_the_box(sums: str) -> None:
+    """Rows set no end to it: the prior decides, which is noted, and the rest stands."""
+    rng = np.random.default_rng(1)
+    z, g = rng.normal(size=240), rng.random(240) < 0.1
+    frame = pd.DataFrame({"z": z, "g": g.astype(int), "y": (g | (z + 0.5 * rng.logistic(size=240) > 0)).astype(int)})
+    result = run({name: frame.iloc[k::3] for k, name in enumerate("abc")}, {"formula": "y ~ z + g", "family": "bernoulli"}, sums)
+    assert result.converged
+    assert ids(result) & {"columns-separate", "sensitive-to-the-prior"}

@@ -13,6 +13,7 @@ import fedkern
 from fedkern.cli import report
 from fedkern.errors import JobError
 from fedkern.results import heterogeneity, plots
+from support.found import ids
 
 JOB: dict[str, Any] = {
     "job": {"method": "likelihood", "seed": 5},
@@ -182,3 +183,16 @@ def test_sites_are_not_said_to_differ_where_errors_vary_with_a_column_and_are_wh
     random = np.random.default_rng(4)
     assert sum(seem_to_differ(random) for _ in range(300)) <= 3
     assert sum(seem_to_differ(random, 10.0) for _ in range(100)) >= 95
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3])
+def test_a_column_far_from_0_makes_no_sites_differ(seed: int) -> None:
+    """A year, a coordinate, as it is: about 0 the coefficients are lost in a column's centre, and p was 0."""
+    rng = np.random.default_rng(seed)
+    site, x, z = rng.integers(3, size=3000), 1e5 + 10 * rng.normal(size=3000), rng.normal(size=3000)
+    whole = pd.DataFrame({"x": x, "z": z, "y": 0.05 * (x - 1e5) + 0.3 * z + rng.normal(size=3000)})
+    job = {"job": {"method": "likelihood"}, "model": {"family": "gaussian"}, "data": {"response": "y", "standardise": "none"}}
+    found = fedkern.run(job, data={name: whole[site == k] for k, name in enumerate("abc")})
+    assert found.converged
+    assert found.summary["heterogeneity"]["slopes"]["p"] > 0.01
+    assert "sites-differ" not in ids(found)

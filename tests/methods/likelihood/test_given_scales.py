@@ -93,3 +93,19 @@ def test_columns_of_levels_do_not_hide_a_scale_that_is_far_too_large() -> None:
     said = verdict(rows, 0.0, 1000.0, prior_sd=0.5)
     assert WORDS + "'x'" in said["verdict"]
     assert WORDS not in verdict(rows, 50.0, 10.0, prior_sd=0.5)["verdict"]
+
+
+def of_pvi(family: str, center: float, scale: float) -> Any:
+    rows = {name: one.astype({"y": int} if family == "bernoulli" else {}) for name, one in sites(1, family=family).items()}
+    data = {"response": "y", "columns": {"x": {"center": center, "scale": scale}}, **few.ANY}
+    return fedkern.run({"job": {"method": "pvi"}, "data": data, "model": {"family": family}}, data=rows).summary
+
+
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
+def test_pvi_says_it_too_with_the_rows_own_numbers(family: str) -> None:
+    """It said "settled", with theta 1e-9 for .05."""
+    for scale in (1e3, 1e6):
+        said = of_pvi(family, 50.0, scale)
+        assert said["converged"] is False
+        assert WORDS + "'x' (the rows' mean is about 49, their standard deviation 1" in said["verdict"]
+    assert WORDS not in of_pvi(family, 60.0, 15.0)["verdict"]

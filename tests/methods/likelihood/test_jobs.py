@@ -118,15 +118,6 @@ def test_a_tidy_table_has_the_names_of_r(files: Path, tmp_path: Path, capsys: py
         assert found.loc["theta[time]", "conf.low"] == pytest.approx(low)
 
 
-def test_check_says_rounds_and_bytes(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "--verbose", str(files / "job.toml")]) == 0
-    said = capsys.readouterr().out
-    assert "rounds   about 10 to the mode (at most 40) and 2,048 draws (at most 2,048), 256 a question:" in said
-    assert "groups   of column 'ward': an intercept" in said
-    for message in ("Curvature", "Values", "Posterior"):
-        assert f"\n  {message} " in said
-
-
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("privacy", {"privacy": {"epsilon": 1.0}}, 'method = "likelihood" has no private form.*take method = "pvi"'),
     ("precision", {"model": {"prior_precision": 4.0}}, r"give model\.prior_sd = 1 / sqrt\(prior_precision\)"),

@@ -89,6 +89,7 @@ def test_a_known_group_is_that_of_a_grid(tmp_path: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("client", [False, True])
+@pytest.mark.nightly
 def test_effects_with_slopes_are_conditional_normals(client: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Given each draw that the server released, effects of a linear model are normal with known moments."""
     rng = np.random.default_rng(5)

@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 
 import fedkern
-from fedkern.cli.__main__ import main
 from fedkern.errors import FedkernError, JobError
 from fedkern.methods import load
 from support.found import ids
@@ -21,7 +20,6 @@ ROOT = Path(__file__).parents[3]
 WANTED = json.loads((ROOT / "benchmarks" / "results" / "late_entry.json").read_text())
 MADE = runpy.run_path(str(ROOT / "benchmarks" / "late_entry.py"))
 federation, job, off = MADE["federation"], MADE["job"], MADE["off"]
-WARDS = '[model.random]\ngroup = "ward"\n'
 
 
 def allowed(kind: str, result: fedkern.Result) -> dict[str, float]:
@@ -136,13 +134,6 @@ def rows(folder: Path, frames: dict[str, pd.DataFrame]) -> None:
     (folder / "rows").mkdir()
     for name, frame in frames.items():
         frame.to_csv(folder / "rows" / f"{name}.csv", index=False)
-
-
-def test_check_says_what_entries_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows(tmp_path, federation("wards"))
-    for more, said in (("", "rows that came one by one"), ("entered_together = true\n", "groups that are there because all")):
-        assert main(["check", "--verbose", str(written(tmp_path, "weibull", WARDS + more))]) == 0
-        assert f"entries  of {said}" in capsys.readouterr().out
 
 
 def faulty(frames: dict[str, pd.DataFrame], folder: Path, one: dict[str, Any]) -> str:

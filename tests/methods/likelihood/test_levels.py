@@ -6,6 +6,7 @@ import json
 import runpy
 import tomllib
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,8 @@ from fedkern.cli.__main__ import main
 from fedkern.data.faults import own_text
 from fedkern.errors import FedkernError, JobError
 from fedkern.methods import load
-from fedkern.methods.likelihood.keys import Config
 from fedkern.models import levels as of_levels
 from fedkern.models.mixed import Layout
-from support.command import mpirun
 from support.found import said
 from support.refusal import refusal
 
@@ -88,20 +87,6 @@ def test_clients_of_a_multinomial_model_add_up_to_the_pooled_rows() -> None:
         )
     np.testing.assert_allclose(np.exp(whole.log_chances(points)).sum(axis=1), 1.0)
     np.testing.assert_allclose(whole.density(points, slice(0, 300)).sum(axis=1), whole.values(points, 1))
-
-
-@BOTH
-def test_rows_of_several_clients_are_those_of_one(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But for what clients round: with all digits at the same draws."""
-    monkeypatch.setattr(Config, "rounds_messages", False)
-    frames = federation()
-    several = fedkern.run(written(tmp_path / "several", frames, family))
-    one = fedkern.run(written(tmp_path / "one", {"all": pd.concat([*frames.values()])}, family))
-    assert several.parameters.keys() == one.parameters.keys()
-    for name, found in several.parameters.items():
-        assert found["mean"] == pytest.approx(one.parameters[name]["mean"], abs=1e-3 * found["sd"]), name
-        assert found["sd"] == pytest.approx(one.parameters[name]["sd"], rel=2e-3), name
-    assert several.summary["predictive"]["response"] == one.summary["predictive"]["response"]
 
 
 @BOTH
@@ -187,11 +172,27 @@ def test_a_level_that_nobody_has_is_named(family: str, tmp_path: Path) -> None:
     assert result.summary["predictive"]["response"]["levels"]["fatal"] == 0
 
 
+def test_levels_in_the_other_order_have_the_same_posterior(tmp_path: Path) -> None:
+    """The threshold beside a level that no row has hangs on the prior most."""
+    frames = {name: frame.drop(columns="age") for name, frame in federation(rows=80).items()}
+    several = [*LEVELS, "fatal"]
+    found = list[dict[str, dict[str, float]]]()
+    for ordered in (several, several[::-1]):
+        job = written(tmp_path / ordered[0], frames, more="", levels=f"levels = {json.dumps(ordered)}")
+        found.append(fedkern.run(job).parameters)
+    pairs = {f"threshold[{low}|{high}]": f"threshold[{high}|{low}]" for low, high in pairwise(several)}
+    for here, there in {"theta[dose]": "theta[dose]", **pairs}.items():
+        one, other = found[0][here], found[1][there]
+        assert one["mean"] == pytest.approx(-other["mean"], abs=0.04 * one["sd"]), here
+        assert one["sd"] == pytest.approx(other["sd"], rel=0.04), here
+
+
 def unseen_threshold(whole: pd.DataFrame, points: int = 1500) -> tuple[float, float]:
     """Mean and sd of the threshold below a fourth level that no row has: its log gap by a grid, given draws of the rest."""
     y, x = whole.state.map({name: k for k, name in enumerate(LEVELS)}).to_numpy(), whole.dose.to_numpy()
     centre, scale = x.mean(), x.std()
-    z, share = (x - centre) / scale, (y == 0).sum() / (len(y) + 0.5)
+    z, below = (x - centre) / scale, np.cumsum(np.bincount(y, minlength=3)) / (len(y) + 0.5)
+    level = np.log(below / (1 - below)).mean()
     log_gap = np.linspace(-6.0, 9.0, 301)
 
     def between(high: Any, low: Any) -> Any:
@@ -200,8 +201,9 @@ def unseen_threshold(whole: pd.DataFrame, points: int = 1500) -> tuple[float, fl
     def density(b: float, first: float, gap: float) -> Any:
         eta, second = b * z, first + np.exp(gap)
         plain = np.log(expit(first - eta[y == 0])).sum() + between(second - eta[y == 1], first - eta[y == 1]).sum()
-        plain -= b**2 / 2 / 2.5**2 + (first - np.log(share / (1 - share))) ** 2 / 50 + gap**2 / 4.5
+        plain -= b**2 / 2 / 2.5**2 + gap**2 / 4.5
         top = (second + np.exp(log_gap))[:, np.newaxis]
+        plain -= ((first + second + top[:, 0]) / 3 - level) ** 2 / 50
         return plain + between(top - eta[y == 2], second - eta[y == 2]).sum(axis=1) - log_gap**2 / 4.5
 
     mode = minimize(lambda t: -logsumexp(density(*t)), [0.0, -0.8, 0.5], method="BFGS")
@@ -372,6 +374,7 @@ def chances_of(table: pd.DataFrame) -> np.ndarray:
 
 
 @pytest.mark.parametrize("random", ['group = "ward"', "client = true"])
+@pytest.mark.nightly
 def test_chances_of_ordered_levels_are_averages_over_thresholds_and_effects(random: str, tmp_path: Path) -> None:
     result, frames = with_effects(tmp_path, random)
     level, out = ("client" if "client" in random else "group"), tmp_path / "out"
@@ -421,13 +424,3 @@ def test_only_jobs_on_the_same_numbers_of_levels_are_compared(tmp_path: Path) ->
     frames["ada"].loc[frames["ada"].index[frames["ada"].state == "mild"][0], "state"] = "severe"
     with pytest.raises(JobError, match="'state' has other numbers of rows of its levels"):
         fedkern.run(written(tmp_path / "changed", frames)).compare(one)
-
-
-def test_a_multinomial_job_by_mpi_is_that_of_one_process(tmp_path: Path) -> None:
-    path = written(tmp_path, federation(), "multinomial")
-    one = fedkern.run(path, out=tmp_path / "one")
-    ran = mpirun(4, "run", path, "--out", tmp_path / "mpi")
-    assert ran.code == 0, ran.err
-    summary = json.loads((tmp_path / "mpi" / "summary.json").read_text())
-    assert summary["parameters"] == one.summary["parameters"]
-    assert summary["predictive"]["response"] == one.summary["predictive"]["response"]

@@ -18,7 +18,6 @@ from fedkern.cli.__main__ import main
 from fedkern.errors import FedkernError, JobError
 from fedkern.methods import load
 from fedkern.methods.likelihood import show
-from support.command import mpirun
 from support.found import clients, ids
 from support.interrupted import Crash, run
 from support.refusal import refusal
@@ -477,16 +476,6 @@ def test_a_piece_without_events_is_said_and_carried_by_the_walk(tmp_path: Path) 
     assert result.converged is True
 
 
-def test_check_says_what_is_shared_and_what_leaves(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "--verbose", str(files)]) == 0
-    said = capsys.readouterr().out
-    assert "hazards  one baseline for all clients" in said
-    assert "each client tells its events, and how long it saw rows" in said
-    assert "LifetimeSums" in said
-    assert "1 / sqrt(shape) ~ HalfCauchy(1)" in said
-    assert "CumulativeHazards" not in said
-
-
 @pytest.mark.parametrize("after", [4, pytest.param(9, marks=pytest.mark.nightly)])
 def test_a_job_that_was_stopped_goes_on_to_the_same_bits(after: int, tmp_path: Path) -> None:
     job = written(tmp_path, federation("piecewise", 1), text("piecewise", SMALL))
@@ -496,13 +485,6 @@ def test_a_job_that_was_stopped_goes_on_to_the_same_bits(after: int, tmp_path: P
     resumed = run(job, tmp_path / "out", resume=True)
     assert resumed is not None
     assert resumed.digest == whole.digest
-
-
-@pytest.mark.nightly
-def test_ranks_have_the_bits_of_one_process(files: Path, whole: fedkern.Result, tmp_path: Path) -> None:
-    ended = mpirun(2, "run", files, "--out", tmp_path / "out", "--quiet")
-    assert ended.code == 0, ended.err
-    assert json.loads((tmp_path / "out" / "summary.json").read_text())["digest"] == whole.digest
 
 
 def test_sites_of_a_walk_are_given_its_sd(tmp_path: Path) -> None:
@@ -554,14 +536,6 @@ def test_an_event_before_the_first_visit_is_one_in_an_interval_from_0(tmp_path: 
                 text("weibull", f"{SMALL}{STRICT}groups = 5\n", data='time_upper = "until"\nentry = "since"', model=TOGETHER),
             )
         )
-
-
-def test_check_says_that_cumulative_hazards_leave_where_they_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = SMALL.replace("[output]", "[output]\nsurvival_at = [15, 40]")
-    assert main(["check", "--verbose", str(written(tmp_path, federation("cox", 1), text("cox", asked)))]) == 0
-    said = capsys.readouterr().out
-    assert "of which it tells the cumulative hazard at 15, 40" in said
-    assert "CumulativeHazards" in said
 
 
 def families(seed: int) -> dict[str, pd.DataFrame]:

@@ -304,6 +304,7 @@ def test_sites_and_without_need_values_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ranks", [3])
+@pytest.mark.nightly
 def test_over_mpi_it_is_the_same_to_the_last_bit(ranks: int, tmp_path: Path, package: Path) -> None:  # noqa: F811
     path = job(tmp_path, "plain")
     alone = fedkern.run(path)

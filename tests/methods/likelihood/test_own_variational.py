@@ -11,7 +11,6 @@ from scipy.stats import norm
 
 import fedkern
 from fedkern.algorithms.sfvi import machine as sfvi
-from fedkern.cli.__main__ import main
 from fedkern.methods.likelihood import own_variational
 from fedkern.methods.likelihood.own_model import Joint
 from fedkern.models.own.supplied import Own
@@ -79,15 +78,6 @@ def test_a_fit_that_has_not_arrived_is_not_converged_and_names_hmc(tmp_path: Pat
     result = fedkern.run(path)
     assert result.converged is False
     assert 'take algorithm.sampler = "hmc", or more rounds' in result.summary["verdict"]
-
-
-def test_a_check_says_what_is_sent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = local(tmp_path, 500, clients=2)
-    assert main(["check", "--verbose", str(path)]) == 0
-    said = capsys.readouterr().out
-    assert "500 rounds of a variational fit, and draws about it" in said
-    assert "GlobalGradient" in said
-    assert "LogTerms" in said
 
 
 @pytest.mark.nightly

@@ -319,6 +319,7 @@ def test_what_a_family_does_not_take_is_refused_by_name(model: dict[str, Any], s
         fedkern.run({"job": {"method": "likelihood"}, "data": {"response": "y"}, "model": model}, data=frames("gamma", 1))
 
 
+@pytest.mark.nightly
 def test_a_gamma_response_has_effects_of_three_terms() -> None:
     held = frames("gamma", 1)
     tables = job("gamma", 1, algorithm=FAST)

@@ -308,8 +308,8 @@ def of_sites(frames: dict[str, pd.DataFrame]) -> tuple[int, ...]:
 
 
 def test_sites_that_are_followed_for_longer_are_not_named() -> None:
-    """Of 300 honest federations whose follow-up differs twofold at most one."""
-    assert sum(bool(of_sites(lived(seed, n=120, follow=0.7))) for seed in range(300)) <= 1
+    """Of 100 honest federations whose follow-up differs twofold at most one."""
+    assert sum(bool(of_sites(lived(seed, n=120, follow=0.7))) for seed in range(100)) <= 1
 
 
 def test_reversed_events_are_found_in_nine_of_ten_federations() -> None:

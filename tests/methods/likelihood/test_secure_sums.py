@@ -25,8 +25,7 @@ from fedkern.privacy.masks import Pairs
 from fedkern.transports.driver import Timeouts
 from fedkern.transports.inprocess import InProcess
 from support import wires
-from support.command import mpirun
-from support.found import ids, said
+from support.found import ids
 from support.interrupted import Crash, run
 from support.mask_streams import (
     Streams,
@@ -131,20 +130,6 @@ def test_clients_that_were_told_other_units_give_no_sum(job: Path, monkeypatch: 
     tell_one_another_thing(monkeypatch)
     with pytest.raises(RemoteFault, match=r"masks do not cancel: clients were told different things"):
         fedkern.run(job)
-
-
-def test_another_unit_at_one_client_is_seen_by_its_holder_and_ends_in_a_doubt(tmp_path: Path) -> None:
-    write_wards(tmp_path, CLIENTS)
-    own = tmp_path / "rows" / "bo.csv"
-    head, *rows = own.read_text().splitlines()
-    own.write_text("\n".join([head, *(f"{18 * float(row.partition(',')[0]):.4f},{row.partition(',')[2]}" for row in rows)]))
-    (tmp_path / "job.toml").write_text(JOB)
-    result = fedkern.run(tmp_path / "job.toml", out=tmp_path / "out")
-    assert result.converged is False
-    assert [one["column"] for one in said(result, "column-in-another-unit-somewhere")] == ["column 'time'"]
-    notes = {name: json.loads((tmp_path / "out" / f"client-{name}" / "rows.json").read_text())["notes"] for name in CLIENTS}
-    assert any("column 'time' is in another unit at bo or at all others together" in note for note in notes["bo"])
-    assert "bo" not in " ".join(result.summary["notes"]).split()
 
 
 @pytest.mark.usefixtures("exact")
@@ -439,13 +424,6 @@ def test_a_job_that_goes_on_tells_the_same_single_values(tmp_path: Path) -> None
 @pytest.fixture
 def streams(monkeypatch: pytest.MonkeyPatch) -> Streams:
     return watched_streams(monkeypatch)
-
-
-@pytest.mark.nightly
-def test_ranks_have_the_bits_of_one_process(job: Path, whole: fedkern.Result, tmp_path: Path) -> None:
-    ended = mpirun(4, "run", job, "--out", tmp_path / "out", "--quiet")
-    assert ended.code == 0, ended.err
-    assert json.loads((tmp_path / "out" / "summary.json").read_text())["digest"] == whole.digest
 
 
 @pytest.mark.parametrize("runs", [3, pytest.param(200, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])])

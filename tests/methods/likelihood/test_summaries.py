@@ -307,10 +307,3 @@ def test_a_run_that_died_goes_on_to_the_same_result(
             with pytest.raises(Crash):
                 fedkern.run(job, data=cancer(), out=out)
         assert fedkern.run(job, data=cancer(), out=out, resume=True).digest == whole.digest
-
-
-def test_check_names_them(by_a_summary: Callable[..., None]) -> None:
-    by_a_summary(0)
-    said = str(fedkern.check(JOB, data=cancer(), verbose=True))
-    assert "summary  gradient and curvature at one point and over one normal, no values at draws: a" in said
-    assert "AskNormal" in said

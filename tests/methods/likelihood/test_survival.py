@@ -19,9 +19,7 @@ from fedkern.errors import FedkernError, JobError
 from fedkern.methods import load
 from fedkern.models import survival
 from fedkern.models.mixed import Layout
-from support.command import mpirun
 from support.found import ids, said
-from support.interrupted import Crash, run
 from support.refusal import refusal
 
 JOB = """
@@ -158,22 +156,6 @@ def test_the_posterior_is_that_of_quadrature_over_the_pooled_rows(kind: str, tmp
         assert result.parameters[f"theta[{name}]"]["mean"] == pytest.approx(found["mean"] / sd[j], rel=1e-9)
     told = result.summary["log_evidence"]
     assert abs(told["value"] - evidence) < max(4 * told["error"], 0.01)
-
-
-@pytest.mark.parametrize("after", [3, pytest.param(9, marks=pytest.mark.nightly)])
-def test_a_job_that_was_stopped_goes_on_to_the_same_bits(after: int, files: Path, whole: fedkern.Result, tmp_path: Path) -> None:
-    with pytest.raises((FedkernError, Crash)):
-        run(files, tmp_path / "out", crash=after)
-    resumed = run(files, tmp_path / "out", resume=True)
-    assert resumed is not None
-    assert resumed.digest == whole.digest
-
-
-@pytest.mark.nightly
-def test_ranks_have_the_bits_of_one_process(files: Path, whole: fedkern.Result, tmp_path: Path) -> None:
-    ended = mpirun(2, "run", files, "--out", tmp_path / "out", "--quiet")
-    assert ended.code == 0, ended.err
-    assert json.loads((tmp_path / "out" / "summary.json").read_text())["digest"] == whole.digest
 
 
 def test_what_is_published_and_what_a_client_keeps(
@@ -545,17 +527,6 @@ def test_what_events_determine(rows: int, events: int, together: int, low: float
     path = Path(__file__).parents[3] / "benchmarks" / "survival_disclosure.py"
     told = runpy.run_path(str(path))["told"]
     assert low <= told(np.random.default_rng([7, 2, 0, rows, events]), rows, events, 2, 0.5, together) <= high
-
-
-def test_check_says_whose_hazards_there_are_and_that_events_count(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "--verbose", str(files), "--set", "disclosure.level=strict"]) == 0
-    said = capsys.readouterr().out
-    assert "hazards  each client's own baseline, which stays with it" in said
-    assert "response months, event died" in said
-    assert "needs more than 36 events" in said
-    assert "of a client with 37 events, the fewest that this job takes" in said
-    assert "SurvivalSums" in said
-    assert "Replicated" not in said
 
 
 def test_case_weights_and_a_label_of_the_event(tmp_path: Path, whole: fedkern.Result) -> None:

@@ -111,21 +111,6 @@ def test_ratios_of_a_cox_model_do_not_depend_on_it_and_its_common_curve_says_it(
     assert plain.converged is True
 
 
-def test_factors_in_words() -> None:
-    assert time_units.of_rates(["a", "b", "c"], [(40, 40.0), (50, 50.0), (0, 1e6)]) == []
-    assert time_units.of_rates(["a", "b"], [(2, 100.0), (3, 10.0)]) == []  # too few events to say it
-    note, doubt = time_units.of_rates(["a", "b", "c"], [(40, 40.0), (50, 50.0), (40, 40 * 365.0)])
-    assert "c: the time per event is 365 times that of the others" in note
-    assert "days for years" in note
-    assert doubt.startswith("times are in another unit at 'c'")
-    note, doubt = time_units.of_rates(["a", "b", "c"], [(40, 40.0), (50, 50.0), (40, 40 / 9)])
-    assert "c: the time per event is 1/9 of that of the others" in note
-    assert doubt.doubt  # the other two are alike; of two clients it is a note
-    (note,) = time_units.of_rates(["a", "b"], [(40, 40.0), (40, 40 / 9)])
-    assert "1/9" in note or "9 times" in note
-    assert not note.doubt
-
-
 def censored(turned: str = "", frailer: float = 1.0) -> dict[str, pd.DataFrame]:
     """Three hospitals where one patient in six has the event; at one of them events and their absence may be exchanged."""
     found = {}

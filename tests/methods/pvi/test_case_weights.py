@@ -70,18 +70,6 @@ def test_rows_that_count_many_times_are_a_doubt_whose_remedy_ends_well(family: s
         assert wider == pytest.approx(by**0.5, rel=0.05)
 
 
-def test_a_client_whose_weights_are_another_column_is_a_doubt() -> None:
-    data = labelled()
-    data["b"]["w"] = 1000.0
-    result = fitted(data, "w", family="bernoulli")
-    assert result.converged is False
-    assert "weights of column 'w' are not those of the other clients: their mean is 1e+03 at b, and 1 at the others" in str(
-        result
-    )
-    data["b"]["w"] = 1.0
-    assert fitted(data, "w", family="bernoulli").converged == "settled"
-
-
 def test_weights_that_are_counts_may_sum_to_more_than_the_rows() -> None:
     data = {name: frame.assign(w=3.0) for name, frame in labelled().items()}
     assert fitted(data, "w", family="bernoulli").converged is False

@@ -236,6 +236,7 @@ FORMS = {
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.usefixtures("undrawn")
 def test_plan_certificate_and_report_name_the_same_neighbours(fedkern: Any, tmp_path: Path, form: str) -> None:
     text, protected, neighbours, trusted = FORMS[form]
     path = federation(tmp_path, text, rows(50))

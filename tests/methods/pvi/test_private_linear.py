@@ -77,16 +77,6 @@ def test_q_without_a_scale_is_not_settled_either_and_with_one_says_what_it_stand
     assert "errors are taken to have a standard deviation of 2 in the response's unit" in given.summary["verdict"]
 
 
-def test_check_says_it_before_the_run_and_other_jobs_hear_nothing() -> None:
-    said = str(fedkern.check(tables(5.0, NOISE_AWARE), data=frames(12.0, ERRORS), verbose=True))
-    assert UNKNOWN in " ".join(said.split())
-    assert "errors' standard deviation 1" in " ".join(said.split())
-    given = tables(5.0, NOISE_AWARE, scale=1.0, intercept_centre=10.0)
-    assert "model.scale" not in str(fedkern.check(given, data=frames(12.0, ERRORS), verbose=True))
-    assert linear.of_file(model_of(5.0, scale=1.0)) == []
-    assert linear.of_file(model_of(5.0, family="bernoulli")) == []
-
-
 # Blood pressure: each remedy is followed to its end ----
 
 

@@ -147,31 +147,9 @@ def test_a_job_names_the_client_and_says_what_to_do(model: dict[str, Any], secti
     assert not ids(clean) & {"response-reversed", "slopes-reversed", "outcome-reversed"}
 
 
-def test_successes_of_trials_and_two_clients() -> None:
-    rng, data = np.random.default_rng(3), {}
-    for name in NAMES[:2]:
-        X = rng.normal(size=(200, 2))
-        n = rng.integers(1, 6, 200)
-        k = rng.binomial(n, expit(-1 + X @ [0.8, -0.7]))
-        data[name] = pd.DataFrame({"x": X[:, 0], "z": X[:, 1], "n": n, "died": n - k if name == "bo" else k})
-    result = fitted(data, data={"trials": "n"})
-    assert clients(result, "response-reversed") == ["ada", "bo"]
-
-
 def test_where_it_is_not_looked_for() -> None:
     """Without an intercept, with an offset, in a job of masks: as in the other method."""
     data = frames(sites(1, 4, 300, tau=0.3, other=1))
     assert "response-reversed" not in ids(fitted(data, {"intercept": False}))
     more = {name: frame.assign(o=0.1) for name, frame in data.items()}
     assert "response-reversed" not in ids(fitted(more, data={"offset": "o"}))
-
-
-def test_a_ward_where_most_die_is_a_note_and_no_doubt() -> None:
-    rng, data = np.random.default_rng(2), {}
-    for k, name in enumerate(NAMES[:4]):
-        X = rng.normal(size=(400, 3))
-        y = rng.uniform(size=400) < expit((2.6 if k == 1 else -2.6) + X @ [0.5, -0.4, 0.3])
-        data[name] = pd.DataFrame({"x": X[:, 0], "z": X[:, 1], "w": X[:, 2], "died": y.astype(int)})
-    result = fitted(data)
-    assert "response-reversed" not in ids(result)
-    assert clients(result, "outcome-reversed") == ["bo"]

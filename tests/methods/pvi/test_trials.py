@@ -76,12 +76,6 @@ def test_the_result_is_that_of_a_row_for_each_trial(tmp_path: Path) -> None:
     assert "trials" in json.loads((tmp_path / "run" / "summary.json").read_text())["encoding"]
 
 
-def test_check_says_it() -> None:
-    assert any(
-        "response y, successes of n trials" in line for line in fedkern.check(job(), data={"a": grouped(60, 1)}, verbose=True)
-    )
-
-
 def test_one_trial_a_row_changes_nothing() -> None:
     rows = single(grouped(60, 1))
     plain = job()

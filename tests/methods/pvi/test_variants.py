@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 import fedkern
-from fedkern.algorithms.pvi.messages import Settings
 from fedkern.api import find_plans
 from fedkern.methods import load
 from fedkern.transports.inprocess import InProcess
@@ -116,37 +114,3 @@ def test_private_jobs_keep_to_their_budgets(data: dict[str, Any], tmp_path: Path
         spent = [result.privacy[name]["steps"]] if name in result.privacy else [c["steps"] for c in result.privacy.values()]
         assert max(spent) <= plan.steps, name
         assert variant != "shorten" or (spent[0], plan.paid) == (plan.steps, 2)
-
-
-@pytest.mark.parametrize("privacy", [None, TERMS], ids=["open", "private"])
-def test_answers_that_come_too_late_are_counted_and_said(
-    data: dict[str, Any], tmp_path: Path, privacy: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are no part of the result; a private client has paid for them."""
-    monkeypatch.setattr(Settings, "staleness", lambda self, n_clients: 1)
-    job = {"data": data, "job": {"rounds": 6}, "algorithm": {"schedule": "asynchronous", "damping": 0.2}}
-    result = fedkern.run(job if privacy is None else {**job, "privacy": privacy}, out=tmp_path / "out")
-    clients = result.summary["clients"]
-    dropped = {name: client["dropped"] for name, client in clients.items() if "dropped" in client}
-    n, came = sum(dropped.values()), sum(dropped.values()) + sum(client["updates"] for client in clients.values())
-    assert 0 < n < came
-    (note,) = [note for note in result.summary["notes"] if "are not in the result" in note]
-    assert note.startswith(f"{n} of {came} answers are not in the result ({', '.join(f'{k} {v}' for k, v in dropped.items())})")
-    assert 'of clients in turn (schedule = "sequential") none is too old' in note
-    assert ("their privacy is spent all the same" in note) == (privacy is not None)
-    lines = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
-    assert lines[-1]["dropped"].keys() == dropped.keys()
-    assert all(0 < count <= dropped[name] for name, count in lines[-1]["dropped"].items())  # the last answers come after it
-    if privacy is not None:
-        config, folder = load({**job, "privacy": privacy})
-        plans = find_plans(InProcess(), config, folder)
-        for name, client in clients.items():
-            steps = result.privacy[name]["steps"]
-            assert steps == (client["updates"] + dropped.get(name, 0)) * plans[name].update
-
-
-def test_nothing_is_said_where_all_answers_are_in_the_result(data: dict[str, Any], tmp_path: Path) -> None:
-    result = fedkern.run({"data": data, "job": {"rounds": 3}, "algorithm": {"schedule": "asynchronous"}}, out=tmp_path / "out")
-    assert not any("dropped" in client for client in result.summary["clients"].values())
-    assert not any("not in the result" in note for note in result.summary["notes"])
-    assert "dropped" not in (tmp_path / "out" / "metrics.jsonl").read_text()

@@ -113,6 +113,7 @@ def test_where_all_are_empty_there_is_nothing_to_learn_from(tmp_path: Path, fami
         fedkern.run(path, out=tmp_path / "out")
 
 
+@pytest.mark.digits  # ranks are processes of their own
 def test_over_mpi_it_is_the_same(tmp_path: Path) -> None:
     path = job(tmp_path)
     emptied(tmp_path, "east", "west")

@@ -22,13 +22,6 @@ from support.refusal import refusal
 from support.wires import checked_and_run
 
 
-@pytest.fixture(autouse=True)
-def _few_draws(request: pytest.FixtureRequest) -> None:
-    """What is said of an interval, and where, follows from the rows. One test is about the numbers."""
-    if request.function is not test_the_level_is_not_that_of_the_counts_that_are_shown:
-        request.getfixturevalue("few_draws")
-
-
 def job(folder: Path, few: str = "<5", below: int = 5, **more: Any) -> dict[str, Any]:
     """Counts below five are written so."""
     built_priors.written(folder)

@@ -192,6 +192,7 @@ def exact(folder: Path, level: float, unit: float) -> tuple[np.ndarray, np.ndarr
     return mean, np.sqrt(weight @ (np.array(variances) + (np.array(means) - mean) ** 2))
 
 
+@pytest.mark.digits
 def test_periods_and_what_follows_them_are_those_of_the_exact_posterior(tmp_path: Path) -> None:
     random = np.random.default_rng(4)
 

@@ -149,6 +149,7 @@ def by_ranks(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
     return of
 
 
+@pytest.mark.digits  # ranks are processes of their own
 @pytest.mark.parametrize(("inference", "ranks"), [("sfvi", 3), pytest.param("sfvi", 4, marks=pytest.mark.nightly), ("hmc", 3)])
 def test_one_process_and_several_ranks_give_the_same_bits(
     by_ranks: Callable[[int], Path], tmp_path: Path, inference: str, ranks: int
@@ -314,13 +315,6 @@ def test_binomial_counts_and_grid_points(tmp_path: Path) -> None:
     (rows / "east.csv").write_text("x,sick,seen\n0.2,10,9\n")
     with pytest.raises(JobError, match="is more than seen, the number of trials"):
         fedkern.run(path)
-
-
-def test_check_lists_every_message_and_sends_no_row(fedkern: Any, tmp_path: Path) -> None:
-    ended = fedkern("check", "--verbose", job(tmp_path))
-    assert ended.code == 0, ended.err
-    for text in ("auxiliary model", "GlobalGradient", "gradient (1, 7)", "phi in [0, 0.99]", "have no message"):
-        assert text in ended.out
 
 
 def _has_a_table_for_print(home: Path) -> None:

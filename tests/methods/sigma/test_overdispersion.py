@@ -85,6 +85,7 @@ def test_it_is_learnt_published_and_said(tmp_path: Path, model: dict[str, Any], 
     assert fit["pearson"]["chi_square"] < 40  # of 5 areas whose four rows each vary 3 times as much as Poisson counts
 
 
+@pytest.mark.nightly
 def test_what_was_drawn_is_found(tmp_path: Path) -> None:
     """.6 of 64 rows, with 30 expected cases each."""
     algorithm = {"learning_rate": 0.03}

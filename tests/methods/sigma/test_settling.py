@@ -49,6 +49,7 @@ def test_what_moved_most_has_a_name(tmp_path):
     assert kept["own"]["worst"].startswith(("latent ", "area east-"))
 
 
+@pytest.mark.nightly
 def test_what_moves_no_more_has_settled(tmp_path):
     result = job(tmp_path, 2500, model={"phi": 0.5, "spatial_scale": 0.5}, output={"reweigh": False})
     assert result.converged == "settled"

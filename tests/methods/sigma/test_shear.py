@@ -1,5 +1,6 @@
 """Jobs whose server shears the intercept against the level of the map: what it changes, and what not."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.methods.sigma.prior import build
 from fedkern.transports.inprocess import InProcess
+from support import built_priors
 from support import sigma_artifacts as artifacts
 from support.command import StopsAt
 from support.refusal import refusal
@@ -60,6 +62,8 @@ def test_a_resumed_run_has_the_same_bits(tmp_path: Path, covariance: str) -> Non
 def test_a_prior_of_before_its_mean_loadings_were_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "of_within", lambda clients: None)
     path = job(tmp_path, **SHORT)
+    shutil.rmtree(tmp_path / "prior")
+    built_priors.built(tmp_path)
     default, off = fedkern.run(path), fedkern.run(path, algorithm={"shear": False})
     assert default.digest == off.digest
     note = "does not say how the level of the map follows"

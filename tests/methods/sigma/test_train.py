@@ -165,13 +165,14 @@ FEW = ("training.steps=40", "training.batch=4")
 @pytest.mark.parametrize(
     "more",
     [
-        ("network.gamma=learn", "training.refresh=16"),
+        ("network.gamma=learn", "training.refresh=4"),
         pytest.param(("training.precision=float64", "training.draws=none"), marks=pytest.mark.nightly),
     ],
 )
 def test_a_training_on_a_device_is_that_of_a_processor(fedkern, prior: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
     """On the grid emulator: the same numbers but for what is rounded; a network of float32 is rounded in each step."""
-    here = ("sigma", "train", prior, "--quiet", *options(*FEW, *more))
+    few = ("training.steps=8", "training.batch=4")
+    here = ("sigma", "train", prior, "--quiet", *options(*few, *more))
     assert fedkern(*here, "--out", tmp_path / "cpu").code == 0
     with hosted.instead_of_a_card() as card:
         assert fedkern(*here, "--out", tmp_path / "cuda", "--device", "cuda").code == 0

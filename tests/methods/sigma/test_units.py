@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import fedkern
-from fedkern.errors import JobError
 from fedkern.results import rates
 from support import sigma_artifacts as artifacts
 from support.found import ids, said
-from support.refusal import refusal
 
 FITS: dict[str, dict[str, Any]] = {
     "sfvi": {"job": {"rounds": 150}},
@@ -240,12 +237,3 @@ def test_a_count_of_999_on_a_map_lets_no_result_stand_and_the_remedy_ends_it(tmp
     assert any("column 'cases': 999 stands in 1 row, far from all other cells" in note for note in own)
     path.write_text("\n".join([*right[:5], ",".join([cells[0], "", *cells[2:]]), *right[6:]]) + "\n")
     assert said not in fedkern.run(tables).summary["verdict"]
-
-
-def test_a_misspelt_column_of_a_map_is_answered_with_the_nearest(tmp_path: Path) -> None:
-    tables = job(tmp_path, "poisson", "sfvi")
-    tables["data"]["exposure"] = "expectd"
-    rows = {path.stem: pd.read_csv(path) for path in (tmp_path / "rows").glob("*.csv")}
-    tables["data"].pop("clients")
-    with refusal(JobError, "expectd", "expected"):
-        fedkern.run(tables, data=rows)

@@ -22,13 +22,6 @@ from support.wires import checked_and_run
 PHI, SCALE = 0.9, 1.3
 
 
-@pytest.fixture(autouse=True)
-def _few_draws(request: pytest.FixtureRequest) -> None:
-    """What is written and refused follows from the rows. One test is about the numbers."""
-    if request.function is not test_areas_have_the_exact_posterior_of_the_whole_map:
-        request.getfixturevalue("few_draws")
-
-
 def job(folder: Path, seed: int = 4, **more: Any) -> dict[str, Any]:
     """Rates in hundreds, each with its own variance; the second area of each client has none."""
     built_priors.written(folder)
@@ -80,6 +73,7 @@ def read_all(paths: Iterable[Path]) -> list[dict[str, str]]:
     return [row for path in paths for row in csv.DictReader(path.read_text().splitlines())]
 
 
+@pytest.mark.digits
 def test_areas_have_the_exact_posterior_of_the_whole_map(tmp_path: Path) -> None:
     tables = job(tmp_path, job={"rounds": 1500}, model={"phi": PHI, "spatial_scale": SCALE})
     tables["algorithm"] = {"learning_rate": 0.02}

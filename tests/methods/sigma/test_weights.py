@@ -23,7 +23,6 @@ from fedkern.transports.inprocess import InProcess
 from oracles.differences import four_point
 from support import built_priors
 from support import sigma_artifacts as artifacts
-from support.command import mpirun
 from support.refusal import refusal
 from support.wires import compare, ledgers
 
@@ -160,17 +159,6 @@ def test_nobody_is_asked_where_something_moves_or_the_job_does_not_want_it(ran, 
         assert "weights" not in result.summary["sigma"]
     with refusal(JobError, "output.reweigh"):
         load(path, ["output.bound=false", "output.reweigh=true", fitted])
-
-
-@pytest.mark.nightly
-def test_ranks_do_not_change_a_bit(ran, tmp_path):
-    path, found = ran
-    assert mpirun(3, "run", path, "--out", tmp_path / "out").code == 0
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert summary["sigma"]["weights"] == found.result.summary["sigma"]["weights"]
-    assert summary["converged"] is True
-    # where nobody is asked no rank waits
-    assert mpirun(3, "run", path, "--set", "job.rounds=40", "--out", tmp_path / "few").code == 0
 
 
 @pytest.mark.nightly  # on every push: that a q which is too narrow, or beside it, is not said to be right

@@ -70,7 +70,7 @@ VARIANTS: list[Any] = [
 ]
 
 
-@pytest.mark.usefixtures("few_draws", "undrawn")
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 def test_a_job_sends_what_is_listed_and_writes_the_areas(tmp_path: Path, changes: dict[str, Any]) -> None:
     path = job(tmp_path, **changes)
@@ -95,6 +95,7 @@ def test_a_job_sends_what_is_listed_and_writes_the_areas(tmp_path: Path, changes
             assert how[1:] in report.write(tmp_path / "out" / f"client-{name}").read_text()
 
 
+@pytest.mark.digits
 @pytest.mark.parametrize("latents", ["auto", 1])
 def test_the_error_of_the_prior_is_a_check_of_the_verdict(tmp_path: Path, latents: Any) -> None:
     """The job itself is the same, and weights of its draws agree with either prior."""
@@ -132,6 +133,7 @@ def test_the_error_of_a_prior_is_that_where_phi_is(phi: Any, doubted: bool) -> N
     assert publish._of_prior(model, released, prior) == []
 
 
+@pytest.mark.digits
 @pytest.mark.nightly
 @pytest.mark.parametrize("inference", ["nested", "sfvi", "hmc"])
 def test_one_process_several_ranks_and_a_resumed_run_give_the_same_bits(tmp_path: Path, inference: str) -> None:
@@ -193,7 +195,7 @@ def test_the_artifact_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_what_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = job(tmp_path)
     with pytest.raises(JobError, match="holds a finished prior; to start anew"):
-        built_priors.written(tmp_path)
+        built_priors.built(tmp_path)
     monkeypatch.setattr(memory, "available", lambda: 100.0)
     with refusal(JobError, "16", "leroux"):
         build.perform(parse_prior(built_priors.tables("bym2")), tmp_path, Output(tmp_path / "other", quiet=True))
@@ -207,7 +209,6 @@ def test_what_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         fedkern.run(path, model={"kind": "within", "prior": "networks"})
 
 
-@pytest.mark.usefixtures("few_draws")
 def test_points_keyed_by_area(tmp_path: Path) -> None:
     built_priors.written(tmp_path, "gp")
     artifacts.counts(tmp_path / "rows")
@@ -219,7 +220,6 @@ def test_points_keyed_by_area(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.usefixtures("few_draws")
 def test_bym2_mixes_by_the_hyperparameter_of_its_prior(tmp_path: Path) -> None:
     built = built_priors.written(tmp_path, "bym2")
     assert built.as_dict()["condition"] == "rho"

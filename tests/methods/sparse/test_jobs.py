@@ -498,20 +498,6 @@ def test_an_interrupted_run_goes_on_with_the_same_bits(
     assert own[0] == own[1]
 
 
-def test_check_prints_what_is_disclosed(fedkern: Any, tmp_path: Path) -> None:
-    path = job(tmp_path)
-    plain = fedkern("check", "--verbose", path)
-    assert plain.code == 0, plain.err
-    assert "draws of every client's coefficients in every round" in plain.out
-    assert "Locals" in plain.out
-    assert "Statistics" not in plain.out
-    moves = fedkern("check", "--verbose", path, "--set", 'algorithm.moves=["translate"]')
-    assert "sufficient statistics follow" in moves.out
-    for text in ("Counts", "how often every client clipped a scale"):
-        assert text in plain.out
-        assert text not in fedkern("check", "--verbose", path, "--set", 'algorithm.statistics="pooled"').out
-
-
 def test_a_run_prints_its_effects(fedkern: Any, tmp_path: Path) -> None:
     ended = fedkern("run", job(tmp_path), "--out", tmp_path / "out", "--set", "job.rounds=200")
     assert ended.code == 0, ended.err

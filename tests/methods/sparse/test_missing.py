@@ -11,7 +11,6 @@ import pytest
 
 import fedkern
 from fedkern.errors import JobError
-from support.command import mpirun_jobs
 from support.found import said
 from support.refusal import refusal
 from support.wires import checked_and_run
@@ -253,37 +252,6 @@ def test_gaps_of_structural_equations_are_refused_with_the_kinds_that_take_them(
     tables["model"]["kind"] = "sem"
     with refusal(JobError, "regression", "mrf"):
         fedkern.run(tables)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    "model",
-    [
-        'missing = "impute"\n', 'missing = "impute"\nfamily = "bernoulli"\n', 'errors = "student"\n',
-        'missing = "impute"\nkind = "mrf"\n',
-    ],
-)  # fmt: skip
-def test_ranks_do_not_change_a_bit(tmp_path: Path, model: str) -> None:
-    """Where values are missing, and where rows have weights: sites draw more than coefficients."""
-    parts = sites(40, 5) if "student" in model else lacking(sites(40, 5), "by the response")
-    if "bernoulli" in model:
-        parts = [np.column_stack([p[:, :2], p[:, 2] > np.median(p[:, 2])]) for p in parts]
-    tables = job(tmp_path / "data", parts, 40)
-    tables["model"] = dict(line.split(" = ") for line in model.replace('"', "").splitlines())
-    response = "" if "mrf" in model else 'response = "y"\n'
-    tables["data"] = {name: value for name, value in tables["data"].items() if name in response + "clients"}
-    path = tmp_path / "job.toml"
-    path.write_text(
-        f'[job]\nmethod = "sparse"\nrounds = 40\n[data]\nclients = ["{tmp_path}/data/*.csv"]\n{response}'
-        f'[model]\n{model}scale = "none"\n[algorithm]\nchains = 2\nburn_in = 6\nrandom_source = "keyed"\n'
-    )
-    codes, err = mpirun_jobs(3, tmp_path / "jobs.json", {"out": ["run", path, "--out", tmp_path / "out"]})
-    assert codes == {"out": 0}, err
-    tables["model"]["scale"], tables["algorithm"]["random_source"] = "none", "keyed"
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    here = fedkern.run(tables)
-    assert summary["digest"] == here.digest
-    assert summary.get("imputed") == here.summary.get("imputed")
 
 
 def test_the_meta_analysis_leaves_out_the_slopes_of_a_site_that_lacks_a_column(tmp_path: Path) -> None:

@@ -35,23 +35,11 @@ def fitted(data: dict[str, pd.DataFrame], **algorithm: Any) -> Any:
     return fedkern.run(job, data=data)
 
 
-@pytest.mark.parametrize(("m", "n"), [(3, 300), (4, 200)])
-def test_a_job_names_the_client_and_says_what_to_do(m: int, n: int) -> None:
-    result = fitted(frames(1, m, n, other=1))
-    assert result.converged is False
-    assert clients(result, "response-reversed") == ["bo"]
-    assert clients(result, "slopes-reversed") == ["bo"]
-
-
 @pytest.mark.parametrize("of_slopes", [0.0, 0.3])
 def test_clients_that_differ_are_not_named(of_slopes: float) -> None:
     for seed in (1, 2):
         result = fitted(frames(seed, 3, 200, of_slopes=of_slopes, tau=1.0))
         assert not ids(result) & {"response-reversed", "slopes-reversed", "outcome-reversed"}
-
-
-def test_of_two_clients_either_may_be_it() -> None:
-    assert clients(fitted(frames(1, 2, 300, other=1)), "response-reversed") == ["ada", "bo"]
 
 
 def test_a_column_of_one_value_at_a_client_is_left_out_there() -> None:

@@ -120,18 +120,6 @@ def test_no_result_stands_where_a_column_is_in_another_unit(
     assert (words in found["verdict"]) if words else ("another unit" not in found["verdict"])
 
 
-def test_the_remedy_of_a_verdict_about_a_wrong_cell_is_in_its_note(tmp_path: Path) -> None:
-    """A gaussian job with a cell that decides: false, with what to set; with that the verdict is of the chains again."""
-    parts = sites()
-    for site in (1, 2):
-        parts[site][4, 2] = 10_000.0
-    found = fedkern.run(job(tmp_path, parts, **SHORT)).summary
-    assert found["converged"] is False
-    assert "column 'y' is in another unit at s2, s3 or at s1, s4, or has a wrong cell there" in found["verdict"]
-    assert 'model.errors = "student"' in found["verdict"]
-    assert "another unit" not in fedkern.run(job(tmp_path, parts, **SHORT, model={"errors": "student"})).summary["verdict"]
-
-
 @pytest.mark.parametrize("degrees", [1.0, 4.0, 30.0])
 def test_the_scale_is_that_of_largest_likelihood(degrees: float) -> None:
     y = np.random.default_rng(4).standard_t(3.0, size=200) * 7.0 + 1e3

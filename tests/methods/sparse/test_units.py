@@ -79,14 +79,6 @@ def test_every_model_of_columns_sees_it(sections: dict[str, Any]) -> None:
     assert ("column 'weight'", ["b"]) in named(ran(clients, **sections).summary)
 
 
-def test_a_response_in_another_unit_is_named() -> None:
-    clients = sites("weight", "")
-    for site, one in clients.items():
-        one["y"] = (100 + 20 * one["y"]) / (2.4 if site == "b" else 1.0)
-    for errors in ("gaussian", "student"):
-        assert ("column 'y'", ["b"]) in named(ran(clients, model={"errors": errors}).summary)
-
-
 def pressures(m: int, in_kpa: tuple[int, ...], mean: float = 120.0) -> dict[str, Any]:
     """Column age and a response like a blood pressure, about another mean at each site, in kPa at some."""
     pd = pytest.importorskip("pandas")

@@ -9,56 +9,69 @@ Clients round what they tell to what the posterior needs, so where the prior alo
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Collection, Mapping, Sequence
 
-from ...algorithms.importance.draws import Found
-from ...algorithms.importance.newton import Metric
-from ...finding import Finding
-from ...results import guard
-from .model import Model
+import numpy as np
+from numpy.typing import NDArray
+
+from ..algorithms.importance.newton import Metric
+from ..finding import Finding
+from ..models.encoding import Encoding
+
+Array = NDArray[np.float64]
 
 OFF = 5.0  # times as large as the rows' standard deviation, or so many of these from their mean
 MOVED = 0.5  # standard errors of the rows alone
 
 
-@guard.check("the scales that the job gives", None)
-def doubt(found: Found, model: Model) -> str:
-    """Returns why the result cannot stand; "" where it can, or where no center and scale are given."""
-    given = given_columns(model)
-    names, at, intercept = model.compared
-    if not given or not intercept:
+def doubt(
+    names: Sequence[str],
+    given: Mapping[str, tuple[float, float]],
+    rows: tuple[Array, Array],
+    prior: tuple[Array, Array],
+    *,
+    exact: bool = False,
+) -> str:
+    """Returns why a result cannot stand; "" where it can.
+
+    Parameters
+    ----------
+    names : of the coefficients, the intercept first
+    given : column -> its center and scale, of columns with constants of the job file
+    rows, prior : gradient (p,) of the log-density, and minus its second derivatives (p, p), at the mode or the mean
+    exact : whether the rows' have all digits
+    """
+    (g, L), (slope, P) = rows, prior
+    if not given or not (np.isfinite(L).all() and np.isfinite(g).all() and L[0, 0] > 0):
         return ""
-    L, g = found.own_hessian.sum(axis=0)[np.ix_(at, at)], found.own_gradient.sum(axis=0)[at]
-    if not (np.isfinite(L).all() and np.isfinite(g).all() and L[0, 0] > 0):
-        return ""
-    _, slope, prior = model.prior.curvature(found.mode)
     mean = L[0] / L[0, 0]
     sd = np.sqrt(np.maximum(np.diag(L) / L[0, 0] - mean**2, 0.0))
     wide = (sd * OFF < 1) | (np.abs(mean) > OFF * np.maximum(sd, 1 / OFF))
     wide &= np.isin(names, list(given))
-    kept = np.ones(len(at), bool)
+    kept = np.ones(len(names), bool)
     kept[wide], kept[0] = False, False
-    free = Metric.of(L + prior[np.ix_(at, at)] * np.outer(kept, kept))
-    variance = (Metric.of(L + prior[np.ix_(at, at)]).factor ** 2).sum(axis=1)
+    free = Metric.of(L + P * np.outer(kept, kept))
+    variance = (Metric.of(L + P).factor ** 2).sum(axis=1)
     of_rows = (free.factor**2).sum(axis=1)
-    moved = np.abs(free.factor @ (free.factor.T @ (g + slope[at] * kept))) / np.sqrt(of_rows)
+    moved = np.abs(free.factor @ (free.factor.T @ (g + slope * kept))) / np.sqrt(of_rows)
     # The prior tells more than the rows do: what is left of these is of the size of their rounding.
     lost = np.logical_or(not free.positive, of_rows > 2 * variance)
     odd = np.flatnonzero(wide & (lost | (moved > MOVED)))
     if not len(odd):
         return ""
-    most = np.where(lost, 1 / np.sqrt(variance * L[0, 0]), sd)
+    bound = lost & (not exact)
+    most = np.where(bound, 1 / np.sqrt(variance * L[0, 0]), sd)
     said = [
         f"{names[j]!r} (the rows' mean is about {center + mean[j] * scale:.2g}, their standard deviation "
-        f"{'at most ' * bool(lost[j])}{most[j] * scale:.2g}; given are {center:g} and {scale:g})"
-        for j, (center, scale) in ((j, given[names[j]]) for j in odd)
+        f"{'at most ' * bool(bound[j])}{most[j] * scale:.2g}; given are {center:g} and {scale:g})"
+        for j, (center, scale) in ((j, given[names[j]]) for j in odd.tolist())
     ]
     return Finding.of("given-scales-do-not-fit", columns=said)
 
 
-def given_columns(model: Model) -> dict[str, tuple[float, float]]:
-    """Returns the numeric columns whose constants the job file gives, or follow from these -> the constants."""
-    given, formula = set(model.given_constants), model.encoding.formula
+def given_columns(encoding: Encoding, named: Collection[str]) -> dict[str, tuple[float, float]]:
+    """Returns the numeric columns whose constants the job file gives (`named`), or follow from these -> the constants."""
+    given, formula = {*named}, encoding.formula
     if formula is not None:
         given = {made.name for made in formula.made if any(given & {*formula.factors[text].variables} for text, *_ in made.of)}
-    return {one.name: one.constants for one in model.encoding.columns if one.levels is None and one.name in given}
+    return {one.name: one.constants for one in encoding.columns if one.levels is None and one.name in given}

@@ -1,0 +1,185 @@
+"""How long asynchronous clients take, beside those that wait for one another: `python benchmarks/asynchronous.py [--clients 8]`.
+
+One process, simulated clocks: an update takes a client a time of its own, messages take none. The time until q is within .1 sd of
+the posterior of all rows (and its sds within 5 %), over seeds, of logistic federations with exact full sites; private ones are
+compared at the same number of paid updates. Writes `results/asynchronous-N.txt`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed  # noqa: E402
+from fedkern.algorithms.pvi import machine as pvi  # noqa: E402
+from fedkern.algorithms.pvi.local import Local  # noqa: E402
+from fedkern.models.expfam import Gaussian  # noqa: E402
+from fedkern.models.glm import Rows, prior  # noqa: E402
+from fedkern.privacy.accountant import Mechanism  # noqa: E402
+from fedkern.privacy.noise import KeyedSource  # noqa: E402
+from support import clocks  # noqa: E402
+from support.federations import make_rows, run, settings  # noqa: E402
+
+D, ROWS, SLOWER = 4, 60, 30.0
+FEW = 8  # clients; more need a smaller damping, and more updates than they pay for here
+AWAY, WIDTH = 0.1, 0.05
+SCHEDULES = ("synchronous", "sequential", "asynchronous")
+CLOCKS = {
+    "equal": (lambda n, rng: np.ones(n), clocks.constant),
+    "unequal": (lambda n, rng: rng.uniform(0.5, 2.0, n), clocks.constant),
+    "log-normal": (lambda n, rng: np.ones(n), clocks.log_normal),
+    "exponential": (lambda n, rng: np.ones(n), clocks.exponential),
+    "Pareto": (lambda n, rng: np.ones(n), clocks.pareto),
+    "one 30 x slower": (lambda n, rng: np.concatenate([[SLOWER], np.ones(n - 1)]), clocks.log_normal),
+    "a tenth leaves": (lambda n, rng: np.ones(n), lambda means, seed: leaving(means, seed)),
+}
+
+
+def leaving(means: Any, seed: int) -> clocks.Seconds:
+    """Log-normal times; one update in ten takes twenty more, as of a client that is away for a while."""
+    rng = np.random.default_rng(seed)
+    return lambda k: float(means[k] * rng.lognormal(-0.5) + 20 * (rng.random() < 0.1))
+
+
+def near(q: Gaussian, other: Gaussian) -> bool:
+    return bool((np.abs(q.mean - other.mean) <= AWAY * other.sd).all() and (np.abs(q.sd / other.sd - 1) <= WIDTH).all())
+
+
+def federation(n: int, seed: int, rows_each: int = ROWS) -> list[Rows]:
+    """The first client, which is the slow one, has as many rows as five others."""
+    rows, rng = make_rows("bernoulli", n=rows_each * (n + 4), d=D, seed=seed), np.random.default_rng(seed)
+    edges = rows_each * np.arange(5, n + 4)
+    return [rows.take(part) for part in np.split(rng.permutation(len(rows)), edges)]
+
+
+def machines(parts: list[Rows], s: Any, private: bool, **local: Any) -> tuple[Any, dict[int, Any]]:
+    p = prior(D, 1.0, s.covariance)
+    clients = {k: Local(part, s, k, **{name: make(k) for name, make in local.items()}) for k, part in enumerate(parts)}
+    return pvi.start(s, p, len(parts), private=private), {k: pvi.client(f"c{k}", one, p) for k, one in clients.items()}
+
+
+def until_near(parts: list[Rows], schedule: str, seconds: clocks.Seconds, *targets: Gaussian) -> list[float]:
+    """The first time at which q is near each target."""
+    started, clients = machines(parts, settings(covariance="full", schedule=schedule, rounds=60), False)
+    times = [np.inf] * len(targets)
+    for now, server in clocks.play(started, clients, seconds):
+        times = [min(time, now) if near(server.q, q) else time for time, q in zip(times, targets)]
+        if max(times) < np.inf or now > max(times[:1]) * 1.0001 < np.inf:
+            break
+    return times
+
+
+def first_two(seconds: clocks.Seconds) -> float:
+    """What the slow client's own first two answers take."""
+    return seconds(0) + seconds(0)
+
+
+def open_jobs(n: int, seeds: int) -> Iterator[str]:
+    yield f"{n} clients, exact full sites, {seeds} seeds; medians (worst) of times over asynchronous"
+    yield f"{'clocks':<18}{'synchronous':>20}{'sequential':>20}   asynchronous itself"
+    for name, (means, law) in CLOCKS.items():
+        over: dict[str, list[float]] = {schedule: [] for schedule in SCHEDULES}
+        slow, early = [], []
+        for seed in range(seeds):
+            parts, own = federation(n, seed), means(n, np.random.default_rng(seed))
+            q = run(parts, settings(covariance="full", rounds=12))[0].q
+            others = run(parts[1:], settings(covariance="full", rounds=12))[0].q
+            for schedule in SCHEDULES:
+                times = until_near(parts, schedule, law(own, seed), q, *([others] if schedule == "asynchronous" else []))
+                over[schedule].append(times[0])
+                if schedule == "asynchronous":
+                    slow.append(times[0] / first_two(law(own, seed)))
+                    early.append(over["synchronous"][-1] / times[1])
+        ratios = {schedule: np.array(over[schedule]) / over["asynchronous"] for schedule in SCHEDULES}
+        cells = "".join(f"{np.median(ratios[s]):>11.2f} ({ratios[s].min():.2f})" for s in SCHEDULES[:2])
+        line = f"{name:<18}{cells}   {np.median(over['asynchronous']):.1f} s"
+        if name == "one 30 x slower":
+            line += (
+                f"; {np.median(slow):.2f} ({max(slow):.2f}) x the slow client's first two answers; the posterior of the others "
+            )
+            line += f"{np.median(early):.1f} ({min(early):.1f}) x earlier"
+        yield line
+
+
+def settled_jobs(federations: int = 50) -> Iterator[str]:
+    """How far q is from the synchronous fixed point where a job ends by itself, among clients of 3 to 400 rows."""
+    away, width, ended = [], [], 0
+    for seed in range(federations):
+        rng = np.random.default_rng(seed)
+        n, law = int(rng.integers(3, 9)), (clocks.exponential, clocks.pareto)[seed % 2]
+        sizes = rng.choice([3, 20, 100, 400], n)
+        rows = make_rows(("bernoulli", "poisson")[seed % 3 > 0], n=int(sizes.sum()), d=D, seed=seed)
+        parts = [rows.take(part) for part in np.split(np.arange(len(rows)), np.cumsum(sizes)[:-1])]
+        family = ("bernoulli", "poisson")[seed % 3 > 0]
+        q = run(parts, settings(family=family, covariance="full", rounds=40))[0].q
+        s = settings(family=family, covariance="full", schedule="asynchronous", rounds=200, until=True)
+        started, clients = machines(parts, s, False, tells=lambda k: True)
+        *_, (_, server) = clocks.play(started, clients, law(rng.choice([1.0, 3.0, 20.0], n), seed))
+        ended += server.stop == "settled"
+        away.append(float((np.abs(server.q.mean - q.mean) / q.sd).max()))
+        width.append(float(np.abs(server.q.sd / q.sd - 1).max()))
+    yield f"{federations} federations that end by themselves: {ended} settled"
+    yield f"  at most {max(away):.1g} sd away, sds {max(width):.1%}"
+
+
+def private_jobs(n: int, seeds: int, updates: int = 80) -> Iterator[str]:
+    """Errors of q in sds of the posterior of all rows, each client having paid for the same number of updates."""
+    mechanism = Mechanism(sampling="poisson", sampling_rate=0.2, noise_multiplier=3.0, clip=3.0, dimension=2 * D, secure=False)
+    yield f"{n} clients, private, {updates} paid updates of 5 steps each, first client {SLOWER:g} x slower, {seeds} seeds"
+    for schedule in ("synchronous", "asynchronous"):
+        errors: dict[str, list[float]] = {}
+        lost = 0
+        for seed in range(seeds):
+            parts = federation(n, seed, 5 * ROWS)
+            q = run(parts, settings(rounds=30))[0].q
+            paid = dict.fromkeys(range(n), 0)
+
+            def charge(k: int, asked: Charge, paid: dict[int, int] = paid) -> Charged | ChargeFailed:
+                if paid[k] == updates:
+                    return ChargeFailed(asked.steps, 1.0, 1.0)
+                paid[k] += 1
+                return Charged(asked.steps)
+
+            s = settings(
+                schedule=schedule, rounds=None, optimiser="adagrad", local_steps=5, damping=0.25, damping_form="moment",
+                average="half", lead=8 if schedule == "asynchronous" else None, learning_rate=0.5,
+            )  # fmt: skip
+            source = {"mechanism": lambda k: mechanism, "source": lambda k, seed=seed: KeyedSource(seed, k)}
+            started, clients = machines(parts, s, True, **source)
+            *_, (_, server) = clocks.play(
+                started, clients, clocks.log_normal(CLOCKS["one 30 x slower"][0](n, None), seed), charge
+            )
+            found = {"average": pvi.released(server), "last q": server.q}
+            if schedule == "asynchronous":
+                found["average over all updates"] = pvi.of_point(server.trajectory.half_mean())
+            for name, one in found.items():
+                errors.setdefault(name, []).append(float(np.sqrt(np.mean(((one.mean - q.mean) / q.sd) ** 2))))
+            lost += sum(paid.values()) - int(server.updates.sum())
+        said = ", ".join(f"{name} {np.median(own):.3f} sd (worst {max(own):.3f})" for name, own in errors.items())
+        yield f"  {schedule}: {said}; paid and not used {lost}"
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--clients", type=int, default=8)
+    options.add_argument("--seeds", type=int, default=10)
+    given = options.parse_args()
+    path = ROOT / "benchmarks" / "results" / f"asynchronous-{given.clients}.txt"
+    with path.open("w", encoding="utf-8") as file:
+        private = private_jobs(given.clients, given.seeds) if given.clients <= FEW else ()
+        for line in chain(open_jobs(given.clients, given.seeds), private, settled_jobs()):
+            print(line, flush=True)
+            print(line, file=file, flush=True)
+
+
+if __name__ == "__main__":
+    main()

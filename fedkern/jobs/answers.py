@@ -1,0 +1,97 @@
+"""Keeps the answers of asynchronous clients in the order in which the server took them: all that a run's posterior follows from.
+
+`answers.jsonl` lies with the server. Its first line has what the parties had agreed on before the rounds; then each answer is a
+line, as it came over the wire, and so is each loss of a client and each start of the run. Every line ends with a digest of all
+lines so far, and summary.json has the last: a line that was altered, removed or put in is named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import JobError
+from ..ground import Ground
+from ..results.plain import Record
+from .files import Lines
+
+FILE = "answers.jsonl"
+SIZE = 8  # bytes of a line's digest
+
+
+class Answers:
+    """Writes the file of a run.
+
+    Parameters
+    ----------
+    size : bytes at the checkpoint from which a run goes on; what was written after it is done again. 0 begins anew
+    """
+
+    def __init__(self, path: Path, ground: Ground, size: int) -> None:
+        self._lines, self._mark, self.number = Lines(path, ground), b"", 0
+        self._lines.cut(size)
+        for _ in read(path):
+            self.number += 1
+        if self.number:
+            self._mark = bytes.fromhex(json.loads(path.read_bytes().splitlines()[-1])["mark"])
+
+    def append(self, record: Record) -> None:
+        """Writes a line."""
+        text = json.dumps(record)
+        self._mark, self.number = marked(self._mark, text), self.number + 1
+        self._lines.append({"of": text, "mark": self._mark.hex()})
+
+    def frame(self, client: str, frame: bytes) -> None:
+        """Writes an answer."""
+        self.append({"client": client, "frame": b64encode(frame).decode()})
+
+    @property
+    def size(self) -> int:
+        """The number of bytes so far."""
+        return self._lines.size
+
+    @property
+    def content(self) -> Record:
+        """The entry of summary.json, by which a reader sees that no line is missing."""
+        return {"lines": self.number, "mark": self._mark.hex()}
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._lines.close()
+
+
+def marked(before: bytes, text: str) -> bytes:
+    """Returns the digest of a line after those with the digest `before`."""
+    return hashlib.blake2b(before + text.encode(), digest_size=SIZE).digest()
+
+
+def read(path: Path, whole: Record | None = None) -> Iterator[Record]:
+    """Yields the lines of a file; the bytes of an answer are `frame`.
+
+    `whole`: the entry of summary.json.
+
+    Raises
+    ------
+    JobError
+        A line is not as it was written, or lines are missing.
+    """
+    mark, number = b"", 0
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise JobError(f'{path}: cannot be read ({error.strerror}); only a run with schedule = "asynchronous" has it') from None
+    for number, line in enumerate(lines, 1):
+        try:
+            said = json.loads(line)
+            mark, record = marked(mark, said["of"]), json.loads(said["of"])
+            if mark.hex() != said["mark"]:
+                raise ValueError
+            record |= {"frame": b64decode(record["frame"])} if "frame" in record else {}
+        except (ValueError, KeyError, TypeError):
+            raise JobError(f"{path}: line {number} is not as the run wrote it, or one before it is missing") from None
+        yield record
+    if whole is not None and {"lines": number, "mark": mark.hex()} != whole:
+        raise JobError(f"{path}: ends after line {number}, and the run wrote {whole['lines']}")

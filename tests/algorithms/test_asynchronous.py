@@ -1,0 +1,177 @@
+"""Asynchronous partitioned inference under simulated clocks: who waits, when it ends, and what nobody loses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedkern.algorithms.core import kept
+from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed, ClientLost
+from fedkern.algorithms.pvi import machine as pvi
+from fedkern.algorithms.pvi.local import Local
+from fedkern.algorithms.pvi.messages import QUpdate, SiteApplied, SiteDelta
+from fedkern.models.glm import Rows, prior
+from fedkern.privacy.accountant import Mechanism
+from fedkern.privacy.noise import KeyedSource
+from support import clocks
+from support.federations import deal, make_rows, run, settings
+
+CLOCKS = [clocks.exponential, clocks.pareto]
+SLOW = np.array([12.0, 1, 1, 1, 1, 1, 1, 1])  # seconds of an update; the slow client has the most rows
+
+
+def unequal(family: str = "bernoulli", seed: int = 0) -> list[Rows]:
+    """Eight clients, of whom the first has half of the rows, and the last very few."""
+    rows, rng = make_rows(family, n=800, seed=seed), np.random.default_rng(seed)
+    edges = [400, 460, 520, 580, 640, 700, 796]
+    return [rows.take(part) for part in np.split(rng.permutation(800), edges)]
+
+
+def started(parts: list[Rows], s: Any, *, private: bool = False, **local: Any) -> tuple[Any, dict[int, Any]]:
+    p = prior(parts[0].X.shape[1], 1.0, s.covariance)
+    made = {k: Local(part, s, k, **({name: make(k) for name, make in local.items()})) for k, part in enumerate(parts)}
+    clients = {k: pvi.client(f"c{k}", one, p) for k, one in made.items()}
+    return pvi.start(s, p, len(parts), private=private), clients
+
+
+def away(q: Any, other: Any) -> float:
+    return float((np.abs(q.mean - other.mean) / other.sd).max())
+
+
+@pytest.mark.parametrize("delays", CLOCKS)
+@pytest.mark.parametrize("family", ["bernoulli", "poisson"])
+def test_every_client_has_its_rounds_however_slow(family: str, delays: Any) -> None:
+    parts = unequal(family)
+    optimum = run(parts, settings(family=family, covariance="full", rounds=30))[0].q
+    s = settings(family=family, covariance="full", schedule="asynchronous", rounds=4)
+    first, clients = started(parts, s)
+    *_, (_, server) = clocks.play(first, clients, delays(SLOW, 1))
+    assert server.updates[0] == 4  # the slowest ends it
+    assert np.median(server.updates) > 20
+    assert server.stop == "rounds"
+    assert away(server.q, optimum) < 0.02
+    np.testing.assert_allclose(server.q.sd, optimum.sd, rtol=0.01)
+    for k, client in clients.items():
+        np.testing.assert_allclose(client.site_h, server.site_h[k], atol=1e-12)
+
+
+@pytest.mark.parametrize("delays", CLOCKS)
+@pytest.mark.parametrize("seed", range(3))
+def test_it_ends_where_the_posterior_of_all_rows_is_and_q_stood_still_for_that(seed: int, delays: Any) -> None:
+    parts = unequal(seed=seed)
+    optimum = run(parts, settings(covariance="full", rounds=30))[0].q
+    s = settings(covariance="full", schedule="asynchronous", rounds=12, until=True)
+    first, clients = started(parts, s, tells=lambda k: True)
+    asked, server = 0, first[0]
+    for _, server in clocks.play(first, clients, delays(SLOW, seed)):
+        assert not (server.owing and server.waiting)
+        asked += bool(server.owing)
+    assert server.stop == "settled"
+    assert asked
+    assert server.round < 12
+    assert away(server.q, optimum) < 0.02
+
+
+def test_rounds_are_those_of_the_slowest_client_that_is_there() -> None:
+    parts = unequal()
+    first, clients = started(parts, settings(covariance="full", schedule="asynchronous", rounds=6))
+    said = set[int]()
+    for _, server in clocks.play(first, clients, clocks.constant(SLOW, 0)):
+        assert server.round == min(map(server.answers, server.active))
+        said.update(server.behind)
+        assert not server.behind or 3 * (server.answers(0) + 1) <= np.median([*map(server.answers, range(8))])
+    assert said == {0}
+    server, _ = pvi.server_receive(started(parts, settings(schedule="asynchronous", rounds=6))[0][0], 0, ClientLost(0))
+    assert server.round == 0
+    for k in range(1, 8):
+        server, _ = pvi.server_receive(server, k, SiteDelta(0, 0, 0, np.zeros(4), np.zeros(4)))
+    assert server.round == 1  # of those that are left
+
+
+def test_an_answer_counts_however_old_it_is() -> None:
+    """The first client's answer comes after some 80 updates of the others."""
+    parts = unequal()
+    first, clients = started(parts, settings(covariance="full", schedule="asynchronous", rounds=1))
+    *_, (_, server) = clocks.play(first, clients, clocks.constant(SLOW, 0))
+    assert server.courses[0].oldest > 70
+    assert not server.dropped
+    assert np.abs(server.site_P[0]).max() > 1
+
+
+def test_a_change_that_leaves_no_posterior_counts_as_an_answer_and_is_in_no_q() -> None:
+    server, _ = pvi.start(settings(schedule="asynchronous", rounds=9), prior(1, 1.0, "diagonal"), 2)
+    server, effects = pvi.server_receive(server, 0, SiteDelta(0, 0, 0, np.zeros(1), np.array([-9e9])))
+    assert effects[0] == (0, SiteApplied(0, 0.0))
+    assert (server.answers(0), dict(server.dropped)) == (1, {0: 1})
+    server = kept.load(pvi.start(settings(schedule="asynchronous", rounds=9), prior(1, 1.0, "diagonal"), 2)[0], kept.save(server))
+    server, effects = pvi.server_receive(server, 0, SiteDelta(0, 0, 1, np.zeros(1), np.ones(1)))
+    assert effects[0] == (0, SiteApplied(1, 1.0))  # of a client's second delta, whose first is in no q
+
+
+# Private --------------------
+
+MECHANISM = Mechanism(sampling="poisson", sampling_rate=0.2, noise_multiplier=2.0, clip=1.0, dimension=8, secure=False)
+
+
+def private(parts: list[Rows], s: Any) -> tuple[Any, dict[int, Any]]:
+    return started(parts, s, private=True, mechanism=lambda k: MECHANISM, source=lambda k: KeyedSource(7, k))
+
+
+@pytest.mark.parametrize("delays", CLOCKS)
+def test_nothing_paid_for_is_lost_and_nobody_runs_ahead(delays: Any) -> None:
+    paid, budget = dict.fromkeys(range(8), 0), 40
+
+    def charge(k: int, asked: Charge) -> Charged | ChargeFailed:
+        if paid[k] == budget * (k + 1):
+            return ChargeFailed(asked.steps, 1.0, 1.0)
+        paid[k] += 1
+        return Charged(asked.steps)
+
+    s = settings(schedule="asynchronous", rounds=None, lead=8, optimiser="adagrad", local_steps=1, average="half", damping=0.3)
+    first, clients = private(unequal(), s)
+    for _, server in clocks.play(first, clients, delays(SLOW, 2), charge):
+        ahead = [server.answers(k) - server.round for k in server.active]
+        assert max(ahead, default=0) <= 8
+    assert server.stop == "budget"
+    assert {k: server.answers(k) for k in range(8)} == paid == {k: budget * (k + 1) for k in range(8)}
+    assert sum(course.waits for course in server.courses.values()) > 0
+
+
+def test_sites_are_averaged_each_over_its_own_updates() -> None:
+    s = settings(schedule="asynchronous", rounds=8, lead=8, optimiser="adagrad", local_steps=2, average="half", damping=0.3)
+    first, clients = private(unequal(), s)
+    sites: dict[int, list[np.ndarray]] = {k: [] for k in range(8)}
+    before = np.zeros(8, int)
+    for _, server in clocks.play(first, clients, clocks.exponential(SLOW, 3)):
+        for k in np.flatnonzero(server.updates > before):
+            sites[int(k)].append(np.concatenate([server.site_h[k], server.site_P[k]]))
+        before = server.updates
+    total = server.sites.prior + sum(np.mean(path[round(len(path) / 2) :], axis=0) for path in sites.values())
+    q = pvi.released(server)
+    np.testing.assert_allclose(np.concatenate([q.h, q.P]), total, rtol=1e-9)
+
+
+def test_a_lost_client_of_an_open_job_begins_anew_where_the_run_goes_on() -> None:
+    parts = deal(make_rows("bernoulli"), 3)
+    s = settings(covariance="full", schedule="asynchronous", rounds=5)
+    first, clients = started(parts, s)
+    steps = clocks.play(first, clients, clocks.constant([1.0, 1.1, 1.2], 0))
+    server = [next(steps) for _ in range(6)][-1][1]
+    server, _ = pvi.server_receive(server, 1, ClientLost(1))
+    back = kept.load(started(parts, s)[0][0], kept.save(server))
+    assert 1 in back.active
+    assert (back.site_P[1] == 0).all()
+    assert back.in_round == sum(back.answers(k) > back.round for k in back.active)
+
+
+def test_questions_are_of_those_that_wait_for_nothing() -> None:
+    parts = deal(make_rows("bernoulli"), 3)
+    first, clients = started(parts, settings(schedule="asynchronous", rounds=3, lead=1))
+    busy: set[int] = set()
+    for _, server in clocks.play(first, clients, clocks.constant([1.0, 1.5, 9.0], 0)):
+        busy = set(server.waiting)
+        assert all(k in busy or server.answers(k) > server.round for k in server.active) or server.stop
+    assert isinstance(first[1][0][1], QUpdate)
+    assert [int(n) for n in server.updates] == [3, 3, 3]  # a lead of one: nobody is ahead

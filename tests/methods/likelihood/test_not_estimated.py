@@ -1,0 +1,86 @@
+"""A coefficient of which rows say nothing is not estimated, wherever it is shown: R has NA there."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedkern
+from fedkern.cli.__main__ import main
+from fedkern.errors import JobError
+from support.found import ids, said
+
+pd = pytest.importorskip("pandas")
+
+FITS = {  # R 4.2.2 (survival 3.5.3): lm, glm, and coxph with strata(site); NA for the second coefficient
+    "gaussian": ("y ~ x + k", "theta[k]", (1.090289, 0.065684)),
+    "bernoulli": ("e ~ x + k", "theta[k]", (0.189431, 0.139277)),
+    "cox": ("Surv(t, e) ~ x + sx", "theta[sx[T.v]]", (0.550902, 0.085863)),
+}
+
+
+def rows() -> pd.DataFrame:
+    """Returns rows of three sites: `k` is constant, and `sx` at each site."""
+    rng, n = np.random.default_rng(0), 240
+    frame = pd.DataFrame({"x": rng.normal(size=n), "k": np.full(n, 3.0), "site": np.array(list("abc"))[np.arange(n) % 3]})
+    frame["y"] = frame.x + rng.normal(size=n)
+    frame["sx"] = np.where(frame.site == "a", "u", "v")
+    frame["t"] = np.exp(rng.normal(size=n) - 0.5 * frame.x)
+    frame["e"] = (rng.random(n) < 0.7).astype(int)
+    return frame
+
+
+@pytest.mark.parametrize("family", FITS)
+def test_what_rows_say_nothing_of_is_not_estimated(family: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    formula, name, (mean, sd) = FITS[family]
+    clients = {name: one.drop(columns="site") for name, one in rows().groupby("site")}
+    job = {"job": {"method": "likelihood"}, "model": {"formula": formula, "family": family}}
+    result = fedkern.run(job, data=clients, out=tmp_path / "run")
+    assert result.converged
+    assert result.parameters["theta[x]"]["mean"] == pytest.approx(mean, abs=0.1 * sd)
+    assert result.parameters["theta[x]"]["sd"] == pytest.approx(sd, rel=0.03)
+    assert result.summary["not_estimated"] == [name]
+    assert "not-estimated" in ids(result)
+    assert math.isnan(result.parameters[name]["mean"])
+    table = result.table().set_index("parameter")
+    assert table.loc[name, ["mean", "sd", "q025", "q975"]].isna().all()
+    assert table.loc["theta[x]", "mean"] == pytest.approx(mean, abs=0.1 * sd)
+    (line,) = (one for one in repr(result).splitlines() if one.startswith(name))
+    assert line.split(None, 1)[1] == "not estimated"
+    assert "not estimated" in result._repr_html_()
+    drawn = result.to_arviz()["posterior"]["theta"]
+    assert np.isnan(drawn.sel(slope=name.removeprefix("theta[").removesuffix("]"))).all()
+    assert not np.isnan(drawn.sel(slope="x")).any()
+    with pytest.raises(JobError, match="no draws of"):
+        result.hypothesis(f"{name} > 0")
+    assert main(["report", str(tmp_path / "run"), "--table", "csv"]) == 0
+    (line,) = (one for one in capsys.readouterr().out.splitlines() if name in one)
+    assert set(line.split(name)[1].strip('"').split(",")) <= {"", "nan"}
+    assert main(["report", str(tmp_path / "run")]) == 0
+    assert ">not estimated<" in (tmp_path / "run" / "report.html").read_text()
+    if family == "cox":
+        return
+    without = fedkern.fit(formula.removesuffix(" + k"), rows(), family, by="site")
+    new = pd.DataFrame({"x": [0.0, 1.0], "k": [3.0, 3.0]})
+    assert result.predict(new)["mean"].to_numpy() == pytest.approx(without.predict(new)["mean"].to_numpy(), abs=0.02)
+
+
+def test_a_prior_that_the_job_gives_is_the_posterior_of_what_rows_say_nothing_of() -> None:
+    result = fedkern.fit("y ~ x + k", rows(), "gaussian", by="site", priors={"prior_sd": 2.0})
+    assert "not_estimated" not in result.summary
+    assert result.parameters["theta[k]"]["sd"] > 1
+
+
+@pytest.mark.parametrize("formula", ["y ~ x + u + v + w", "e ~ x + u + v + w"])
+def test_columns_of_sites_that_follow_from_each_other_are_said(formula: str) -> None:
+    """Each is constant at a site, so that no client sees it; R has NA for the last one."""
+    frame, values = rows(), {"u": (1.0, 2.0, 5.0), "v": (0.0, 7.0, 1.0), "w": (3.0, 3.0, 9.0)}
+    frame = frame.assign(**{name: frame.site.map(dict(zip("abc", own))) for name, own in values.items()})
+    result = fedkern.fit(formula, frame, by="site")
+    (values,) = said(result, "sensitive-to-the-prior")
+    assert {"theta[u]", "theta[v]", "theta[w]"} <= {*values["names"], *result.summary.get("not_estimated", ())}
+    plain = fedkern.fit(formula.removesuffix(" + w"), frame, by="site")
+    assert not ids(plain) & {"sensitive-to-the-prior", "not-estimated"}
