@@ -106,7 +106,7 @@ def of_numbers(xp: Any, torch: Any, n: int, out: Any, other: Any) -> Iterator[Wo
         draw, peers = getattr(kernels.rng, name), {"torch": theirs[name]} if torch else {}
         call: Callable[[], Any] = lambda draw=draw: draw(n, key=key, out=out, backend="cuda")  # noqa: E731
         yield Work(f"rng.{name}", f"n = {n:,}", call, 8.0 * n, issued * n / 64, peers=peers)
-    noise = lambda: kernels.privacy.add_noise(out, sigma=1.0, key=key, out=other)  # noqa: E731
+    noise = lambda: kernels.privacy.add_noise(out, sigma=1.0, seed=1, out=other)  # noqa: E731
     yield Work("privacy.add_noise", f"d = {n:,}", noise, 16.0 * n, 258 * n / 64)
 
 
@@ -159,7 +159,7 @@ def regression(xp: Any, n: int, d: int, dtype: str) -> tuple[Any, ...]:
 def of_bound(xp: Any, torch: Any, n: int, dtype: str) -> Work:
     """One draw: X and y are read once. 117.8 instructions a row in float64, 95.8 in float32."""
     X, y, mu, omega = regression(xp, n, 100, dtype)
-    call = lambda: kernels.glm.elbo_grad(X, y, mu, omega, family="bernoulli", key=1, estimator="stl")  # noqa: E731
+    call = lambda: kernels.glm.elbo_grad(X, y, mu, omega, family="bernoulli", seed=1, estimator="stl")  # noqa: E731
     peers = {}
     if torch:
         F = torch.nn.functional
@@ -210,7 +210,7 @@ def in_jax(X: Any, y: Any, mu: Any, omega: Any) -> dict[str, Callable[[], Any]]:
 def of_private(xp: Any, torch: Any, n: int) -> Work:
     """Gradients of a batch, each clipped, one draw: 160.2 instructions a row."""
     X, y, mu, omega = regression(xp, n, 108, "float32")
-    options: dict[str, Any] = {"clip": 1.0, "family": "bernoulli", "estimator": "weight-mc", "key": 1}
+    options: dict[str, Any] = {"clip": 1.0, "family": "bernoulli", "estimator": "weight-mc", "seed": 1}
     peers = {}
     if torch:
         X_, y_, mu_, omega_ = (torch.from_dlpack(a) for a in (X, y, mu, omega))

@@ -48,7 +48,13 @@ def clipped_sums(home: homes.Home) -> Iterator[str]:
             words = []
             for B in BATCHES:
                 rows = np.sort(random.choice(ROWS, B, replace=False))
-                options: dict[str, Any] = {"clip": 1.0, "family": "bernoulli", "key": 1, "estimator": estimator, "grid": 2.0**-20}
+                options: dict[str, Any] = {
+                    "clip": 1.0,
+                    "family": "bernoulli",
+                    "seed": 1,
+                    "estimator": estimator,
+                    "grid": 2.0**-20,
+                }
                 here = [bind(X, y, mu, omega, rows=rows, n_threads=n, **options) for n in THREADS]
                 there = bind(X_, y_, *home.all(mu, omega), rows=home.put(rows), **options)
 

@@ -49,7 +49,7 @@ def sampled(settings: Settings, sites: Sequence[tuple[Array, Array]]) -> gibbs.S
 def effective(server: gibbs.Server) -> tuple[list[float], float]:
     """The least ESS of theta, log tau and q over all kept draws; the largest R-hat."""
     trace = server.trace
-    pairs = [mixing.rhat_ess(x) for x in (trace["theta"], 0.5 * np.log(trace["tau_sq"]), trace["inclusion"])]
+    pairs = [mixing.published_rhat_ess(x) for x in (trace["theta"], 0.5 * np.log(trace["tau_sq"]), trace["inclusion"])]
     return [float(np.nanmin(ess)) for _, ess in pairs], max(float(np.nanmax(rhat)) for rhat, _ in pairs)
 
 

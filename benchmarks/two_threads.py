@@ -40,14 +40,14 @@ def main() -> None:
     for draws, calls in ((8, 7), (1, 15)):
         row(
             f"elbo_grad 2e5 x 100 f64, {draws} draws",
-            lambda n, s=draws: glm.elbo_grad(X, y, mu, log_sigma, family="bernoulli", draws=s, key=1, n_threads=n),  # type: ignore[misc]
+            lambda n, s=draws: glm.elbo_grad(X, y, mu, log_sigma, family="bernoulli", draws=s, seed=1, n_threads=n),  # type: ignore[misc]
             calls,
         )
     few, labels, wide = random.normal(size=(32_768, 108)).astype("f4"), y[:32_768].astype("f4"), np.zeros(108)
     row(
         "clipped_grad_sum 32768 x 108 f32",
         lambda n: glm.clipped_grad_sum(
-            few, labels, wide, wide - 2, family="bernoulli", clip=0.5, estimator="weight-mc", key=1, n_threads=n
+            few, labels, wide, wide - 2, family="bernoulli", clip=0.5, estimator="weight-mc", seed=1, n_threads=n
         ),
         100,
     )

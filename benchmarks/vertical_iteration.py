@@ -24,7 +24,6 @@ import fedkern
 from fedkern.algorithms.core.messages import evolve
 from fedkern.algorithms.split import machine as vertical
 from fedkern.data.columns import Columns
-from fedkern.kernels import rng
 from fedkern.models.split.site import Auxiliary, Linear, Site
 from papers.vertical import job
 
@@ -73,12 +72,12 @@ def kernels(kind: str) -> np.ndarray:
     auxiliary = Auxiliary(kind, RHO, inputs=("residual",) if kind == "amortised" else ())
     clients = [vertical.client(f"client-{k}", k, settings, Site(Linear(X), auxiliary)) for k, X in enumerate(data().X)]
     ready = [vertical.client_receive(client, vertical.Begin(0))[0] for client in clients]
-    message, key, times = np.random.default_rng(1).normal(size=ROWS) * 0.3, rng.key(1, "draws"), []
+    message, times = np.random.default_rng(1).normal(size=ROWS) * 0.3, []
     for _ in range(ROUNDS):
         began = time.perf_counter()
         for k, state in enumerate(ready):
             parameters, optimiser, drawn = state.site.iterated(
-                state.parameters, state.optimiser, state.drawn[0], message, state.extra, 0.01, key=key, client=k, step=state.step
+                state.parameters, state.optimiser, state.drawn[0], message, state.extra, 0.01, seed=1, client=k, step=state.step
             )
             ready[k] = evolve(state, parameters=parameters, optimiser=optimiser, drawn=(drawn,), step=state.step + 1)
         times.append(1e6 * (time.perf_counter() - began))

@@ -10,7 +10,7 @@ import functools
 import sys
 import warnings
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 class Renamed(NamedTuple):
     """Names what to write now, and the version in which the old name ends.
+
+    `made` makes the new value of the old one, where it is another.
 
     Examples
     --------
@@ -28,6 +30,7 @@ class Renamed(NamedTuple):
 
     new: str
     until: str
+    made: Callable[[Any], object] | None = None
 
 
 def warn(old: str, new: str, *, until: str, stacklevel: int = 2) -> None:
@@ -83,7 +86,7 @@ def names(module: str, **old: Renamed) -> Callable[[str], object]:
     def find_old(name: str) -> object:
         if name not in old:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        new, until = old[name]
+        new, until, _ = old[name]
         warn(f"{module}.{name}", f"{module}.{new}", until=until)
         return getattr(sys.modules[module], new)
 
@@ -120,21 +123,34 @@ def arguments(**old: Renamed) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """
 
     def take_old(function: Callable[P, T]) -> Callable[P, T]:
+        no_old = frozenset(old).isdisjoint  # the quickest: kernels take a few microseconds
+
         @functools.wraps(function)
         def call(*args: P.args, **given: P.kwargs) -> T:
-            for name in old.keys() & given.keys():
-                _rename(function.__qualname__, given, name, old[name])
+            if not no_old(given):
+                take_names(call, given, stacklevel=2)
             return function(*args, **given)
 
+        call.old_names = old  # type: ignore[attr-defined]  # for whoever binds its calls
         return call
 
     return take_old
 
 
-def _rename(function: str, given: Mapping[str, object], name: str, renamed: Renamed) -> None:
-    """Gives an argument its new name; the caller of `call` sees the warning."""
-    assert isinstance(given, dict)
-    if renamed.new in given:
-        raise TypeError(f"{function}: {name}= is the old name of {renamed.new}=; give one of them")
-    warn(f"{function}: {name}=", f"{renamed.new}=", until=renamed.until, stacklevel=3)
-    given[renamed.new] = given.pop(name)
+def take_names(function: Callable[..., Any], given: dict[str, Any], *, stacklevel: int) -> None:
+    """Gives arguments of a function their new names, and warns of old ones.
+
+    Parameters
+    ----------
+    given : argument -> value; it is changed
+    stacklevel : 1 for the line that calls this function, as of `warn`
+    """
+    old: Mapping[str, Renamed] = getattr(function, "old_names", {})
+    for name in old.keys() & given.keys():
+        new, until, made = old[name]
+        if new in given:
+            raise TypeError(f"{function.__qualname__}: {name}= is the old name of {new}=; give one of them")
+        follows = f"{new}=" if made is None else f"{new}=, from which it follows"
+        warn(f"{function.__qualname__}: {name}=", follows, until=until, stacklevel=stacklevel + 1)
+        value = given.pop(name)
+        given[new] = value if made is None else made(value)

@@ -16,7 +16,7 @@ from .data.dialect import stem
 from .data.table import Table
 from .errors import JobError
 from .jobs.formula import reading
-from .kernels.families import FAMILIES
+from .kernels.families import taken_by
 from .methods import data_keys
 from .methods.draft import coded_apart, look_at
 from .printing import listed
@@ -85,6 +85,7 @@ def fit(
             f"fit: {by!r} (by) is the clients' column, and no column of theirs: leave it out of the formula, and give "
             "model = {'random': {'client': True}} for an effect of each client"
         )
+    _check_names(model, clients)
     keys = {name: job.pop(name) for name in sorted(job.keys() & data_keys() - {*RUN})}
     tables: dict[str, Any] = {name: content for name, content in job.items() if name not in RUN}
     method = method or _method(private=privacy is not None, mapped=map is not None)
@@ -142,6 +143,8 @@ def _clients(data: object, by: str | None) -> Mapping[str, object]:
     cells = memory.table(data, "data", text=frozenset({by}), used=by.__eq__).cells(by)
     if empty := [str(k) for k, cell in enumerate(cells, 1) if not cell.strip()]:
         raise JobError(f"fit: column {by!r} (by) has no client in row {listed(empty, 5)}: name it, or leave the row out")
+    if not cells:
+        raise JobError("fit: data has no rows")
     if isinstance(data, Mapping):
         arrays = {name: np.asarray(values) for name, values in data.items()}
         rest = {name: values for name, values in arrays.items() if name != by}
@@ -166,6 +169,16 @@ def _are_files(clients: Mapping[str, object]) -> bool:
 def _header(held: object) -> tuple[str, ...]:
     """Returns the names of the columns of a client's rows."""
     return table.header(held) if isinstance(held, str | Path) else memory.header(held, "data")
+
+
+def _check_names(model: reading.Said, clients: Mapping[str, object]) -> None:
+    """Refuses a formula of whose names some are columns of no client, all of them in one sentence."""
+    names = list(dict.fromkeys(name for held in clients.values() for name in _header(held)))
+    plain = [name for key, name in model.data.items() if key != "offset"]  # which may be calculated
+    groups = [str(model.random["group"])] if "group" in model.random else []
+    if gone := [repr(name) for name in dict.fromkeys((*plain, *model.formula.variables, *groups)) if name not in names]:
+        are = f"{listed(gone, 9)} of the formula {'is no column' if len(gone) == 1 else 'are no columns'} of any client"
+        raise JobError(f"fit: {are}; there are {listed(names, 12)}")
 
 
 def _lay_map(model: reading.Said, map: Mapping[str, object], clients: Mapping[str, object], laid: dict[str, Any]) -> None:
@@ -197,7 +210,7 @@ def _family(left: Mapping[str, str], clients: Mapping[str, object], *, private: 
     if "trials" in left:
         return "binomial"
     if private:
-        raise JobError(f"fit: a private job looks at no cell to choose a family: give one of {', '.join(sorted(FAMILIES))}")
+        raise JobError(f"fit: a private job looks at no cell to choose a family: give one of {', '.join(taken_by('pvi'))}")
     response = left["response"]
     used = response.__eq__  # cells of other columns may be anything
     read = [
@@ -205,8 +218,6 @@ def _family(left: Mapping[str, str], clients: Mapping[str, object], *, private: 
         for name, held in clients.items()
     ]
     here = [rows for rows in read if response in rows.names]
-    if not here:
-        raise JobError(f"fit: {response!r}, the response, is no column of any client")
     seen = look_at([Table(rows.source, (response,), {response: rows.columns[response]}, rows.n_rows) for rows in here])
     if seen.kinds[response] == "text" and any(getattr(rows.columns[response], "ordered", False) for rows in here):
         return "ordinal" if response in seen.several else "bernoulli"

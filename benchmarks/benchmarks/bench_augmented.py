@@ -38,7 +38,8 @@ from . import common, floors
 from .bench_mlp import layers
 
 RHO, RATE = 1.0, 1e-3
-KEY = rng.key(1, "draws")
+SEED = 1
+KEY = rng.key(SEED, "draws")
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,9 @@ class ByFedkern:
         def call(message: np.ndarray = a["message"]) -> np.ndarray:
             nonlocal state, count
             count += 1
-            found = kernel(a["H"], *state, message, *more, rho=RHO, learning_rate=RATE, key=KEY, step=count, backend=self.backend)
+            found = kernel(
+                a["H"], *state, message, *more, rho=RHO, learning_rate=RATE, seed=SEED, step=count, backend=self.backend
+            )
             state = found[:7]
             return state[-1]
 

@@ -20,7 +20,7 @@ from fedkern.kernels import augmented, mlp, optim, rng
 from . import bench_augmented as linear
 from . import common, floors
 
-N, SIZES, HIDDEN, EXTRA, RHO, RATE, KEY = 826, (9, 8, 8, 2), (16, 16), 2, 1.0, 1e-3, 5
+N, SIZES, HIDDEN, EXTRA, RHO, RATE, SEED = 826, (9, 8, 8, 2), (16, 16), 2, 1.0, 1e-3, 5
 OF_F = {"sizes": SIZES, "activation": "relu"}
 F, PSI = mlp.n_parameters(SIZES), (1 + EXTRA, *HIDDEN, 2)
 P = SIZES[-1]
@@ -55,7 +55,7 @@ class Client:
             nonlocal step, now
             step += 1
             H, *found, _ = augmented.network_iteration(
-                X, precision, *now, rho=RHO, hidden=HIDDEN, **OF_F, learning_rate=RATE, key=KEY, step=step, backend=backend
+                X, precision, *now, rho=RHO, hidden=HIDDEN, **OF_F, learning_rate=RATE, seed=SEED, step=step, backend=backend
             )
             now = [H, *found, *now[8:]]
             return np.asarray(found[0])
@@ -80,7 +80,7 @@ class Client:
             gradient = np.concatenate([c, c * eps * sd, grad_phi - s["precision"] * at[phi], grad_psi])
             s["moments"], change = optim.adam(s["moments"], gradient, learning_rate=RATE)
             s["parameters"] = at = at + change
-            normals = rng.normal(P + N, key=KEY, step=step)
+            normals = rng.normal(P + N, key=rng.key(SEED, "draws"), step=step)
             s["eps"], s["tau"] = normals[:P], normals[P:]
             s["theta"] = augmented.coefficients(at[:P], at[P : 2 * P], s["eps"])
             s["H"] = mlp.forward(s["X"], at[phi], **OF_F)

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from fedkern import _core, kernels
-from fedkern.kernels import glm, rng
+from fedkern.kernels import glm
 
 from . import common, floors, peers
 
-KEY = rng.key(1, "draws")
+SEED = 1
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def _arrays(case: Case) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 def elbo_by_fedkern(case: Case, n_threads: int = 1) -> Callable[[], Any]:
     X, y, mu, log_sigma = case.arrays()
     return lambda: glm.elbo_grad(
-        X, y, mu, log_sigma, key=KEY, family=case.family, draws=case.draws, estimator="total", n_threads=n_threads
+        X, y, mu, log_sigma, seed=SEED, family=case.family, draws=case.draws, estimator="total", n_threads=n_threads
     )
 
 
@@ -122,13 +122,25 @@ def elbo_by_jax(case: Case) -> Callable[[], Any]:
 
 def clipped_by_fedkern(case: Case, n_threads: int = 1) -> Callable[[], Any]:
     X, y, mu, log_sigma = case.arrays()
-    options: dict[str, Any] = {"clip": 0.5, "family": "bernoulli", "estimator": "weight-mc", "key": KEY, "noise_multiplier": 1.0}
+    options: dict[str, Any] = {
+        "clip": 0.5,
+        "family": "bernoulli",
+        "estimator": "weight-mc",
+        "seed": SEED,
+        "noise_multiplier": 1.0,
+    }
     return lambda: glm.clipped_grad_sum(X, y, mu, log_sigma, n_threads=n_threads, **options)
 
 
 def clipped_by_bound(case: Case) -> Callable[[], Any]:
     X, y, mu, log_sigma = case.arrays()
-    options: dict[str, Any] = {"clip": 0.5, "family": "bernoulli", "estimator": "weight-mc", "key": KEY, "noise_multiplier": 1.0}
+    options: dict[str, Any] = {
+        "clip": 0.5,
+        "family": "bernoulli",
+        "estimator": "weight-mc",
+        "seed": SEED,
+        "noise_multiplier": 1.0,
+    }
     data, varying = {"X": X, "y": y, "mu": mu, "log_sigma": log_sigma}, ("mu", "log_sigma", "step")
     bound = kernels.bind("glm.clipped_grad_sum", data, varying, step=0, **options)
     return lambda: bound(mu, log_sigma, 0)

@@ -20,9 +20,9 @@ SHAPE, MEAN = 2.5, 1.5
 def by_fedkern(name: str, n: int, backend: str = "cpp", n_threads: int = 1) -> Callable[[], Any]:
     options: dict[str, Any] = {"key": KEY, "out": np.zeros(n), "backend": backend, "n_threads": n_threads}
     if name == "gamma":
-        return lambda: rng.gamma(SHAPE, n=n, **options)
+        return lambda: rng.gamma(SHAPE, size=n, **options)
     if name == "inverse_gaussian":
-        return lambda: rng.inverse_gaussian(MEAN, SHAPE, n=n, **options)
+        return lambda: rng.inverse_gaussian(MEAN, SHAPE, size=n, **options)
     function = getattr(rng, name)
     return lambda: function(n, **options)
 

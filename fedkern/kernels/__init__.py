@@ -2,7 +2,8 @@
 
 Every function takes `out=None` (allocated) or an array that is used as it is or refused, `n_threads` where work is split (the
 result does not depend on it), and `backend=None` ("cpp", "numba", "cuda", "reference"; by default the one at home where the
-arrays live).
+arrays live). A function of one point takes it after the rows; a function of many takes `points` first. What a kernel draws is
+named by `seed`, `chain`, `client` and `step`; the functions of `rng`, whose stream is the caller's, take its `key`.
 
 Threads may call them at the same time, also in a Python without its global lock. While a call runs, no other thread may write
 into its arrays, or change their shape or type.
@@ -29,16 +30,13 @@ def __dir__() -> Sequence[str]:
     return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])
 
 
-def _functions(family: ModuleType) -> Sequence[str]:
-    """Returns the public names of a family of kernels, for completion: its functions, and what they return or take."""
-    here = family.__name__
-    names = {name: value for name, value in vars(family).items() if not name.startswith("_") and callable(value)}
-    public = [name for name, value in names.items() if f"{getattr(value, '__module__', '')}.".startswith(f"{here}.")]
-    return sorted([*public, *(name for name in vars(family) if name.startswith("__"))])
+def _names(family: ModuleType) -> Sequence[str]:
+    """Returns the names of a family of kernels, for completion."""
+    return sorted([*family.__all__, *(name for name in vars(family) if name.startswith("__"))])
 
 
 for _family in (augmented, glm, mixed, mlp, multinomial, optim, privacy, rng, sem, shrinkage, spatial, survival):
-    vars(_family)["__dir__"] = partial(_functions, _family)
+    vars(_family)["__dir__"] = partial(_names, _family)
 
 
 def bind(

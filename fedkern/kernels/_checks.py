@@ -139,7 +139,6 @@ AT_LEAST_1 = Domain("must be >= 1 and below 2^32", "1 <= x < 2**32", "index(x)")
 # Compiled calls compare with signed numbers of 64 bits.
 SEED = Domain("must be in [0, 2^64)", "0 <= x < 2**64", "uint64(index(x))", whole=(0, 2**63 - 1))
 KEY = Domain("must be in [0, 2^64)", "0 <= x < 2**64", "index(x)", whole=(0, 2**63 - 1))
-OPTIONAL_KEY = Domain(KEY.words, f"x is None or {KEY.test}", "0 if x is None else index(x)", whole=KEY.whole)
 N_THREADS = Domain("must be in [1, 2^31)", "1 <= x < 2**31", "index(x)")
 WORD = Domain("must be in [0, 2^32)", "0 <= x < 2**32", "index(x)", whole=(0, 2**32 - 1))
 MADE = Domain()  # no argument of the public function, but made of others

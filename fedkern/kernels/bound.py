@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from .._deprecate import take_names
 from ._record import ASK, Array, Asked, Kernel, names
 
 __all__ = ["Bound"]
@@ -104,6 +105,8 @@ def _all_arguments(
 ) -> dict[str, Any]:
     """Returns the arguments of the public function by name, with its defaults; refuses others, and missing ones."""
     taken = {p.name: p for p in signature(public).parameters.values() if p.name not in ("out", "n_threads", "backend")}
+    scalars = dict(scalars)
+    take_names(public, scalars, stacklevel=4)
     for name in (*arrays, *scalars):
         if name not in taken:
             near = get_close_matches(name, taken, 1)

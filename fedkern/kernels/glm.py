@@ -8,7 +8,7 @@ X may have any strides and may be a memory map larger than the memory: it is rea
 are taken in a fixed order that depends on the number of rows alone: results do not depend on `n_threads`.
 
 Draws come from counters: draw s of the weights is theta_s = mu + sigma e_s with e_s = rng.normal(d, key=key, client=client,
-step=step, draw=s), in every backend.
+step=step, draw=s) and key = rng.key(seed, "draws", chain), in every backend.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import families
-from ._checks import MADE, OPTIONAL_KEY, WORD, Domain, Together, choice_of
+from .._deprecate import arguments
+from . import families, rng
+from ._checks import MADE, WORD, Domain, Together, choice_of
 from ._docs import Given, binds, documented
 from ._record import BACKENDS, F64, FLOATS, Array, Kernel, Scalar, here, home, on_host
+
+__all__ = ["bind_clipped_grad_sum", "clipped_grad_sum", "elbo_grad", "expectations", "loglik", "loglik_grad", "predict"]
 
 Real = NDArray[np.float64] | NDArray[np.float32]
 Vector = NDArray[np.float64]
@@ -38,7 +41,7 @@ CLIPPED_ESTIMATORS = {"analytic": 0, "weight-mc": 1, "activation-mc": 2}
 ELBO_ESTIMATORS = {"stl": 0, "total": 1, "analytic": 2}
 
 # Records are made of these. An `Array` has a name, a shape and types; a `Scalar` a name, a `Domain` (words for a refusal, a test
-# in x, a conversion) and a default. WORD is [0, 2^32), OPTIONAL_KEY a key of random numbers or None, MADE not given by callers.
+# in x, a conversion) and a default. WORD is [0, 2^32), MADE not given by callers.
 # `Together` groups scalars that are refused in one sentence.
 _INTEGERS: tuple[np.dtype[Any], ...] = tuple(np.dtype(t) for t in ("int64", "int32", "int8", "uint8", "bool"))
 _X = Array("X", ("n", "d"))
@@ -58,13 +61,11 @@ _FAMILY = (
 _DRAWS = (
     # Draw 2^32 - 1 is the noise of `clipped_grad_sum`; no draw of the posterior can have that number.
     Scalar("draws", Domain("must be in [1, 2^31)", "1 <= x < 2**31", "index(x)"), 1),
-    Scalar("key", OPTIONAL_KEY, None),
+    rng.MADE_KEY,
     Scalar("client", WORD, 0),
     Scalar("step", WORD, 0),
 )
-_COUNTER = (
-    Together(("draws", "key", "client", "step"), "1 <= draws < 2^31, 0 <= key < 2^64, 0 <= client < 2^32, 0 <= step < 2^32"),
-)
+_COUNTER = (Together(("draws", "client", "step"), "1 <= draws < 2^31, 0 <= client < 2^32, 0 <= step < 2^32"),)
 _ELBO = (*_FAMILY, Scalar("estimator", choice_of(ELBO_ESTIMATORS), "stl"), *_DRAWS)
 # An empty test is made by `_check_clipped`, since it needs other arguments too.
 _CLIPPED = (
@@ -88,7 +89,8 @@ _WORDS = {
     "scale": "Dispersion of the families that have one: of the gaussian its standard deviation, in [1e-150, 1e150] (with X in "
     "float32 [1e-15, 1e15]); of the negative-binomial r, with variance mu + mu^2 / r (`mixed` takes phi: mu + phi^2 mu^2).",
     "draws": "Number S of draws that are averaged.",
-    "key": 'Names the draws: `rng.key(seed, "draws")`. None where nothing is drawn.',
+    "seed": "Names the draws, in [0, 2^64). None where nothing is drawn.",
+    "chain": "Names the draws: see the module.",
     "client": "Names the draws: see the module.",
     "step": "Names the draws: see the module.",
     "loglik": "sum_i weights_i log p(y_i | x_i'theta + offset_i), constants included.",
@@ -106,7 +108,7 @@ _ELBO_WORDS = _WORDS | {
     "estimator": '"stl": the path gradient, with (mu, sigma) in log q held fixed, whose variance goes to 0 where q is exact; '
     '"total": the gradient of the same average; "analytic": no draws, the quadrature of `expectations`, and KL(q || prior) in '
     "closed form.",
-    "key": 'Names the draws: `rng.key(seed, "draws")`. Needed unless the estimator is analytic.',
+    "seed": "Names the draws, in [0, 2^64). Needed unless the estimator is analytic.",
     "grad_mu": "Gradient in mu.",
     "grad_log_sigma": "Gradient in log sigma; for a full-rank posterior in L, zero above the diagonal.",
 }
@@ -119,8 +121,8 @@ _CLIPPED_WORDS = _WORDS | {
     "1e100. Below 1e-50, which is refused, squares that are lost as 0 would count.",
     "rows": "The batch, by numbers of rows; default all. A row that is named twice counts twice.",
     "estimator": "The expectation by the quadrature of `expectations`; by draws of theta, the same for all rows; or by draws z_s "
-    "of the standardised activation, the same for all rows: rng.normal(draws, key=key, client=client, step=step).",
-    "key": "Names the draws and the keyed noise; needed where there are any.",
+    "of the standardised activation, the same for all rows: rng.normal(draws, key=key, client=client, step=step), with that key.",
+    "seed": "Names the draws and the noise, in [0, 2^64); needed where there are any.",
     "grid": "Every w_i v_i is rounded toward zero to whole multiples of it, and the sum is exact: it does not depend on the "
     "order of the rows. None: no rounding.",
     "noise_multiplier": "Adds noise_multiplier x clip x rng.normal(2 d, key=key, client=client, step=step, draw=2^32 - 1): "
@@ -344,10 +346,13 @@ def _check_scale(kernel: Kernel, X: Real, family: str, scale: float) -> None:
         raise ValueError(f"{kernel.public}: scale is {what}; {family} has none, got {scale}")
 
 
-def _check_key(kernel: Kernel, key: int | None, random: str) -> None:
-    """Refuses a missing key where something is random; `random` names it, and is empty where nothing is."""
-    if random and key is None:
-        raise ValueError(f'{kernel.public}: {random} needs a key: key=rng.key(seed, "draws")')
+def _key(kernel: Kernel, seed: int | None, chain: int, random: str) -> int:
+    """Returns the key of the draws; refuses a missing seed where something is random, which `random` names."""
+    if seed is not None:
+        return rng.key_of(kernel, "draws", seed, chain)
+    if random:
+        raise ValueError(f"{kernel.public}: {random} needs a seed")
+    return 0
 
 
 def _full(log_sigma: Vector) -> bool:
@@ -358,6 +363,15 @@ def _full(log_sigma: Vector) -> bool:
 def _number(value: Any) -> float:
     """Returns a float; a number on a device stays there, as an array without dimensions."""
     return value if home(value) == "cuda" else float(value)
+
+
+# Families of jobs whose rows have no density in x'theta alone, and what computes their log-likelihoods.
+OTHERS = {
+    **dict.fromkeys(families.LIFETIMES, "rows of times are those of mixed.values"),
+    "cox": "a partial likelihood is survival.cox_values",
+    "multinomial": "levels without an order are those of multinomial.values",
+}
+_SEEDED = arguments(key=rng.old_key("draws"))
 
 
 @documented(LOGLIK_GRAD)
@@ -397,18 +411,20 @@ def loglik(
     weights: Real | None = None,
     scale: float | Vector = 1.0,
     trials: Vector | None = None,
+    n_threads: int = 1,
 ) -> float:
-    """Returns the log-likelihood of all rows, without its gradient, of any family that jobs have.
+    """Returns the log-likelihood of all rows, without its gradient, in float64, of any family of `families.FAMILIES`.
 
-    It is computed by NumPy from the family's record, as the reference backend does.
+    Of a family that `loglik_grad` takes it is that function's value, compiled; of others NumPy computes it from the family's
+    record.
 
     Parameters
     ----------
-    X : (n, d) array, float32 or float64
+    X : (n, d) array
         Covariates, a row for each observation.
     y : (n,) array
         The response.
-    theta : (d,) float64 array
+    theta : (d,) array
         Coefficients.
     family : str, a key of `families.FAMILIES`
         The likelihood, such as "student" or "zero-inflated-poisson"; not only those with a code.
@@ -418,6 +434,8 @@ def loglik(
         Dispersion of the families that have one.
     trials : (n,) array, of a binomial response
         The number of trials of each row.
+    n_threads : int
+        The result does not depend on it.
 
     Raises
     ------
@@ -435,17 +453,27 @@ def loglik(
     -1.577264
     """
     if family not in families.FAMILIES:
-        raise ValueError(f"glm.loglik: family = {family!r}: there are {families.quoted(tuple(families.FAMILIES))}")
+        other = OTHERS.get(family) or f"there are {families.quoted(tuple(families.FAMILIES))}"
+        meant = f"; do you mean {families.MEANT[family]!r}?" if family in families.MEANT else ""
+        raise ValueError(f"glm.loglik: family = {family!r}: {other}{meant}")
     record = families.FAMILIES[family]
     if record.trials and trials is None:
         raise ValueError(f"glm.loglik: a {family} response needs trials, the number of them in each row")
-    eta = np.asarray(X, np.float64) @ theta
+    X, y, theta = (np.ascontiguousarray(a, np.float64) for a in (X, y, theta))
+    offset, weights = (None if a is None else np.ascontiguousarray(a, np.float64) for a in (offset, weights))
+    if record.code is not None and trials is None:
+        value, _ = loglik_grad(
+            X, y, theta, family=family, offset=offset, weights=weights, scale=float(scale), n_threads=n_threads
+        )
+        return value
+    eta = X @ theta
     eta = record.kept(eta if offset is None else eta + offset)
     several = np.asarray(scale, np.float64)
-    rows = record.value(np.asarray(y, np.float64), eta, several[:, np.newaxis] if several.ndim else float(several), trials)
-    return float(rows.sum() if weights is None else rows @ np.asarray(weights, np.float64))
+    rows = record.value(y, eta, several[:, np.newaxis] if several.ndim else float(several), trials)
+    return float(rows.sum() if weights is None else rows @ weights)
 
 
+@_SEEDED
 @documented(ELBO_GRAD, ELBO_GRAD_FULL)
 def elbo_grad(
     X: Real,
@@ -461,7 +489,8 @@ def elbo_grad(
     prior_precision: float | Vector = 1.0,
     estimator: str = "stl",
     draws: int = 1,
-    key: int | None = None,
+    seed: int | None = None,
+    chain: int = 0,
     client: int = 0,
     step: int = 0,
     out: tuple[Vector, Vector] | None = None,
@@ -477,7 +506,7 @@ def elbo_grad(
     Raises
     ------
     TypeError, ValueError
-        As `loglik_grad`; draws without a key; a factor whose diagonal is not positive (on a device this is waited for).
+        As `loglik_grad`; draws without a seed; a factor whose diagonal is not positive (on a device this is waited for).
     """
     full = _full(log_sigma)
     record = ELBO_GRAD_FULL if full else ELBO_GRAD
@@ -485,7 +514,7 @@ def elbo_grad(
     _check_scale(record, X, family, scale)
     record.check_kinds(estimator=estimator)
     drawn_by = "" if estimator == "analytic" else f"estimator {estimator!r}"
-    _check_key(record, key, drawn_by)
+    key = _key(record, seed, chain, drawn_by)
     mu = here(mu)
     shift = _spread_out(prior_shift, mu)
     precision = _as_matrix(prior_precision, mu) if full else _spread_out(prior_precision, mu)
@@ -549,6 +578,7 @@ def expectations(
     return value, slope, curvature
 
 
+@_SEEDED
 @documented(CLIPPED_GRAD_SUM, CLIPPED_GRAD_SUM_FULL)
 def clipped_grad_sum(
     X: Real,
@@ -564,7 +594,8 @@ def clipped_grad_sum(
     rows: NDArray[np.int64] | None = None,
     estimator: str = "analytic",
     draws: int = 1,
-    key: int | None = None,
+    seed: int | None = None,
+    chain: int = 0,
     client: int = 0,
     step: int = 0,
     grid: float | None = None,
@@ -599,12 +630,12 @@ def clipped_grad_sum(
     ------
     TypeError, ValueError
         As `loglik_grad`; a clip or grid that is not positive, a negative noise, or one that does not go with the others; draws or
-        noise without a key.
+        noise without a seed.
     IndexError
         An index in `rows` that is no row of X; on a device this is waited for.
     """
     record = CLIPPED_GRAD_SUM_FULL if _full(log_sigma) else CLIPPED_GRAD_SUM
-    _check_clipped(record, X, clip, family, scale, estimator, key, grid, noise_multiplier)
+    key = _check_clipped(record, X, clip, family, scale, estimator, seed, chain, grid, noise_multiplier)
     # `out` must be int64 with a grid, float64 without; types that fit neither are refused by `compute`.
     given = None if out is None else getattr(here(out), "dtype", None)
     if given is not None and given in record.outputs[0].dtypes and (given == np.float64) is not (grid is None):
@@ -624,16 +655,19 @@ def _check_clipped(
     family: str,
     scale: float,
     estimator: str,
-    key: int | None,
+    seed: int | None,
+    chain: int,
     grid: float | None,
     noise_multiplier: float,
-) -> None:
+) -> int:
+    """Refuses what does not go together, and returns the key."""
     # One key serves the draws and the noise, which have different counters: see `_CLIPPED_WORDS`.
     name = record.public
     _check_scale(record, X, family, scale)
     record.check_kinds(clip=clip, estimator=estimator, noise_multiplier=noise_multiplier, grid=grid)
     noisy, drawn = noise_multiplier > 0, estimator != "analytic"
-    _check_key(record, key, "noise_multiplier" if noisy else f"estimator {estimator!r}" if drawn else "")
+    random = f"estimator {estimator!r}" if drawn else ""
+    key = _key(record, seed, chain, "noise_multiplier" if noisy else random)
     if noise_multiplier and not (noisy and clip * noise_multiplier < np.inf and grid is None):
         raise ValueError(
             f"{name}: noise_multiplier must be >= 0, and needs a finite clip and no grid; "
@@ -643,10 +677,12 @@ def _check_clipped(
         raise ValueError(f"{name}: grid must be > 0 and at least clip / 2^40, got {grid} with clip = {clip}")
     if drawn and record is CLIPPED_GRAD_SUM_FULL:
         raise ValueError(f"{name}: estimator must be 'analytic' for a full-rank posterior, got {estimator!r}")
+    return key
 
 
 # `binds` gives this function the arguments of `clipped_grad_sum` less those that are left out; `given` has all of them by name,
 # those left out with their defaults. Arrays that vary are given once, for their types and shapes (`rows`: whether it is None).
+@_SEEDED
 @binds(
     *(clipped_grad_sum, CLIPPED_GRAD_SUM, CLIPPED_GRAD_SUM_FULL),
     varying=("mu", "log_sigma", "rows", "step"),
@@ -674,10 +710,10 @@ def bind_clipped_grad_sum(given: Given) -> ClippedSums:
     array([-0.351,  0.351, -0.039, -0.039])
     """
     record = CLIPPED_GRAD_SUM_FULL if _full(given["log_sigma"]) else CLIPPED_GRAD_SUM
-    checked = ("X", "clip", "family", "scale", "estimator", "key", "grid", "noise_multiplier")
-    _check_clipped(record, *(given[name] for name in checked))
+    checked = ("X", "clip", "family", "scale", "estimator", "seed", "chain", "grid", "noise_multiplier")
+    key = _check_clipped(record, *(given[name] for name in checked))
     rows = ["rows"] if given["rows"] is not None else []
-    return record.bind_given(given, ("mu", "log_sigma", *rows, "step"))
+    return record.bind_given(given | {"key": key}, ("mu", "log_sigma", *rows, "step"))
 
 
 @documented(PREDICT, PREDICT_FULL)

@@ -43,6 +43,8 @@ from ._checks import Domain, choice_of, describe
 from ._docs import documented
 from ._record import BACKENDS, F64, WITHOUT_CUDA, Array, Kernel, Out, Scalar, on_host
 
+__all__ = ["curvature", "size", "values"]
+
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 

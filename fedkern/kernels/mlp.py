@@ -40,6 +40,8 @@ from ._record import F64, WITHOUT_NUMBA, Array, Kernel, Out, Scalar, here, home
 from .spatial.graph import INT64, check_normals
 from .spatial.table import KINDS, TABLE, WORDS, check_table
 
+__all__ = ["Architecture", "backward", "forward", "n_parameters", "network", "vae_gradient", "vae_step"]
+
 # --------------------
 # Describes the networks of a hierarchical variational autoencoder, and where their parameters stand (sigma.md, section 1).
 

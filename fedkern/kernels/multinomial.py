@@ -16,6 +16,8 @@ from ._checks import Domain
 from ._docs import documented
 from ._record import COMPILED, F64, Array, Kernel, Out, Scalar
 
+__all__ = ["curvature", "values"]
+
 Floats = NDArray[np.float64]
 
 _INPUTS = (Array("points", ("s", "k"), F64), Array("X", ("n", "p"), F64), Array("y", ("n",), F64))

@@ -19,36 +19,54 @@ from numpy.typing import NDArray
 
 from fedkern import _core
 
+from .._deprecate import Renamed, arguments
 from . import homes
-from ._checks import KEY, WORD, Domain, describe
+from ._checks import KEY, MADE, SEED, WORD, Domain, describe
 from ._docs import Given, binds, documented
 from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar, home
 
 if TYPE_CHECKING:
     from ._bit_generator import Philox4x32
 
+__all__ = [
+    "bind_words",
+    "bit_generator",
+    "exponential",
+    "gamma",
+    "inverse_gaussian",
+    "key",
+    "normal",
+    "polya_gamma",
+    "register",
+    "streams",
+    "uniform",
+    "words",
+]
+
 WORDS_TYPE = (np.dtype("uint32"),)
 LIMIT = 2**32
 STREAMS = _core.rng.streams()
+MADE_KEY = Scalar("key", MADE)  # of a kernel whose public function takes seed and chain; `key_of` makes it
 REGISTERED = 2**31  # registered streams have numbers from here on, ours are below
 _registered: dict[str, tuple[int, str]] = {}  # name -> its number, and the package that registered it
 
 # `_check_counter` says what is wrong.
 _KEY = Scalar("key", Domain("must be in [0, 2^64)", passed="index(x)", whole=KEY.whole))
+_RENAMED = arguments(n=Renamed("size", until="0.3"))
 _IN_COUNTER = Domain("must be in [0, 2^32)", passed="index(x)")
 _CLIENT, _STEP, _DRAW = (Scalar(name, replace(_IN_COUNTER, whole=WORD.whole), 0) for name in ("client", "step", "draw"))
 _FIRST_ITEM = Scalar("first_item", _IN_COUNTER, 0)  # how large it may be depends on n
 _COUNTER = (_KEY, _CLIENT, _STEP, _DRAW, _FIRST_ITEM)
 _OWN_BLOCKS = (_KEY, _CLIENT, _STEP, _FIRST_ITEM)  # of items that own all draws
 _WORDS = {
-    "n": "How many numbers.",
+    "size": "How many numbers.",
     "key": "From `key()`, or any 64-bit number.",
     **dict.fromkeys(("client", "step", "draw"), "A word of the counter."),
 }
 _HALF = "Number e is half e % 2 of the block of item first_item + e // 2 < 2^32."
 _WITHIN = "By default the one at home where the arrays live. They agree within a relative 1e-12."
 _OWN_WORDS = _WORDS | {
-    "n": "How many numbers, where no array says it. Beside an array it must be the array's length.",
+    "size": "How many numbers, where no array says it. Beside an array it must be the array's length.",
     "backend": _WITHIN,
     "first_item": "Number e owns all blocks of item first_item + e < 2^32: draw 2 t and 2 t + 1 for attempt t. A rejection "
     "shifts no other.",
@@ -60,13 +78,13 @@ WORDS = Kernel(
     purpose="The 32-bit words of consecutive Philox blocks.",
     source="Salmon, Moraes, Dror and Shaw (2011), Philox4x32-10",
     inputs=(),
-    outputs=(Array("out", ("n", "4"), WORDS_TYPE),),
+    outputs=(Array("out", ("size", "4"), WORDS_TYPE),),
     scalars=_COUNTER,
     streams=("user",),
     backends=BACKENDS,
     words=_WORDS
     | {
-        "n": "How many blocks.",
+        "size": "How many blocks.",
         "first_item": "Row i of the result is the block of item first_item + i < 2^32.",
         "backend": "By default cpp. All give the same bits.",
         "result": "The words of a block in each row.",
@@ -84,7 +102,7 @@ UNIFORM, NORMAL, EXPONENTIAL = (
         purpose=purpose,
         source=source,
         inputs=(),
-        outputs=(Array("out", ("n",), F64),),
+        outputs=(Array("out", ("size",), F64),),
         scalars=_COUNTER,
         streams=("user",),
         backends=BACKENDS,
@@ -144,8 +162,8 @@ GAMMA = Kernel(
     __name__,
     purpose="Gamma numbers of scale 1.",
     source="Marsaglia and Tsang (2000); below shape 1 with G(a) = G(a + 1) U^(1/a)",
-    inputs=(Array("shape", ("n",), F64),),
-    outputs=(Array("out", ("n",), F64),),
+    inputs=(Array("shape", ("size",), F64),),
+    outputs=(Array("out", ("size",), F64),),
     scalars=_OWN_BLOCKS,
     streams=("user",),
     backends=BACKENDS,
@@ -154,7 +172,7 @@ GAMMA = Kernel(
     example="""
         >>> rng.gamma(np.array([0.5, 2.0, 30.0]), key=rng.key(7)).round(3)
         array([ 0.616,  3.352, 30.787])
-        >>> rng.gamma(2.0, n=3, key=rng.key(7)).round(3)
+        >>> rng.gamma(2.0, size=3, key=rng.key(7)).round(3)
         array([1.453, 3.352, 1.943])
     """,
 )
@@ -163,8 +181,8 @@ INVERSE_GAUSSIAN = Kernel(
     __name__,
     purpose="Inverse Gaussian numbers.",
     source="Michael, Schucany and Haas (1976), with the roots written so that nothing cancels",
-    inputs=(Array("mean", ("n",), F64), Array("shape", ("n",), F64)),
-    outputs=(Array("out", ("n",), F64),),
+    inputs=(Array("mean", ("size",), F64), Array("shape", ("size",), F64)),
+    outputs=(Array("out", ("size",), F64),),
     scalars=_OWN_BLOCKS,
     streams=("user",),
     backends=BACKENDS,
@@ -185,8 +203,8 @@ POLYA_GAMMA = Kernel(
     __name__,
     purpose="Polya-Gamma numbers PG(1, z).",
     source="Polson, Scott and Windle (2013), with the cut 0.64; Devroye (2009)",
-    inputs=(Array("z", ("n",), F64),),
-    outputs=(Array("out", ("n",), F64),),
+    inputs=(Array("z", ("size",), F64),),
+    outputs=(Array("out", ("size",), F64),),
     scalars=_OWN_BLOCKS,
     streams=("user",),
     backends=BACKENDS,
@@ -256,6 +274,36 @@ def key(seed: int | np.random.SeedSequence, stream: str = "user", chain: int = 0
         if not 0 <= value < 2**64:
             raise ValueError(f"rng.key: {name} must be in [0, 2^64), got {value}")
     return _core.rng.key(seed, number, chain)
+
+
+def key_of(kernel: Kernel, stream: str, seed: int, chain: int) -> int:
+    """Returns the key of a kernel's stream; raises as for any of its scalars."""
+    if type(seed) is not int or type(chain) is not int or not (0 <= seed < 2**64 and 0 <= chain < 2**64):
+        SEED.check(kernel.public, "seed", seed)
+        SEED.check(kernel.public, "chain", chain)
+    return _core.rng.key(index(seed), STREAMS[stream], index(chain))
+
+
+def old_key(stream: str) -> Renamed:
+    """Returns what has taken the place of `key=` where a function takes a seed: the one of which that is the key."""
+
+    def seed(key: int | None) -> int | None:
+        if key is None or not 0 <= key < 2**64:
+            return key
+        number = index(key)
+        for _ in range(2):  # back through both rounds of splitmix64; the chain is 0
+            number = _unfinished(number)
+        return (number - 0x9E3779B97F4A7C15 * (STREAMS[stream] + 1)) % 2**64
+
+    return Renamed("seed", until="0.3", made=seed)
+
+
+def _unfinished(number: int) -> int:
+    """Returns the number of which the finaliser of splitmix64 has made this one."""
+    for shift, factor in ((31, 0x94D049BB133111EB), (27, 0xBF58476D1CE4E5B9), (30, 1)):
+        number ^= number >> shift ^ number >> 2 * shift
+        number = number * pow(factor, -1, 2**64) % 2**64
+    return number
 
 
 def register(name: str) -> int:
@@ -361,9 +409,10 @@ def bit_generator(key: int, *, client: int = 0, step: int = 0) -> Philox4x32:
     return Philox4x32(key, client=client, step=step)
 
 
+@_RENAMED
 @documented(WORDS)
 def words(
-    n: int,
+    size: int,
     *,
     key: int,
     client: int = 0,
@@ -374,14 +423,15 @@ def words(
     n_threads: int = 1,
     backend: str | None = None,
 ) -> NDArray[np.uint32]:
-    """Returns the 32-bit words of `n` consecutive Philox4x32-10 blocks."""
-    _check_counter(WORDS, n, key, client, step, draw, first_item)
+    """Returns the 32-bit words of `size` consecutive Philox4x32-10 blocks."""
+    _check_counter(WORDS, size, key, client, step, draw, first_item)
     counter = {"key": key, "client": client, "step": step, "draw": draw, "first_item": first_item}
     words: NDArray[np.uint32]
-    (words,) = WORDS.compute((), out, n_threads, backend, {"n": n}, **counter)
+    (words,) = WORDS.compute((), out, n_threads, backend, {"size": size}, **counter)
     return words
 
 
+@_RENAMED
 @binds(words, WORDS, varying=("step",), without=("first_item", "n_threads", "backend"))
 def bind_words(given: Given) -> Callable[[int], tuple[Any, ...]]:
     """Binds `words` of many steps: step -> (words,).
@@ -395,13 +445,14 @@ def bind_words(given: Given) -> Callable[[int], tuple[Any, ...]]:
     >>> np.array_equal(words, rng.words(2, key=rng.key(7), step=5))
     True
     """
-    _check_counter(WORDS, *(given[name] for name in ("n", "key", "client", "step", "draw", "first_item")))
-    return WORDS.bind_given(given, ("step",), {"n": given["n"]})
+    _check_counter(WORDS, *(given[name] for name in ("size", "key", "client", "step", "draw", "first_item")))
+    return WORDS.bind_given(given, ("step",), {"size": given["size"]})
 
 
+@_RENAMED
 @documented(UNIFORM)
 def uniform(
-    n: int,
+    size: int,
     *,
     key: int,
     client: int = 0,
@@ -413,12 +464,13 @@ def uniform(
     backend: str | None = None,
 ) -> NDArray[np.float64]:
     """Returns uniform numbers on the open interval (0, 1)."""
-    return _pairs(UNIFORM, n, key, client, step, draw, first_item, out, n_threads, backend)
+    return _pairs(UNIFORM, size, key, client, step, draw, first_item, out, n_threads, backend)
 
 
+@_RENAMED
 @documented(NORMAL)
 def normal(
-    n: int,
+    size: int,
     *,
     key: int,
     client: int = 0,
@@ -430,12 +482,13 @@ def normal(
     backend: str | None = None,
 ) -> NDArray[np.float64]:
     """Returns standard normal numbers."""
-    return _pairs(NORMAL, n, key, client, step, draw, first_item, out, n_threads, backend)
+    return _pairs(NORMAL, size, key, client, step, draw, first_item, out, n_threads, backend)
 
 
+@_RENAMED
 @documented(EXPONENTIAL)
 def exponential(
-    n: int,
+    size: int,
     *,
     key: int,
     client: int = 0,
@@ -447,15 +500,16 @@ def exponential(
     backend: str | None = None,
 ) -> NDArray[np.float64]:
     """Returns exponential numbers of mean 1."""
-    return _pairs(EXPONENTIAL, n, key, client, step, draw, first_item, out, n_threads, backend)
+    return _pairs(EXPONENTIAL, size, key, client, step, draw, first_item, out, n_threads, backend)
 
 
+@_RENAMED
 @documented(GAMMA)
 def gamma(
     shape: NDArray[np.float64] | float,
     *,
     key: int,
-    n: int | None = None,
+    size: int | None = None,
     client: int = 0,
     step: int = 0,
     first_item: int = 0,
@@ -464,17 +518,18 @@ def gamma(
     backend: str | None = None,
 ) -> NDArray[np.float64]:
     """Returns gamma numbers of scale 1."""
-    (shapes,) = _parameters(GAMMA, n, backend, out, shape=shape)
+    (shapes,) = _parameters(GAMMA, size, backend, out, shape=shape)
     return _own_blocks(GAMMA, (shapes,), key, client, step, first_item, out, n_threads, backend)
 
 
+@_RENAMED
 @documented(INVERSE_GAUSSIAN)
 def inverse_gaussian(
     mean: NDArray[np.float64] | float,
     shape: NDArray[np.float64] | float,
     *,
     key: int,
-    n: int | None = None,
+    size: int | None = None,
     client: int = 0,
     step: int = 0,
     first_item: int = 0,
@@ -483,16 +538,17 @@ def inverse_gaussian(
     backend: str | None = None,
 ) -> NDArray[np.float64]:
     """Returns inverse Gaussian numbers, density proportional to x^(-3/2) exp(-shape (x - mean)^2 / (2 mean^2 x))."""
-    means, shapes = _parameters(INVERSE_GAUSSIAN, n, backend, out, mean=mean, shape=shape)
+    means, shapes = _parameters(INVERSE_GAUSSIAN, size, backend, out, mean=mean, shape=shape)
     return _own_blocks(INVERSE_GAUSSIAN, (means, shapes), key, client, step, first_item, out, n_threads, backend)
 
 
+@_RENAMED
 @documented(POLYA_GAMMA)
 def polya_gamma(
     z: NDArray[np.float64] | float,
     *,
     key: int,
-    n: int | None = None,
+    size: int | None = None,
     client: int = 0,
     step: int = 0,
     first_item: int = 0,
@@ -501,7 +557,7 @@ def polya_gamma(
     backend: str | None = None,
 ) -> NDArray[np.float64]:
     """Returns Polya-Gamma numbers PG(1, z), exact."""
-    (tilts,) = _parameters(POLYA_GAMMA, n, backend, out, z=z)
+    (tilts,) = _parameters(POLYA_GAMMA, size, backend, out, z=z)
     return _own_blocks(POLYA_GAMMA, (tilts,), key, client, step, first_item, out, n_threads, backend)
 
 
@@ -511,7 +567,7 @@ def _pairs(
     _check_counter(kernel, n, key, client, step, draw, item, per_block=2)
     numbers: NDArray[np.float64]
     counter = {"key": key, "client": client, "step": step, "draw": draw, "first_item": item}
-    (numbers,) = kernel.compute((), out, n_threads, backend, {"n": n}, **counter)
+    (numbers,) = kernel.compute((), out, n_threads, backend, {"size": n}, **counter)
     return numbers
 
 
@@ -541,11 +597,11 @@ def _check_counter(
         for value in (n, key, client, step, draw, first_item):
             index(value)
     except TypeError:
-        named = {"n": n, "key": key, "client": client, "step": step, "draw": draw, "first_item": first_item}
+        named = {"size": n, "key": key, "client": client, "step": step, "draw": draw, "first_item": first_item}
         wrong = next(name for name, value in named.items() if not hasattr(value, "__index__") or np.ndim(value))
         raise TypeError(f"{kernel.name}: {wrong} must be an integer, got {describe(named[wrong])}") from None
     if not n >= 0:
-        raise ValueError(f"{kernel.name}: n must be >= 0, got {n}")
+        raise ValueError(f"{kernel.name}: size must be >= 0, got {n}")
     if not 0 <= key < 2**64:
         raise ValueError(f"{kernel.name}: key must be in [0, 2^64), got {key}; rng.key() makes one")
     blocks = (n + per_block - 1) // per_block
@@ -560,16 +616,16 @@ def _parameters(kernel: Kernel, n: int | None, backend: str | None, out: Out, **
     """Returns numbers as arrays of stride 0, where the other arrays live."""
     if n is not None:
         if not hasattr(n, "__index__") or np.ndim(n):
-            raise TypeError(f"{kernel.name}: n must be an integer, got {describe(n)}")
+            raise TypeError(f"{kernel.name}: size must be an integer, got {describe(n)}")
         for name, value in values.items():
             if home(value) and value.ndim == 1 and len(value) != n:  # what is no vector is refused with its shape
-                raise ValueError(f"{kernel.name}: n must be {len(value)}, the length of {name}, or be left out, got {n}")
+                raise ValueError(f"{kernel.name}: size must be {len(value)}, the length of {name}, or be left out, got {n}")
     numbers = {name for name, value in values.items() if isinstance(value, (int, float, np.number))}
     if not numbers:
         return [*values.values()]
     if n is None:
         if len(numbers) == len(values):
-            raise TypeError(f"{kernel.name}: n must be given where no array says it")
+            raise TypeError(f"{kernel.name}: size must be given where no array says it")
         n = next(len(value) for name, value in values.items() if name not in numbers)
     places = {home(value) for value in (*values.values(), out)} - {None}
     xp = homes.device_home().xp if places == {"cuda"} or (backend == "cuda" and not places) else np

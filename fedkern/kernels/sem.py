@@ -13,6 +13,8 @@ from ._checks import AT_LEAST_1, GAMMA_SHAPE, POSITIVE, SEED, SWITCH, WORD, Doma
 from ._docs import documented
 from ._record import BACKENDS, F64, Array, Kernel, Out, Scalar, here, home, masked, on_host
 
+__all__ = ["log_density", "sweeps"]
+
 UPDATES = ("row-gibbs", "element", "row")
 SCALES = ("exact", "expanded")
 # update = "auto" takes row Gibbs up to so many rows and variables, element moves beyond. Row Gibbs gives 1.5 to 3 times as many

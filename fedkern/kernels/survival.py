@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from ._docs import documented
 from ._record import COMPILED, F64, Array, Kernel, Out, on_host
 
+__all__ = ["Arranged", "arranged", "cox_curvature", "cox_values"]
+
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 

@@ -101,6 +101,19 @@ class Baseline:
             # An event at a cut is of the piece that ends there, as its row was seen in no other.
             return b[:, np.searchsorted(self.cuts, time, side="left")], np.exp(b) @ spent.T
 
+    def when(self, cumulative: Vector) -> Vector:
+        """(S, n) the times at which cumulative hazards (S, n) are reached."""
+        if self.family == "exponential":
+            return cumulative
+        with np.errstate(divide="ignore", over="ignore"):
+            if self.family == "weibull":
+                return np.exp(np.log(cumulative) / np.exp(self.own))
+            hazard, begins = np.exp(np.hstack([np.zeros((len(self.own), 1)), self.own])), np.concatenate([[0.0], self.cuts])
+            reached = np.hstack([np.zeros((len(hazard), 1)), np.cumsum(hazard[:, :-1] * np.diff(begins), axis=1)])
+            piece = (cumulative[:, :, np.newaxis] > reached[:, np.newaxis, 1:]).sum(axis=2)
+            at = np.take_along_axis(reached, piece, axis=1), np.take_along_axis(hazard, piece, axis=1)
+            return begins[piece] + (cumulative - at[0]) / at[1]
+
     def log_cumulative(self, time: Vector) -> Vector:
         """(S, n) logarithms of the cumulative hazard, also where that is no double number."""
         with np.errstate(divide="ignore"):

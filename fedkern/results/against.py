@@ -182,7 +182,7 @@ def _error(marginal: Marginal) -> float:
     """Returns the Monte-Carlo error of a mean; 0 where the mean is exact."""
     if not isinstance(marginal, Drawn):
         return 0.0
-    return float(mixing.mean_error(marginal.draws[..., np.newaxis])[0])
+    return float(mixing.published_mean_error(marginal.draws[..., np.newaxis])[0])
 
 
 HEAD = ("parameter", "distance", "shift", "error", "sd_ratio", "mean", "sd", "other_mean", "other_sd")

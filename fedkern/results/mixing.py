@@ -241,25 +241,6 @@ def slowest(mixed: Mapping[str, Both], label: Callable[[int, int], str] = lambda
     return max(float(np.nanmax(rhats)) for rhats, _ in judged.values()), float(np.nanmin(ess)), which
 
 
-def rhat_ess(draws: Array) -> tuple[Array, Array]:
-    """Computes R-hat and ESS of (c, t, P) draws, (P,) each, also where a chain is constant and others are not; NaN for
-    constants."""
-    rhat, ess = diagnostics.rhat_ess(draws)
-    lacking = np.flatnonzero(np.isnan(rhat) & np.isfinite(draws).all(axis=(0, 1)) & (np.ptp(draws, axis=(0, 1)) > 0))
-    if len(lacking):
-        rhat[lacking], ess[lacking] = _stream(draws[..., lacking]).rhat_ess()
-    return rhat, ess
-
-
-def mean_error(draws: Array) -> Array:
-    """Computes (P,) Monte-Carlo standard errors of the means of (c, t, P) draws; 0 for constants."""
-    error = diagnostics.mean_error(draws)
-    lacking = np.flatnonzero(np.isnan(error) & np.isfinite(draws).all(axis=(0, 1)))
-    if len(lacking):
-        error[lacking] = _stream(draws[..., lacking]).mean_error
-    return error
-
-
 def _unknown(draws: Array) -> tuple[Array, Array]:
     """Returns numbers that are not known."""
     return np.full(draws.shape[2:], np.nan), np.full(draws.shape[2:], np.nan)
@@ -267,14 +248,25 @@ def _unknown(draws: Array) -> tuple[Array, Array]:
 
 @guard.check("R-hat and ESS", _unknown)
 def published_rhat_ess(draws: Array) -> tuple[Array, Array]:
-    """Computes R-hat and ESS for a result that is published, whatever happens."""
-    return rhat_ess(draws)
+    """Computes R-hat and ESS of (c, t, P) draws, (P,) each, for a result that is published, whatever happens.
+
+    Also where a chain is constant and others are not; NaN for constants.
+    """
+    rhat, ess = diagnostics.rhat_ess(draws)
+    lacking = np.flatnonzero(np.isnan(rhat) & np.isfinite(draws).all(axis=(0, 1)) & (np.ptp(draws, axis=(0, 1)) > 0))
+    if len(lacking):
+        rhat[lacking], ess[lacking] = _stream(draws[..., lacking]).rhat_ess()
+    return rhat, ess
 
 
 @guard.figure("Monte-Carlo errors", lambda draws: _unknown(draws)[0])
 def published_mean_error(draws: Array) -> Array:
-    """Computes standard errors of means for a result that is published, whatever happens."""
-    return mean_error(draws)
+    """Computes (P,) standard errors of the means of (c, t, P) draws for a result that is published; 0 for constants."""
+    error = diagnostics.mean_error(draws)
+    lacking = np.flatnonzero(np.isnan(error) & np.isfinite(draws).all(axis=(0, 1)))
+    if len(lacking):
+        error[lacking] = _stream(draws[..., lacking]).mean_error
+    return error
 
 
 def _stream(draws: Array) -> Stream:

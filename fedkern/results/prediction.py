@@ -86,7 +86,10 @@ class Prediction:
     @cached_property
     def _sampled(self) -> tuple[Vector, Vector]:
         if self.sampler is None:
-            raise JobError("these predictions have no draws: likelihood (but of times) and pvi have them, at the server")
+            raise JobError(
+                'these predictions have no draws: those of likelihood and pvi have them, and of vertical by its rule "posterior" '
+                "where all parties' folders are here"
+            )
         lacking = np.isnan(self.mean).any(axis=tuple(range(1, self.mean.ndim)))
         draws, responses = self.sampler()
         draws[:, lacking], responses[:, lacking] = np.nan, np.nan

@@ -352,8 +352,9 @@ class Result:
         """Returns posterior draws as ArviZ's InferenceData (0.x) or DataTree (1.x); needs `pip install fedkern[results]`.
 
         Contrasts of levels stand beside coefficients. A result of `likelihood` that this process has computed has a group
-        `log_likelihood`: each client's sum over its rows, where the server has it, as draws were weighted by it; terms of single
-        rows stay with the clients.
+        `log_likelihood` where clients were asked for it: each client's sum over its rows at each draw. A job that ends after one
+        net of draws has approximated them and has no such group, nor has one with secure sums; a client that takes part by a
+        summary is not in it. Terms of single rows stay with the clients.
 
         Parameters
         ----------

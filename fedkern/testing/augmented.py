@@ -167,7 +167,7 @@ def state(source: Source, H: Floats, others: Floats, draw: Callable[..., Results
         "learning_rate": source.choose([1e-3, 0.1]),
         "path": source.choose([True, False]),
         "full": full,
-        "key": source.choose([0, 2**64 - 1]),
+        "seed": source.choose([0, 2**64 - 1]),
         "step": source.choose([0, 2**32 - 1]),
     }
 

@@ -58,7 +58,8 @@ def draws(source: Source) -> Arguments:
     """Returns the names of a call's draws."""
     return {
         "draws": source.choose([1, 2, 5, 8, 13]),
-        "key": rng.key(7, "draws"),
+        "seed": 7,
+        "chain": source.choose([0, 2]),
         "client": source.choose([0, 2**32 - 1]),
         "step": source.choose([0, 12]),
     }
@@ -98,7 +99,12 @@ def elbo_case(source: Source, full: bool) -> Case:
         root = source.random.standard_normal((d, d))
         prior["prior_precision"] = source.array(root @ root.T + np.eye(d) if full else source.random.standard_normal(d))
     e = np.array(
-        [rng.normal(d, key=random["key"], client=random["client"], step=random["step"], draw=s) for s in range(random["draws"])]
+        [
+            rng.normal(
+                d, key=rng.key(random["seed"], "draws", random["chain"]), client=random["client"], step=random["step"], draw=s
+            )
+            for s in range(random["draws"])
+        ]
     )
     sigma = np.tril(q["log_sigma"]) if full else np.diag(np.exp(q["log_sigma"]))
     # Quadrature looks further than the draws do; a normal's E exp(a) is exp at m + s^2 / 2.

@@ -23,7 +23,7 @@ def counter(source: Source, n: int) -> Arguments:
 
 def consecutive(source: Source, kind: str) -> Case:
     n = source.size()
-    return Case({"n": n, "draw": source.choose([0, 3, LAST]), **counter(source, n)}, kind=kind)
+    return Case({"size": n, "draw": source.choose([0, 3, LAST]), **counter(source, n)}, kind=kind)
 
 
 def words(source: Source) -> Case:
@@ -54,12 +54,12 @@ def parameter(source: Source, n: int) -> Floats | float:
 def gamma(source: Source) -> Case:
     n = source.size()
     shape = parameter(source, n)
-    return Case({"shape": shape, "n": n, **counter(source, n)}, kind="variate")
+    return Case({"shape": shape, "size": n, **counter(source, n)}, kind="variate")
 
 
 def inverse_gaussian(source: Source) -> Case:
     n = source.size()
-    return Case({"mean": parameter(source, n), "shape": parameter(source, n), "n": n, **counter(source, n)}, kind="variate")
+    return Case({"mean": parameter(source, n), "shape": parameter(source, n), "size": n, **counter(source, n)}, kind="variate")
 
 
 def polya_gamma(source: Source) -> Case:

@@ -119,7 +119,12 @@ def test_privacy_takes_pvi_with_public_numbers(asked: list[dict[str, Any]]) -> N
         ({"data": ROWS, "by": "city"}, ["'city'"]),
         ({"data": {"a": ROWS, "b": ROWS}, "by": "site"}, ["by = 'site'"]),
         ({"data": ROWS, "by": "site", "formula": "gone ~ x"}, ["'gone'"]),
+        ({"data": ROWS, "by": "site", "formula": "two ~ gone + x + other"}, ["'gone', 'other' of the formula", "there are x, "]),
+        ({"data": ROWS, "by": "site", "formula": "two ~ x + (1 | ward)", "family": "bernoulli"}, ["'ward'"]),
         ({"data": {}, "by": "site"}, ["data"]),
+        ({"data": ROWS[:0], "by": "site"}, ["no rows"]),
+        ({"data": {"a": ROWS.x.to_numpy(), "b": ROWS.two.to_numpy()}}, ["one table", "{client: rows}"]),
+        ({"data": {"a": ROWS[["x"]].to_numpy(), "b": ROWS[["x"]].to_numpy()}}, ["'two', 'x'", "there are x1"]),
         ({"data": ROWS, "by": "site", "output": 3}, ["output"]),
         ({"data": ROWS, "by": "site", "privacy": PRIVATE}, ["poisson"]),
         ({"data": ROWS, "by": "site", "family": "bernoulli", "privacy": {"epsilon": 1.0}}, ["delta", '"x"', "center"]),
@@ -134,6 +139,19 @@ def test_what_is_missing_is_named(arguments: dict[str, Any], named: list[str], a
         package.fit(**{"formula": "two ~ x", **arguments})
     assert all(name in str(fault.value) for name in named)
     assert not asked
+
+
+def test_a_mapping_of_empty_frames_is_refused_by_client() -> None:
+    with pytest.raises(JobError, match=r"client 'a'.*no rows"):
+        package.fit("two ~ x", {"a": ROWS[:0], "b": ROWS[:0]})
+
+
+def test_one_site_is_one_client() -> None:
+    assert list(package.fit("measured ~ x", ROWS.assign(site="a"), by="site").summary["clients"]) == ["a"]
+
+
+def test_two_families_that_fit_are_decided_by_evidence_and_said() -> None:
+    assert "nats of evidence" in str(package.fit("count ~ x", ROWS, by="site")).splitlines()[0]
 
 
 def _lacking(values: list[Any]) -> pd.DataFrame:

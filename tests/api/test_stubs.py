@@ -63,7 +63,7 @@ import numpy as np
 from fedkern.kernels import augmented, glm, mixed, mlp, optim, privacy, rng, sem, shrinkage, spatial
 
 X, y = np.ones((3, 2)), np.ones(3)
-bound: float = glm.elbo_grad(X, y, np.zeros(2), np.zeros(2), family="bernoulli", key=rng.key(1))[0]
+bound: float = glm.elbo_grad(X, y, np.zeros(2), np.zeros(2), family="bernoulli", seed=1)[0]
 words = rng.bind_words(3, key=1)(2)
 wrong: str = glm.loglik_grad(X, y, np.zeros(2), family="bernoulli")[0]  # E
 glm.elbo_grad(X, y, np.zeros(2), np.zeros(2), familly="bernoulli")  # E

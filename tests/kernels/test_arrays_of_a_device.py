@@ -36,11 +36,11 @@ def test_conforms_with_arrays_that_never_become_those_of_the_host(name: str) -> 
 def test_numbers_go_where_the_variates_are_made(name: str, count: int, card: Any) -> None:
     """Where an array lives, where `out` does, or where the backend runs."""
     draw, n = getattr(kernels.rng, name), 5
-    want = draw(*(1.5,) * count, n=n, key=1)
+    want = draw(*(1.5,) * count, size=n, key=1)
     array, out = card.xp.asarray(np.full(n, 1.5)), card.xp.asarray(np.empty(n))
     found = [
-        draw(*(1.5,) * count, n=n, key=1, backend="cuda"),
-        draw(*(1.5,) * count, n=n, key=1, out=out),
+        draw(*(1.5,) * count, size=n, key=1, backend="cuda"),
+        draw(*(1.5,) * count, size=n, key=1, out=out),
         draw(array, *(1.5,) * (count - 1), key=1),
         draw(*(1.5,) * (count - 1), array, key=1),
     ]
@@ -75,7 +75,7 @@ def test_a_residual_sum_of_squares_may_be_a_number(card: Any) -> None:
 @pytest.mark.parametrize("index", [-1, 5, -(2**63)])
 def test_an_index_that_is_no_row_is_refused(index: int, card: Any) -> None:
     X, y, mu = (card.xp.asarray(array) for array in (np.ones((5, 2)), np.ones(5), np.zeros(2)))
-    call = {"clip": 1.0, "family": "bernoulli", "estimator": "weight-mc", "key": 1}
+    call = {"clip": 1.0, "family": "bernoulli", "estimator": "weight-mc", "seed": 1}
     with pytest.raises(IndexError, match="an index is no row of X"):
         kernels.glm.clipped_grad_sum(X, y, mu, mu, rows=card.xp.asarray(np.array([0, index, 4])), **call)
     for good in ([], [0, 4]):

@@ -286,7 +286,7 @@ def test_an_iteration_is_a_gradient_a_step_and_a_draw(family, path, backend):
     a, p, n = problem() | {"own": None}, 3, 31
     state = state_of(a, family, backend)
     options = {"rho": RHO, "prior_mean": 0.4, "prior_sd": 0.6, "learning_rate": 0.05, "path": path, "backend": backend}
-    random = {"key": rng.key(3, "draws"), "client": 2, "step": 9}
+    random = {"seed": 3, "client": 2, "step": 9}
     found = getattr(augmented, family + "_iteration")(**state, **options, **random)
     call = names(state, "H", "g", "z", "tau", "message") | {"rho": RHO, "path": path, "backend": backend}
     if family == "mean_field":
@@ -298,7 +298,7 @@ def test_an_iteration_is_a_gradient_a_step_and_a_draw(family, path, backend):
     gradient = np.concatenate([total, total * eps * sd + (0 if path else 1), *rest])
     moments, step = optim.adam(state["moments"], gradient, learning_rate=0.05, backend=backend)
     parameters = state["parameters"] + step
-    normals = rng.normal(p + n, **random, backend=backend)
+    normals = rng.normal(p + n, key=rng.key(3, "draws"), client=2, step=9, backend=backend)
     eps, tau = normals[:p], normals[p:]
     theta = parameters[:p] + np.maximum(np.exp(parameters[p : 2 * p]), 1e-8) * eps
     if family == "mean_field":
@@ -335,7 +335,7 @@ def test_a_full_triangle_s_gradient_is_that_of_the_density(path, backend):
     parameters = np.concatenate([mu, flat, rest])
     state |= {"parameters": parameters, "moments": np.zeros((3, len(parameters))), "eps": eps, "theta": theta}
     state["g"] = a["H"] @ theta
-    options = {"rho": RHO, "prior_mean": 0.4, "prior_sd": 0.6, "learning_rate": 0.05, "path": path, "full": True, "key": 1}
+    options = {"rho": RHO, "prior_mean": 0.4, "prior_sd": 0.6, "learning_rate": 0.05, "path": path, "full": True, "seed": 1}
     found = augmented.mean_field_iteration(**state, **options, backend=backend)
     call = names(state, "H", "g", "z", "tau", "message") | {"rho": RHO, "path": path, "log_sd": a["log_sd"]}
     grad_w = augmented.mean_field_gradient(**call)[0]
@@ -363,7 +363,7 @@ def test_the_network_is_told_the_centre_of_the_new_parameters(full, backend):
         flat = np.array([0.3, 0.4, -0.2, -0.7, 0.1, 0.5])
         parameters = np.concatenate([state["parameters"][:p], flat, state["parameters"][2 * p :]])
         state |= {"parameters": parameters, "moments": np.ones((3, len(parameters)))}
-    options = {"rho": RHO, "learning_rate": 0.05, "key": 1, "full": full, "backend": backend}
+    options = {"rho": RHO, "learning_rate": 0.05, "seed": 1, "full": full, "backend": backend}
     found = augmented.amortised_iteration(**state, **options, centre=0)
     want = state["extra_next"].copy()
     want[:, 0] = a["H"] @ found[0][:p]
@@ -404,7 +404,7 @@ def network_state(backend, activation="tanh", *, full=False):
 def test_an_iteration_with_a_network_is_its_parts(activation, full, backend):
     """The gradient of phi is that of mlp.backward; without it, all is `amortised_iteration`'s with the new design."""
     state, phi, psi = network_state(backend, activation, full=full)
-    random = {"key": rng.key(3, "draws"), "client": 2, "step": 9}
+    random = {"seed": 3, "client": 2, "step": 9}
     options = {"rho": RHO, "learning_rate": 0.05, "full": full, "backend": backend} | random
     of_f = {"sizes": SIZES, "activation": activation}
     H, parameters, moments, *drawn, seen = augmented.network_iteration(**state, **of_f, **options, centre=0)
@@ -429,7 +429,9 @@ def test_an_iteration_with_a_network_is_its_parts(activation, full, backend):
     told[:, 0] = design @ parameters[:3]
     np.testing.assert_allclose(seen, told, rtol=1e-12, atol=1e-12)
     eps, tau, theta, g, z = drawn
-    np.testing.assert_array_equal(np.concatenate([eps, tau]), rng.normal(3 + 31, **random, backend=backend))
+    np.testing.assert_array_equal(
+        np.concatenate([eps, tau]), rng.normal(3 + 31, key=rng.key(3, "draws"), client=2, step=9, backend=backend)
+    )
     there = augmented.coefficients(parameters[:3], parameters[3:head], eps, full=full, backend=backend)
     np.testing.assert_allclose(theta, there, rtol=1e-13)
     draw = augmented.amortised_draw(H, theta, tau, seen, parameters[head + f :], rho=RHO, backend=backend)
@@ -442,7 +444,7 @@ def test_the_gradient_of_the_predictor_s_network_is_that_of_the_elbo(backend):
     """By what Adam saw (with moments of 0 the first moment is a tenth of the gradient) and differences of the whole objective."""
     state, phi, psi = network_state(backend)
     state["moments"] = np.zeros_like(state["moments"])
-    options = {"rho": RHO, "learning_rate": 0.05, "path": False, "sizes": SIZES, "activation": "tanh", "key": 1}
+    options = {"rho": RHO, "learning_rate": 0.05, "path": False, "sizes": SIZES, "activation": "tanh", "seed": 1}
     seen = 10 * augmented.network_iteration(**state, **options, backend=backend)[2][0][6 : 6 + len(phi)]
     sizes = (2, 16, 16, 2)
 
@@ -461,7 +463,7 @@ def test_the_gradient_of_the_predictor_s_network_is_that_of_the_elbo(backend):
 
 def test_a_bound_iteration_with_a_network_has_the_bits_of_a_call():
     state, *_ = network_state("cpp", "relu", full=True)
-    options = {"rho": RHO, "sizes": SIZES, "full": True, "centre": 0, "key": 5, "client": 3}
+    options = {"rho": RHO, "sizes": SIZES, "full": True, "centre": 0, "seed": 5, "client": 3}
     X, precision, *rest = state.values()
     bound = augmented.bind_network_iteration(X, precision, *rest, **options)
     for step in (7, 8):

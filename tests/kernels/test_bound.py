@@ -80,10 +80,10 @@ def rows_and_response(tmp_path):
 def test_a_length_that_no_other_array_has_may_vary(backend, mapped, tmp_path):
     X, y, mu, log_sigma = rows_and_response(tmp_path)
     X = X if mapped else np.array(X)
-    given = {"family": "bernoulli", "scale": 1.0, "clip": 0.5, "estimator": "analytic", "draws": 1, "key": None, "client": 0}
+    given = {"family": "bernoulli", "scale": 1.0, "clip": 0.5, "estimator": "analytic", "draws": 1, "client": 0}
     given |= {"noise_multiplier": 0.0, "grid": 2.0**-20}
     inputs, varying = (X, y, mu, log_sigma, np.arange(2), None, None), ("mu", "log_sigma", "rows", "step")
-    bound = KERNELS["glm.clipped_grad_sum"].bind(inputs, varying, 1, backend, step=0, **given)
+    bound = KERNELS["glm.clipped_grad_sum"].bind(inputs, varying, 1, backend, step=0, key=0, **given)
     for rows in (np.array([4, 1, 1]), np.arange(6), np.arange(12)[::2] // 2, np.empty(0, np.int64)):
         skipped, total = bound(mu + 1, log_sigma, rows, 3)
         want, without = kernels.glm.clipped_grad_sum(X, y, mu + 1, log_sigma, rows=rows, step=3, backend=backend, **given)
@@ -101,14 +101,14 @@ def test_a_length_that_no_other_array_has_may_vary(backend, mapped, tmp_path):
 @pytest.mark.parametrize("rows", [None, np.array([3, 0])])
 def test_clipped_sums_are_bound_with_their_checks(rows, tmp_path):
     X, y, mu, log_sigma = rows_and_response(tmp_path)
-    options = {"clip": 0.5, "family": "bernoulli", "estimator": "weight-mc", "draws": 2, "key": 4, "client": 1}
+    options = {"clip": 0.5, "family": "bernoulli", "estimator": "weight-mc", "draws": 2, "seed": 4, "client": 1}
     bound = glm.bind_clipped_grad_sum(X, y, mu, log_sigma, rows=rows, weights=np.arange(6.0), **options)
     for step in (0, 7):
         skipped, total = bound(mu + 1, log_sigma, *([] if rows is None else [rows]), step)
         want = glm.clipped_grad_sum(X, y, mu + 1, log_sigma, rows=rows, weights=np.arange(6.0), step=step, **options)
         assert skipped == want[1]
         np.testing.assert_array_equal(total, want[0], strict=True)
-    for wrong in ({"key": None}, {"scale": 2.0}, {"grid": 0.5 * 2.0**-41}, {"clip": 0.0}):
+    for wrong in ({"seed": None}, {"scale": 2.0}, {"grid": 0.5 * 2.0**-41}, {"clip": 0.0}):
         with pytest.raises(ValueError, match="clipped_grad_sum: "):
             glm.bind_clipped_grad_sum(X, y, mu, log_sigma, rows=rows, **(options | wrong))
 
@@ -164,8 +164,8 @@ def test_the_server_s_sweeps():
     ("name", "inputs", "options", "error", "words"),
     [
         ("glm.clip", {}, {}, ValueError, "no kernel 'glm.clip'"),
-        ("privacy.clip_sum", {"Rows": np.ones((2, 2))}, {"bound": 1.0}, TypeError, "no argument 'Rows'; do you mean 'rows'?"),
-        ("privacy.clip_sum", {"x": np.ones((2, 2))}, {"bound": 1.0}, TypeError, "no argument 'x'; there are rows, bound"),
+        ("privacy.clip_sum", {"Rows": np.ones((2, 2))}, {"clip": 1.0}, TypeError, "no argument 'Rows'; do you mean 'rows'?"),
+        ("privacy.clip_sum", {"x": np.ones((2, 2))}, {"clip": 1.0}, TypeError, "no argument 'x'; there are rows, clip"),
         (
             "glm.elbo_grad",
             {a: np.eye(2) for a in ("X", "log_sigma")} | {a: np.zeros(2) for a in ("y", "mu")},
@@ -173,8 +173,8 @@ def test_the_server_s_sweeps():
             ValueError,
             "glm.elbo_grad is the kernel glm.elbo_grad_full",
         ),
-        ("privacy.clip_sum", {"rows": np.ones((2, 2))}, {}, TypeError, "bound is missing"),
-        ("privacy.clip_sum", {"rows": np.ones((2, 2))}, {"bound": -1.0}, ValueError, "bound must be >= 1e-150"),
+        ("privacy.clip_sum", {"rows": np.ones((2, 2))}, {}, TypeError, "clip is missing"),
+        ("privacy.clip_sum", {"rows": np.ones((2, 2))}, {"clip": -1.0}, ValueError, "clip must be >= 1e-150"),
     ],
 )
 def test_what_cannot_be_bound(name, inputs, options, error, words):
@@ -225,7 +225,18 @@ def test_every_kernel_is_bound_by_the_arguments_of_its_function(name):
     assert compared
 
 
-MANY = ("n_sweeps", "n_passes", "draws", "nodes", "batch", "n", "rank", "group", "levels")  # so large a number takes its time
+MANY = (
+    "n_sweeps",
+    "n_passes",
+    "draws",
+    "nodes",
+    "batch",
+    "n",
+    "size",
+    "rank",
+    "group",
+    "levels",
+)  # so large a number takes its time
 NUMBERS = (
     0,
     1,
@@ -283,7 +294,7 @@ def rows_of_bernoulli():
     return {"X": X, "y": y, "mu": np.zeros(3), "log_sigma": np.zeros(3)}
 
 
-CLIPPED = {"family": "bernoulli", "clip": 1.0, "key": 1}
+CLIPPED = {"family": "bernoulli", "clip": 1.0, "seed": 1}
 
 
 @pytest.mark.parametrize(
@@ -291,13 +302,13 @@ CLIPPED = {"family": "bernoulli", "clip": 1.0, "key": 1}
     [
         ("glm.clipped_grad_sum", ["draws"], {**CLIPPED, "estimator": "weight-mc"}, [0], "needs 1 <= draws < 2"),
         ("glm.clipped_grad_sum", ["draws"], {**CLIPPED, "estimator": "weight-mc"}, [2**31], "needs 1 <= draws < 2"),
-        ("glm.elbo_grad", ["draws"], {"family": "bernoulli", "key": 1}, [0], "needs 1 <= draws < 2"),
+        ("glm.elbo_grad", ["draws"], {"family": "bernoulli", "seed": 1}, [0], "needs 1 <= draws < 2"),
         ("glm.clipped_grad_sum", ["grid"], {**CLIPPED, "grid": 2.0**-30}, [1e-100], "at least clip / 2"),
         ("glm.clipped_grad_sum", ["clip"], {**CLIPPED, "grid": 2.0**-30}, [2.0**11], "at least clip / 2"),
         ("glm.clipped_grad_sum", ["clip", "grid"], {**CLIPPED, "grid": 2.0**-30}, [2.0**11, 2.0**-30], "at least clip / 2"),
         ("glm.clipped_grad_sum", ["noise_multiplier"], {**CLIPPED, "clip": np.inf}, [2.0], "needs a finite clip"),
         ("glm.clipped_grad_sum", ["clip"], {**CLIPPED, "noise_multiplier": 2.0}, [np.inf], "needs a finite clip"),
-        ("glm.clipped_grad_sum", ["key"], {**CLIPPED, "noise_multiplier": 2.0}, [None], "needs a key"),
+        ("glm.clipped_grad_sum", ["seed"], {**CLIPPED, "noise_multiplier": 2.0}, [None], "needs a seed"),
         ("glm.expectations", ["scale"], {"family": "bernoulli"}, [2.0], "bernoulli has none"),
         ("glm.expectations", ["scale"], {"family": "gaussian"}, [0], "scale must be positive"),
     ],

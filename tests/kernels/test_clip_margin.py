@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fedkern.kernels import glm, privacy, rng
+from fedkern.kernels import glm, privacy
 
-KEY, CLIP = rng.key(5, "draws"), 1.0
+SEED, CLIP = 5, 1.0
 GREATEST = np.float32(1 + 2**-12 + 2**-23)  # its square is rounded by nearly half a unit
 
 
@@ -37,7 +37,7 @@ def test_no_float32_row_is_longer_than_the_bound(d, grid):
     mu, omega = np.zeros(d), np.full(d, -1.0)
     for x in rows(d):
         # The response is far off, so that every row but those near 0 is clipped.
-        call = {"family": "gaussian", "clip": CLIP, "estimator": "weight-mc", "key": KEY, "grid": grid}
+        call = {"family": "gaussian", "clip": CLIP, "estimator": "weight-mc", "seed": SEED, "grid": grid}
         total, skipped = glm.clipped_grad_sum(x[None], np.array([1e36]), mu, omega, **call)
         assert skipped == 0
         units = Fraction(1 if grid is None else grid) ** 2
@@ -49,7 +49,7 @@ def test_rows_that_are_not_finite_weigh_nothing():
     d = 40
     X = np.random.default_rng(0).standard_normal((6, d)).astype("f4")
     X[1, 3], X[2, 39], X[4, 0] = np.nan, np.inf, -np.inf
-    call = {"family": "bernoulli", "clip": CLIP, "estimator": "weight-mc", "key": KEY}
+    call = {"family": "bernoulli", "clip": CLIP, "estimator": "weight-mc", "seed": SEED}
     y, mu, omega = np.ones(6), np.zeros(d), np.zeros(d)
     total, skipped = glm.clipped_grad_sum(X, y, mu, omega, **call)
     assert skipped == 3
@@ -104,7 +104,7 @@ def test_gradients_of_float32_rows_are_the_reference(n, d):
     r = np.random.default_rng(n + d)
     X, y = r.standard_normal((n, d)).astype("f4"), r.standard_normal(n)
     X[:: max(n // 3, 2)] = 0
-    call = {"family": "gaussian", "estimator": "weight-mc", "key": KEY, "mu": np.zeros(d), "log_sigma": np.full(d, -1.0)}
+    call = {"family": "gaussian", "estimator": "weight-mc", "seed": SEED, "mu": np.zeros(d), "log_sigma": np.full(d, -1.0)}
     for row, clip in ((1.0, 2.5), (1e20, 2.5), (1e-20, 2.5), (1.0, 1e-30), (1.0, np.inf)):
         rows_ = X.copy()
         rows_[n // 2] *= np.float32(row)
@@ -133,7 +133,7 @@ def test_no_row_of_extreme_numbers_is_longer_than_the_bound(backend, family, x, 
         "offset": np.full(1, offset),
         "mu": np.zeros(d),
         "log_sigma": spread,
-        "key": KEY,
+        "seed": SEED,
         "backend": backend,
     }
     call["draws"] = 3 if estimator == "several" else 1

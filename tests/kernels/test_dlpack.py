@@ -116,7 +116,7 @@ def test_what_points_beyond_an_array_is_refused_in_theirs_too(wide):
 
 def test_a_bound_call_takes_them():
     mu, sigma, data = np.zeros(2), np.zeros(2), (np.ones((4, 2)), np.ones(4))
-    step = glm.bind_clipped_grad_sum(*map(Elsewhere, data), mu, sigma, family="gaussian", clip=1.0, key=1)
+    step = glm.bind_clipped_grad_sum(*map(Elsewhere, data), mu, sigma, family="gaussian", clip=1.0, seed=1)
     same(step(mu, sigma, 0), step(Elsewhere(mu), Elsewhere(sigma), 0))
 
 

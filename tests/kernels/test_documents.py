@@ -2,7 +2,9 @@
 
 import inspect
 import re
+import warnings
 
+import numpy as np
 import pytest
 
 from fedkern import kernels, testing
@@ -10,6 +12,7 @@ from fedkern.kernels._checks import MADE, SWITCH
 from fedkern.kernels._record import KERNELS
 
 NAMES = sorted(KERNELS)
+ROWS = np.array([[3.0, 4.0], [0.3, -0.4]])
 TWINS = {  # what binds calls -> what they are calls of
     getattr(family, name): getattr(family, name.removeprefix("bind_"))
     for family in map(vars(kernels).get, kernels.__all__)
@@ -71,3 +74,49 @@ def test_what_binds_calls_takes_what_they_take(twin):
     assert list(said) == list(ours)
     assert {name: heading for name, (heading, _) in said.items()} == {name: originally[name][0] for name in ours}
     assert all(words.startswith(("Of any call: ", originally[name][1])) for name, (_, words) in said.items())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_family_lists_what_computes(name):
+    family, function = KERNELS[name].public.split(".")
+    assert function in getattr(kernels, family).__all__
+
+
+def test_a_family_lists_its_own_names_alone():
+    for family in map(vars(kernels).get, kernels.__all__):
+        if inspect.ismodule(family):
+            assert all(hasattr(family, name) for name in family.__all__)
+            assert [name for name in dir(family) if not name.startswith("__")] == sorted(family.__all__)
+            assert "np" not in family.__all__
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (lambda: kernels.privacy.clip_sum(ROWS, bound=1.0), lambda: kernels.privacy.clip_sum(ROWS, clip=1.0)),
+        (lambda: kernels.rng.normal(n=3, key=7), lambda: kernels.rng.normal(size=3, key=7)),
+        (lambda: kernels.rng.gamma(2.0, n=3, key=7), lambda: kernels.rng.gamma(2.0, size=3, key=7)),
+        (
+            lambda: kernels.privacy.add_noise(ROWS[0], sigma=1.0, key=kernels.rng.key(7, "noise")),
+            lambda: kernels.privacy.add_noise(ROWS[0], sigma=1.0, seed=7),
+        ),
+        (lambda: elbo(key=kernels.rng.key(7, "draws")), lambda: elbo(seed=7)),
+        (lambda: elbo(key=kernels.rng.key(7, "draws", 3)), lambda: elbo(seed=7, chain=3)),
+        (lambda: elbo(bind=True, key=kernels.rng.key(7, "draws")), lambda: elbo(seed=7)),
+    ],
+)
+def test_old_names_give_the_same_bits_and_name_the_new_one(old, new):
+    with pytest.warns(DeprecationWarning, match=r": (bound|n|key)= is now (clip|size|seed)=.*; the old name ends in version 0.3"):
+        found = old()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.array_equal(found, new())
+
+
+def elbo(bind=False, **random):
+    """The gradient in mu of an ELBO by draws."""
+    at = {"X": ROWS, "y": np.array([1.0, 0.0]), "mu": np.zeros(2), "log_sigma": np.zeros(2)}
+    options = {"family": "bernoulli", "estimator": "total", **random}
+    if bind:
+        return kernels.bind("glm.elbo_grad", at, ("step",), **options)(0)[1]
+    return kernels.glm.elbo_grad(**at, **options)[1]

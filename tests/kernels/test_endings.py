@@ -133,6 +133,6 @@ def test_rows_that_another_thread_changes_are_rows_of_X_or_refused():
 
 @pytest.mark.parametrize("backend", ["cpp", "reference"])
 def test_a_gamma_number_beyond_its_domain_is_not_a_number(backend):
-    draws = rng.gamma(1e300, key=1, n=3, backend=backend)
+    draws = rng.gamma(1e300, key=1, size=3, backend=backend)
     assert (abs(draws / 1e300 - 1) < 1e-12).all()
-    assert all(isnan(x) for x in rng.gamma(1.1e300, key=1, n=3, backend=backend))
+    assert all(isnan(x) for x in rng.gamma(1.1e300, key=1, size=3, backend=backend))

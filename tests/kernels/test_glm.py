@@ -16,7 +16,8 @@ from fedkern.kernels.families import CODES
 from fedkern.kernels.families import FAMILIES as RECORDS
 
 FAMILIES = tuple(CODES)
-KEY = rng.key(3, "draws")
+SEED = 3
+KEY = rng.key(SEED, "draws")
 DIFFERENCES = 5e-6  # of four-point central differences
 COMPLEX_STEP = 1e-12
 SENSITIVITY = 1e-12  # rounding of a float64 sum
@@ -76,7 +77,7 @@ PRIOR = {"prior_shift": 0.4, "prior_precision": 1.7}
 def test_the_gradient_of_the_elbo(family, estimator, draws):
     """At fixed draws the total gradient is the gradient of the estimate itself."""
     data, (mu, omega) = problem(family) | PRIOR, posterior()
-    f = lambda m, o: glm.elbo_grad(mu=m, log_sigma=o, estimator=estimator, draws=draws, key=KEY, **data)  # noqa: E731
+    f = lambda m, o: glm.elbo_grad(mu=m, log_sigma=o, estimator=estimator, draws=draws, seed=SEED, **data)  # noqa: E731
     _, grad_mu, grad_omega = f(mu, omega)
     assert_gradient(lambda m: f(m, omega)[0], mu, grad_mu)
     assert_gradient(lambda o: f(mu, o)[0], omega, grad_omega)
@@ -88,7 +89,7 @@ def test_the_gradient_of_the_full_rank_elbo(family, estimator):
     data, mu, L = problem(family), posterior()[0], factor()
     P = np.cov(np.random.default_rng(5).standard_normal((5, 20))) + np.eye(5)
     data |= {"prior_shift": np.arange(5.0), "prior_precision": P}
-    f = lambda m, L: glm.elbo_grad(mu=m, log_sigma=L, estimator=estimator, draws=2, key=KEY, **data)  # noqa: E731
+    f = lambda m, L: glm.elbo_grad(mu=m, log_sigma=L, estimator=estimator, draws=2, seed=SEED, **data)  # noqa: E731
     _, grad_mu, grad_L = f(mu, L)
     assert_gradient(lambda m: f(m, L)[0], mu, grad_mu)
     assert_gradient(lambda M: f(mu, M)[0], L, grad_L, np.tril_indices(5))
@@ -157,7 +158,7 @@ def relative(got, want):
 @pytest.mark.parametrize("draws", [1, 4, 16])
 def test_examples_and_norms_against_complex_steps(family, kind, draws):
     data, (mu, omega) = problem(family, n=6, d=11), posterior(11)
-    call = {"estimator": kind, "draws": draws, "key": KEY, "step": 4, "mu": mu, "log_sigma": omega} | data
+    call = {"estimator": kind, "draws": draws, "seed": SEED, "step": 4, "mu": mu, "log_sigma": omega} | data
     for i in range(6):
         row = np.array([i])
         v, _ = glm.clipped_grad_sum(clip=np.inf, rows=row, **call)
@@ -208,7 +209,7 @@ def test_weights_multiply():
     doubled = data | {"weights": 2 * data["weights"]}
     for call in (
         lambda kw: glm.loglik_grad(theta=mu, **kw),
-        lambda kw: glm.elbo_grad(mu=mu, log_sigma=omega, key=KEY, draws=9, **kw),
+        lambda kw: glm.elbo_grad(mu=mu, log_sigma=omega, seed=SEED, draws=9, **kw),
         lambda kw: glm.clipped_grad_sum(mu=mu, log_sigma=omega, clip=np.inf, **kw)[:1],
     ):
         for a, b in zip(call(twice), call(doubled)):
@@ -279,7 +280,7 @@ def test_private_estimators_are_unbiased(kind, draws):
     data, (mu, omega) = problem("bernoulli"), posterior()
     call = {"mu": mu, "log_sigma": omega, "clip": np.inf} | data
     exact, _ = glm.clipped_grad_sum(**call)
-    samples = np.array([glm.clipped_grad_sum(estimator=kind, draws=draws, key=KEY, step=t, **call)[0] for t in range(20_000)])
+    samples = np.array([glm.clipped_grad_sum(estimator=kind, draws=draws, seed=SEED, step=t, **call)[0] for t in range(20_000)])
     assert abs(z_scores(samples, exact)).max() < Z
     assert abs(z_scores(samples, exact * 1.1)).max() > Z  # negative control
 
@@ -291,7 +292,7 @@ def test_elbo_estimators_are_unbiased(estimator, full):
     call = {"mu": mu, "log_sigma": factor() if full else omega} | data
     flat = lambda result: np.concatenate([np.ravel(r) for r in result])  # noqa: E731
     exact = flat(glm.elbo_grad(estimator="analytic", **call))
-    samples = np.array([flat(glm.elbo_grad(estimator=estimator, key=KEY, step=t, **call)) for t in range(10_000)])
+    samples = np.array([flat(glm.elbo_grad(estimator=estimator, seed=SEED, step=t, **call)) for t in range(10_000)])
     moving = samples.std(axis=0) > 0  # zeros above the diagonal
     assert abs(z_scores(samples[:, moving], exact[moving])).max() < Z
     assert abs(z_scores(samples[:, moving], exact[moving] * 1.2)).max() > Z  # negative control
@@ -301,7 +302,7 @@ def test_the_path_gradient_has_no_variance_where_q_is_exact():
     """Gaussian model with orthogonal columns: the mean-field posterior is exact."""
     X, y = np.linalg.qr(np.random.default_rng(0).standard_normal((9, 3)))[0], np.arange(9.0)
     mu, omega = X.T @ y / 2, np.full(3, -0.5 * np.log(2))
-    call = {"X": X, "y": y, "mu": mu, "log_sigma": omega, "family": "gaussian", "key": KEY}
+    call = {"X": X, "y": y, "mu": mu, "log_sigma": omega, "family": "gaussian", "seed": SEED}
     for step in range(5):
         elbo, grad_mu, grad_omega = glm.elbo_grad(estimator="stl", step=step, **call)
         assert elbo == pytest.approx(glm.elbo_grad(estimator="analytic", **call)[0], rel=1e-12)
@@ -311,7 +312,7 @@ def test_the_path_gradient_has_no_variance_where_q_is_exact():
 
 def test_noise_is_the_documented_draw():
     data, (mu, omega) = problem("bernoulli"), posterior()
-    call = {"mu": mu, "log_sigma": omega, "clip": 0.7, "key": KEY, "client": 4, "step": 9} | data
+    call = {"mu": mu, "log_sigma": omega, "clip": 0.7, "seed": SEED, "client": 4, "step": 9} | data
     noisy, plain = (glm.clipped_grad_sum(noise_multiplier=s, **call)[0] for s in (1.5, 0.0))
     noise = rng.normal(10, key=KEY, client=4, step=9, draw=2**32 - 1)
     np.testing.assert_allclose(noisy - plain, 1.5 * 0.7 * noise, rtol=1e-12)
@@ -403,7 +404,7 @@ BAD = {
 def test_one_row_less_moves_the_sum_by_at_most_the_bound(name, kind, backend):
     full = kind == "full"
     mu, omega = posterior(7)
-    call = {"clip": CLIP, "family": "bernoulli", "backend": backend, "key": KEY, "draws": 2, "mu": mu}
+    call = {"clip": CLIP, "family": "bernoulli", "backend": backend, "seed": SEED, "draws": 2, "mu": mu}
     call |= {"log_sigma": factor(7) if full else omega, "estimator": "analytic" if full else kind}
     for seed in range(4):
         r = np.random.default_rng(seed)
@@ -459,7 +460,7 @@ def test_negative_control_a_sum_without_clipping_exceeds_the_bound():
 def test_with_a_grid_the_order_of_rows_does_not_matter(kind, dtype):
     data, (mu, omega) = problem("bernoulli", n=300, d=29, dtype=dtype), posterior(29)
     full = kind == "full"
-    call = {"mu": mu, "log_sigma": factor(29) if full else omega, "clip": CLIP, "grid": GRID, "key": KEY, "draws": 3}
+    call = {"mu": mu, "log_sigma": factor(29) if full else omega, "clip": CLIP, "grid": GRID, "seed": SEED, "draws": 3}
     call |= {"estimator": "analytic" if full else kind} | data
     order = np.random.default_rng(0).permutation(300)
     sums = [glm.clipped_grad_sum(rows=rows, **call)[0] for rows in (None, order, order[::-1].copy())]
@@ -488,9 +489,9 @@ def test_the_layout_of_X_does_not_change_a_bit(tmp_path):
     }
     for call in (
         lambda X: glm.loglik_grad(X, theta=mu, **data),
-        lambda X: glm.elbo_grad(X, mu=mu, log_sigma=omega, key=KEY, draws=11, n_threads=2, **data),
+        lambda X: glm.elbo_grad(X, mu=mu, log_sigma=omega, seed=SEED, draws=11, n_threads=2, **data),
         lambda X: glm.clipped_grad_sum(X, mu=mu, log_sigma=omega, clip=1.0, **data),
-        lambda X: glm.clipped_grad_sum(X, mu=mu, log_sigma=omega, clip=1.0, estimator="weight-mc", key=KEY, **data),
+        lambda X: glm.clipped_grad_sum(X, mu=mu, log_sigma=omega, clip=1.0, estimator="weight-mc", seed=SEED, **data),
         lambda X: glm.expectations(X, mu=mu, log_sigma=factor(37), **data),
     ):
         want = call(X)
@@ -503,7 +504,7 @@ def test_float32_is_right_to_a_millionth(n, d, draws):
     r = np.random.default_rng(n)
     X = (r.standard_normal((n, d)) / np.sqrt(d)).astype("f4")
     y, mu, omega = r.integers(0, 2, n), r.standard_normal(d), np.full(d, -1.0)
-    call = {"y": y, "mu": mu, "log_sigma": omega, "family": "bernoulli", "key": KEY, "draws": draws}
+    call = {"y": y, "mu": mu, "log_sigma": omega, "family": "bernoulli", "seed": SEED, "draws": draws}
     for single, double in zip(glm.elbo_grad(X, **call), glm.elbo_grad(X.astype("f8"), **call)):
         assert relative(np.asarray(single), np.asarray(double)) <= 1e-6
 
@@ -512,15 +513,15 @@ ERRORS = [
     ({"family": "probit"}, ValueError, f"family must be {' or '.join(map(repr, FAMILIES))}, got 'probit'"),
     ({"scale": 2.0}, ValueError, "bernoulli has none, got 2.0"),
     ({"family": "gaussian", "scale": 0.0}, ValueError, "scale must be positive and finite, got 0.0"),
-    ({"noise_multiplier": 1.0}, ValueError, "noise_multiplier needs a key"),
-    ({"noise_multiplier": 1.0, "key": 1, "grid": GRID}, ValueError, "no grid"),
+    ({"noise_multiplier": 1.0}, ValueError, "noise_multiplier needs a seed"),
+    ({"noise_multiplier": 1.0, "seed": 1, "grid": GRID}, ValueError, "no grid"),
     ({"clip": 0.0}, ValueError, "clip must be at least 1e-50"),
     ({"grid": 0.0}, ValueError, "grid must be > 0"),
     ({"grid": 1e-15}, ValueError, "at least clip / 2"),
     ({"clip": np.inf, "grid": GRID}, ValueError, "grid must be > 0 and at least clip"),
     ({"grid": GRID, "out": np.zeros(10)}, TypeError, "total must be int64 with a grid, got float64"),
     ({"out": np.zeros(10, int)}, TypeError, "total must be float64 without a grid, got int64"),
-    ({"log_sigma": np.eye(5), "estimator": "weight-mc", "key": 1}, ValueError, "'analytic' for a full-rank posterior"),
+    ({"log_sigma": np.eye(5), "estimator": "weight-mc", "seed": 1}, ValueError, "'analytic' for a full-rank posterior"),
     ({"rows": np.array([0, 23])}, IndexError, r"rows\[1\] = 23 is no row of X, which has 23"),
     ({"rows": np.array([-1])}, IndexError, r"rows\[0\] = -1 is no row"),
 ]
@@ -626,7 +627,12 @@ def test_the_value_alone_is_that_beside_the_gradient(family, scale):
     X, theta, offset, weights = random.normal(size=(50, 3)), np.array([0.3, -0.2, 0.1]), random.normal(size=50), random.random(50)
     y = (random.random(50) < 0.5).astype(float) if family == "bernoulli" else random.poisson(2.0, 50).astype(float)
     arguments = {"family": family, "scale": scale, "offset": offset, "weights": weights}
-    np.testing.assert_allclose(glm.loglik(X, y, theta, **arguments), glm.loglik_grad(X, y, theta, **arguments)[0], rtol=1e-12)
+    value = glm.loglik(X, y, theta, **arguments)
+    assert value == glm.loglik_grad(X, y, theta, **arguments)[0]
+    rows = RECORDS[family].value(y, X @ theta + offset, scale, None)  # by NumPy
+    np.testing.assert_allclose(value, rows @ weights, rtol=1e-12)
+    single = glm.loglik(X.astype(np.float32), y.astype(np.int64), theta.tolist(), **arguments)  # computed in float64, too
+    np.testing.assert_allclose(single, value, rtol=1e-6)
 
 
 def test_the_value_alone_is_there_for_families_of_jobs_that_have_no_kernel():
@@ -639,6 +645,13 @@ def test_the_value_alone_is_there_for_families_of_jobs_that_have_no_kernel():
     hits = random.binomial(6, 0.4, 40)
     binomial = glm.loglik(X, hits, theta, family="binomial", trials=trials)
     np.testing.assert_allclose(binomial, scipy.stats.binom.logpmf(hits, 6, 1 / (1 + np.exp(-eta))).sum(), rtol=1e-12)
-    for wrong in ({"family": "lognormal"}, {"family": "binomial"}):
-        with pytest.raises(ValueError, match=r"glm\.loglik"):
-            glm.loglik(X, y, theta, **wrong)
+    for family, named in (
+        ("lognormal", "do you mean 'gamma'"),
+        ("normal", "do you mean 'gaussian'"),
+        ("binomial", "needs trials"),
+        ("weibull", "mixed.values"),
+        ("cox", "survival.cox_values"),
+        ("multinomial", "multinomial.values"),
+    ):
+        with pytest.raises(ValueError, match=rf"glm\.loglik: .*{named}"):
+            glm.loglik(X, y, theta, family=family)

@@ -156,7 +156,7 @@ def test_what_would_corrupt_memory_is_refused_at_run_time(loglik, given, message
     ("code", "given", "message"),
     [
         ("glm.loglik_grad(X, y, theta, family='poisson')", {"theta": np.zeros(3)}, r"theta must have shape \(d\)"),
-        ("privacy.clip_sum(X, -1.0)", {}, "bound must be >= 1e-150"),
+        ("privacy.clip_sum(X, -1.0)", {}, "clip must be >= 1e-150"),
         ("rng.normal(4, key=1, first_item=2**32 - 1)", {}, "the counter is exhausted"),
     ],
 )
@@ -229,7 +229,7 @@ def fast(rows):
 
 @njit(fastmath=True)
 def noisy(total, sigma):
-    return privacy.add_noise(total, sigma=sigma, key=1)
+    return privacy.add_noise(total, sigma=sigma, seed=1)
 
 
 print(abs(fast(rows) - 0.5**0.5).max() < 1e-8, abs(privacy.clip_sum(rows, 1.0, backend="numba") - 0.5**0.5).max() < 1e-8)

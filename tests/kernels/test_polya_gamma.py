@@ -36,7 +36,7 @@ def moments(z):
 
 @pytest.mark.parametrize("z", TILTS)
 def test_moments(z, seed):
-    x = rng.polya_gamma(z, n=N, key=rng.key(seed))
+    x = rng.polya_gamma(z, size=N, key=rng.key(seed))
     assert (x > 0).all()
     mean, variance = moments(z)
     assert abs(x.mean() - mean) < 5 * np.sqrt(variance / N)
@@ -50,14 +50,14 @@ def test_moments(z, seed):
 
 @pytest.mark.parametrize("z", [z for z in TILTS if z < 30])
 def test_distribution(z, seed):
-    x = rng.polya_gamma(z, n=N, key=rng.key(seed))
+    x = rng.polya_gamma(z, size=N, key=rng.key(seed))
     assert stats.kstest(cdf(z)(x), "uniform").pvalue > FALSE_ALARM
     assert stats.kstest(cdf(1.3 * z + 1)(x), "uniform").pvalue < FALSE_ALARM  # control
 
 
 def test_the_sign_does_not_matter_and_what_is_not_finite_gives_nan():
     key = rng.key(3)
-    np.testing.assert_array_equal(rng.polya_gamma(-2.5, n=100, key=key), rng.polya_gamma(2.5, n=100, key=key))
+    np.testing.assert_array_equal(rng.polya_gamma(-2.5, size=100, key=key), rng.polya_gamma(2.5, size=100, key=key))
     assert np.isnan(rng.polya_gamma(np.array([np.inf, -np.inf, np.nan]), key=key)).all()
     x = rng.polya_gamma(np.array([1e5, 1e100, 1e200]), key=key)
     np.testing.assert_allclose(x, 0.5 / np.array([1e5, 1e100, 1e200]), rtol=0.05)

@@ -99,12 +99,12 @@ def test_words_may_run_out_anywhere(backend, sigma):
 
 @pytest.mark.parametrize("d", [0, 1, 2, 127, 128, 129, 1001])
 def test_add_noise_adds_the_normals_of_its_counters(d):
-    total, key = np.linspace(-1, 1, d), rng.key(3, "noise")
-    want = total + 2.5 * rng.normal(d, key=key, client=4, step=9)
+    total = np.linspace(-1, 1, d)
+    want = total + 2.5 * rng.normal(d, key=rng.key(3, "noise"), client=4, step=9)
     for backend in BACKENDS:
-        got = privacy.add_noise(total, sigma=2.5, key=key, client=4, step=9, backend=backend)
+        got = privacy.add_noise(total, sigma=2.5, seed=3, client=4, step=9, backend=backend)
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-13)
-    np.testing.assert_array_equal(privacy.add_noise(total, sigma=0.0, key=key), total)
+    np.testing.assert_array_equal(privacy.add_noise(total, sigma=0.0, seed=3), total)
 
 
 # --- clipping
@@ -317,7 +317,7 @@ def test_negative_control_throwing_words_away_is_a_bias_that_the_counts_see():
 def test_a_discrete_gaussian_of_a_fraction_is_refused(sigma):
     """Its integer part would be less noise than was accounted for."""
     with pytest.raises(ValueError, match=r"sigma must be an integer in \[1, 2\^31\)"):
-        privacy.discrete_gaussian(np.zeros(100, np.uint32), sigma=sigma, n=3)
+        privacy.discrete_gaussian(np.zeros(100, np.uint32), sigma=sigma, size=3)
 
 
 def test_the_documented_standard_deviation_of_the_discrete_gaussian():
@@ -352,7 +352,7 @@ def test_elements_that_are_not_aligned_are_refused_by_name():
         privacy.clip_sum(packed["row"], 1.0)
     with pytest.raises(ValueError, match=r"privacy\.clip_sum: out is not aligned to its elements; give an array of its own"):
         privacy.clip_sum(np.ones((3, 2)), 1.0, out=packed["row"][0])
-    bound = kernels.bind("privacy.clip_sum", {"rows": np.ones((4, 2))}, ["rows"], bound=1.0)
+    bound = kernels.bind("privacy.clip_sum", {"rows": np.ones((4, 2))}, ["rows"], clip=1.0)
     with pytest.raises(ValueError, match=r"privacy\.clip_sum: rows is not aligned"):
         bound(packed["row"])
     np.testing.assert_array_equal(privacy.clip_sum(packed["row"].copy(), 1.0), [0, 0])

@@ -51,8 +51,8 @@ import runpy, sys, numpy as np
 from fedkern import _core
 from fedkern.kernels import rng
 a_million_counters = runpy.run_path(sys.argv[2])["a_million_counters"]
-numbers = [f(1001, key=5) for f in (rng.normal, rng.exponential)] + [rng.gamma(a, n=1001, key=5) for a in (0.3, 4.0)]
-np.save(sys.argv[1], np.stack([*numbers, rng.inverse_gaussian(2.0, 0.7, n=1001, key=5)]))
+numbers = [f(1001, key=5) for f in (rng.normal, rng.exponential)] + [rng.gamma(a, size=1001, key=5) for a in (0.3, 4.0)]
+np.save(sys.argv[1], np.stack([*numbers, rng.inverse_gaussian(2.0, 0.7, size=1001, key=5)]))
 print(_core.isa(), a_million_counters("cpp"))
 """
 
@@ -97,20 +97,20 @@ def test_streams_are_different_and_leave_room_for_others():
         (lambda: rng.key(1, "nosie"), "rng.key: no stream 'nosie'; there are user, schedule"),
         (lambda: rng.key(-1), r"rng.key: seed must be in \[0, 2\^64\), got -1"),
         (lambda: rng.normal(3, key=2**64), r"rng.normal: key must be in \[0, 2\^64\)"),
-        (lambda: rng.normal(-1, key=1), "rng.normal: n must be >= 0, got -1"),
+        (lambda: rng.normal(-1, key=1), "rng.normal: size must be >= 0, got -1"),
         (
             lambda: rng.normal(3, key=1, first_item=2**32 - 1),
             "rng.normal: the counter is exhausted: .* the 2 items from first_item",
         ),
         (lambda: rng.words(2, key=1, first_item=2**32 - 1), "rng.words: the counter is exhausted"),
-        (lambda: rng.gamma(1.0, n=2, key=1, first_item=2**32 - 1), "rng.gamma: the counter is exhausted"),
+        (lambda: rng.gamma(1.0, size=2, key=1, first_item=2**32 - 1), "rng.gamma: the counter is exhausted"),
         (lambda: rng.uniform(1, key=1, step=2**32), "rng.uniform: the counter is exhausted: .* step = 4294967296"),
         (lambda: rng.uniform(1, key=1, client=-1), "rng.uniform: the counter is exhausted: client = -1"),
-        (lambda: rng.inverse_gaussian(1.0, 2.0, key=1), "rng.inverse_gaussian: n must be given where no array says it"),
-        (lambda: rng.polya_gamma(np.ones(4), n=3, key=1), "rng.polya_gamma: n must be 4, the length of z, or be left out, got 3"),
-        (lambda: rng.gamma(np.ones(4), n=0, key=1), "rng.gamma: n must be 4, the length of shape, or be left out, got 0"),
-        (lambda: rng.inverse_gaussian(1.0, np.ones(4), n=5, key=1), "n must be 4, the length of shape, or be left out, got 5"),
-        (lambda: rng.inverse_gaussian(np.ones(4), 1.0, n=-1, key=1), "n must be 4, the length of mean, or be left out, got -1"),
+        (lambda: rng.inverse_gaussian(1.0, 2.0, key=1), "rng.inverse_gaussian: size must be given where no array says it"),
+        (lambda: rng.polya_gamma(np.ones(4), size=3, key=1), "polya_gamma: size must be 4, the length of z, or be left out"),
+        (lambda: rng.gamma(np.ones(4), size=0, key=1), "gamma: size must be 4, the length of shape, or be left out"),
+        (lambda: rng.inverse_gaussian(1.0, np.ones(4), size=5, key=1), "size must be 4, the length of shape, .* got 5"),
+        (lambda: rng.inverse_gaussian(np.ones(4), 1.0, size=-1, key=1), "size must be 4, the length of mean, .* got -1"),
     ],
 )
 def test_errors_name_argument_want_and_got(call, message):
@@ -118,9 +118,9 @@ def test_errors_name_argument_want_and_got(call, message):
         call()
 
 
-def test_n_may_say_again_what_an_array_says():
+def test_size_may_say_again_what_an_array_says():
     z = np.array([0.5, 1.0, 2.0])
-    np.testing.assert_array_equal(rng.polya_gamma(z, n=3, key=1), rng.polya_gamma(z, key=1))
+    np.testing.assert_array_equal(rng.polya_gamma(z, size=3, key=1), rng.polya_gamma(z, key=1))
 
 
 def test_the_last_item_is_not_an_error():
@@ -131,8 +131,8 @@ CALLS = {
     "uniform": lambda n, **k: rng.uniform(n, **k),
     "normal": lambda n, **k: rng.normal(n, **k),
     "exponential": lambda n, **k: rng.exponential(n, **k),
-    "gamma": lambda n, **k: rng.gamma(0.4, n=n, **k),
-    "inverse_gaussian": lambda n, **k: rng.inverse_gaussian(1.5, 0.6, n=n, **k),
+    "gamma": lambda n, **k: rng.gamma(0.4, size=n, **k),
+    "inverse_gaussian": lambda n, **k: rng.inverse_gaussian(1.5, 0.6, size=n, **k),
 }
 
 
@@ -152,13 +152,13 @@ DISTRIBUTIONS = {
     "uniform": (lambda **k: rng.uniform(N, **k), stats.uniform()),
     "normal": (lambda **k: rng.normal(N, **k), stats.norm()),
     "exponential": (lambda **k: rng.exponential(N, **k), stats.expon()),
-    "gamma 0.05": (lambda **k: rng.gamma(0.05, n=N, **k), stats.gamma(0.05)),
-    "gamma 0.5": (lambda **k: rng.gamma(0.5, n=N, **k), stats.gamma(0.5)),
-    "gamma 1": (lambda **k: rng.gamma(1.0, n=N, **k), stats.gamma(1)),
-    "gamma 37": (lambda **k: rng.gamma(37.0, n=N, **k), stats.gamma(37)),
-    "inverse_gaussian 1 1": (lambda **k: rng.inverse_gaussian(1.0, 1.0, n=N, **k), stats.invgauss(1)),
-    "inverse_gaussian 3 0.2": (lambda **k: rng.inverse_gaussian(3.0, 0.2, n=N, **k), stats.invgauss(15, scale=0.2)),
-    "inverse_gaussian 0.5 50": (lambda **k: rng.inverse_gaussian(0.5, 50.0, n=N, **k), stats.invgauss(0.01, scale=50)),
+    "gamma 0.05": (lambda **k: rng.gamma(0.05, size=N, **k), stats.gamma(0.05)),
+    "gamma 0.5": (lambda **k: rng.gamma(0.5, size=N, **k), stats.gamma(0.5)),
+    "gamma 1": (lambda **k: rng.gamma(1.0, size=N, **k), stats.gamma(1)),
+    "gamma 37": (lambda **k: rng.gamma(37.0, size=N, **k), stats.gamma(37)),
+    "inverse_gaussian 1 1": (lambda **k: rng.inverse_gaussian(1.0, 1.0, size=N, **k), stats.invgauss(1)),
+    "inverse_gaussian 3 0.2": (lambda **k: rng.inverse_gaussian(3.0, 0.2, size=N, **k), stats.invgauss(15, scale=0.2)),
+    "inverse_gaussian 0.5 50": (lambda **k: rng.inverse_gaussian(0.5, 50.0, size=N, **k), stats.invgauss(0.01, scale=50)),
 }
 
 
@@ -177,7 +177,7 @@ def test_distribution(name, seed):
 
 def test_negative_control_of_the_heavy_tailed(seed):
     """Where 5 % are nothing beside the spread, 10 % in the shape must show."""
-    x = rng.gamma(0.055, n=N, key=rng.key(seed, "user", chain=1))
+    x = rng.gamma(0.055, size=N, key=rng.key(seed, "user", chain=1))
     assert stats.kstest(stats.gamma(0.05).cdf(x), "uniform").pvalue < FALSE_ALARM
 
 
@@ -202,7 +202,7 @@ def test_neighbouring_counters_are_independent(seed):
 
 def test_gamma_at_large_shape_has_the_right_spread(seed):
     """The test of the proposal must not drown in rounding: shape 1e14, where d log v alone would lose all digits."""
-    x = (rng.gamma(1e14, n=N, key=rng.key(seed)) - 1e14) / 1e7
+    x = (rng.gamma(1e14, size=N, key=rng.key(seed)) - 1e14) / 1e7
     assert stats.kstest(x, "norm").pvalue > FALSE_ALARM
 
 

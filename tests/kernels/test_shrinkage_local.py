@@ -196,7 +196,7 @@ def test_residual_squares_do_not_cancel(unexplained, backend):
     d, _, sigma_sq, _ = shrinkage.local_sweeps(
         *data, 0.1 * one, 1e4 * one, one, one, np.array([unexplained]), seed=3, rate=1e-300, backend=backend
     )
-    gamma = rng.gamma(2 + data[3] / 2, n=1, key=rng.key(3, "variances"))
+    gamma = rng.gamma(2 + data[3] / 2, size=1, key=rng.key(3, "variances"))
     residual = y.astype(np.longdouble) - X.astype(np.longdouble) @ (0.1 + d[0].astype(np.longdouble))
     want = float(residual @ residual) / 2 / gamma
     assert np.abs(sigma_sq / want - 1) < 2e-10

@@ -86,7 +86,7 @@ def test_threads_share_a_bound_call() -> None:
     X, y = rng.standard_normal((200, 7)), rng.integers(0, 2, 200).astype(float)
     mu, log_sigma = rng.standard_normal(7), np.zeros(7)
     data = {"X": X, "y": y, "mu": mu, "log_sigma": log_sigma}
-    step = kernels.bind("glm.clipped_grad_sum", data, ("mu", "log_sigma", "step"), family="bernoulli", clip=1.0, key=1, step=0)
+    step = kernels.bind("glm.clipped_grad_sum", data, ("mu", "log_sigma", "step"), family="bernoulli", clip=1.0, seed=1, step=0)
     alone = [[np.asarray(result).tobytes() for result in step(mu, log_sigma, i)] for i in range(20)]
 
     def run(number: int) -> None:

@@ -79,7 +79,7 @@ BOUND = {"X": np.ones((2, 2)), "y": np.zeros(2), "mu": np.zeros(2), "log_sigma":
         (lambda: rng.normal(2, key=SECRET), r"rng.normal: key must be an integer, got an array of shape \(2,\)"),
         (lambda: rng.bit_generator(SECRET), r"rng.bit_generator: key must be an integer, got an array of shape \(2,\)"),
         (lambda: rng.bit_generator(1, client=0.9), "rng.bit_generator: client must be an integer, got 0.9"),
-        (lambda: privacy.clip_sum(np.ones((2, 2)), SECRET), r"bound must be a number, got an array of shape \(2,\)"),
+        (lambda: privacy.clip_sum(np.ones((2, 2)), SECRET), r"clip must be a number, got an array of shape \(2,\)"),
         (lambda: glm.bind_clipped_grad_sum(**BOUND, n_threads=1.5), "clipped_grad_sum: n_threads must be an integer, got 1.5"),
         (lambda: rng.bind_words(2, key=1)(1.5), "rng.words: step must be an integer, got 1.5"),
         (

@@ -293,3 +293,12 @@ def test_survival_over_effects_is_the_integral(sd: float) -> None:
     for t, H in enumerate(hazards):
         for i, at in enumerate(eta[0]):
             assert found[t, i] == pytest.approx(w @ np.exp(-H * np.exp(at + sd * z)), abs=1e-6)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_cumulative_hazard_is_reached_when_it_is(family: str) -> None:
+    cuts = np.array([1.0, 2.5, 7.0]) if family == "piecewise" else np.zeros(0)
+    own = {"weibull": [[-0.4], [0.7]], "exponential": np.zeros((2, 0)), "piecewise": [[0.5, -1.0, 2.0], [-0.3, 0.1, -2.0]]}
+    base = Baseline(family, np.array(own[family], np.float64), cuts)
+    time = np.array([0.3, 1.0, 1.7, 2.5, 6.0, 7.5, 40.0])
+    np.testing.assert_allclose(base.when(base.at(time)[1]), np.tile(time, (2, 1)), rtol=1e-12)

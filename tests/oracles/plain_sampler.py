@@ -50,7 +50,7 @@ class Numbers:
         return rng.normal(1, key=self.key(stream), first_item=item, **self.where)[0]
 
     def gamma(self, stream, item, shape):
-        return rng.gamma(shape, n=1, key=self.key(stream), first_item=item, **self.where)[0]
+        return rng.gamma(shape, size=1, key=self.key(stream), first_item=item, **self.where)[0]
 
 
 def draw_zeta(m, numbers, stream, item):

@@ -90,6 +90,28 @@ def test_responses_of_every_kind_are_such_as_were_seen() -> None:
     np.testing.assert_allclose(shares, chances.mean[0], atol=0.05)
 
 
+@pytest.mark.parametrize(
+    ("family", "more"), [("weibull", {}), ("exponential", {}), ("piecewise", {"cuts": [4.0]}), ("weibull", {"group": "stage"})]
+)
+def test_times_have_draws_of_their_restricted_mean_and_new_times(family: str, more: dict[str, Any]) -> None:
+    times, formula = ROWS.assign(t=1 + ROWS.z), "Surv(t, y) ~ age"
+    if more.pop("group", None):
+        formula += " + (1 | stage)"
+    asked = {"restricted_mean": 6.0, "survival_at": [3.0, 5.0]}
+    result = fedkern.fit(formula, times, family, by="site", output=asked, model=more)
+    prediction = result.prediction(pd.concat([NEW, NEW.assign(age=70.0), NEW.assign(age=np.nan)]))
+    np.testing.assert_allclose(prediction.draws.mean(axis=0)[:2], prediction.mean[:2], rtol=1e-9)
+    new = prediction.responses[:, :2]
+    np.testing.assert_allclose(np.minimum(new, 6.0).mean(axis=0), prediction.mean[:2], atol=0.25)
+    for t in (3.0, 5.0):
+        np.testing.assert_allclose((new > t).mean(axis=0), prediction.more[f"survival[{t:g}]"][:2], atol=0.065)
+    assert np.isnan(prediction.draws[:, 2]).all()
+    assert list(result.effects(age=[50, 70])["age"]) == [50, 70]
+    without = fedkern.fit(formula, times, family, by="site", output={"survival_at": [3.0]}, model=more)
+    with pytest.raises(JobError, match="restricted_mean"):
+        without.prediction(NEW).draws  # noqa: B018
+
+
 def test_pvi_has_draws_too() -> None:
     clients = {name: rows[["age", "sex", "y"]] for name, rows in ROWS.groupby("site")}
     result = fedkern.run({"job": {"method": "pvi"}, "data": {"response": "y"}}, data=clients)
@@ -122,20 +144,29 @@ def test_what_is_no_column_is_refused(asked: dict[str, Any], logistic: Result) -
         logistic.effects(**asked)
 
 
-def test_arviz_has_sums_of_clients_and_new_responses(linear: Result, tmp_path: Any) -> None:
-    groups = linear.to_arviz(NEW)
+@pytest.mark.parametrize("unit", [1.0, 1000.0])
+def test_arviz_has_sums_of_clients_and_new_responses(unit: float) -> None:
+    rows = ROWS.assign(z=unit * ROWS.z)
+    groups = fedkern.fit("z ~ age * sex + stage", rows, by="site").to_arviz(NEW)
     sums = groups.log_likelihood["client_rows"]
     assert sums.dims == ("chain", "draw", "client")
     assert [str(name) for name in sums.client.values] == ["a", "b"]
     assert groups.posterior_predictive["z"].shape == (1, 1000, 1)
-    # By numpy, at the first draw. A small job ends with quadratics of the clients that a net of their values has corrected.
+    # By numpy, at the first draw. Clients told values that are rounded.
     draw = {name: groups.posterior[name].values for name in ("intercept", "theta", "sigma")}
     at = dict(zip(map(str, groups.posterior.slope.values), draw["theta"][0, 0]))
     mean = draw["intercept"][0, 0] + at["age"] * AGE + at["sex[T.m]"] * (SEX == "m") + at["stage[T.II]"] * (STAGE == "II")
     mean = mean + at["stage[T.III]"] * (STAGE == "III") + at["age:sex[T.m]"] * AGE * (SEX == "m")
     sigma = draw["sigma"][0, 0]
-    own = -0.5 * ((ROWS.z - mean) / sigma) ** 2 - np.log(sigma) - 0.5 * np.log(2 * np.pi)
-    np.testing.assert_allclose(sums.values[0, 0], own.groupby(ROWS.site).sum(), atol=0.3)
+    own = -0.5 * ((rows.z - mean) / sigma) ** 2 - np.log(sigma) - 0.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(sums.values[0, 0], own.groupby(ROWS.site).sum(), atol=0.1)
+
+
+def test_arviz_has_no_sums_that_no_client_has_told() -> None:
+    many = pd.concat([ROWS] * 200).assign(z=lambda rows: rows.z + np.sin(7 * np.arange(len(rows))))
+    ended = fedkern.fit("z ~ age + sex", many, by="site", priors=WIDE)
+    assert ended.summary["rounds_of_draws"] == 1  # by one net, and quadratics for all other draws
+    assert not hasattr(ended.to_arviz(), "log_likelihood")
 
 
 def test_figures_are_those_of_the_report(linear: Result, logistic: Result) -> None:

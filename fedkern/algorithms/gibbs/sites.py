@@ -280,7 +280,7 @@ class Student:
         square = (self.y - state["alpha"] - slopes @ self.X.T) ** 2 / state["sigma_sq"]
         keys = [rng.key(counter["seed"], "augmentation", c) for c in range(len(theta))]
         client, step = counter["client"], counter["step"]
-        drawn = [rng.gamma((nu + 1) / 2, n=len(self.X), key=key, client=client, step=step) for key in keys]
+        drawn = [rng.gamma((nu + 1) / 2, size=len(self.X), key=key, client=client, step=step) for key in keys]
         return np.stack(drawn) / ((nu + square) / 2)
 
 

@@ -199,12 +199,11 @@ def gradient_of(local: Local, cavity: Gaussian | None, seen: Seen | None = None)
     Without a cavity it is the gradient of sum_i E[l_i] alone.
     """
     s, rows = local.settings, local.rows
-    key = rng.key(s.seed, "draws")
     common = {"family": s.family, "scale": s.scale, "n_threads": local.n_threads}
     # These two draw from the whole of F; the others know the divergence from the cavity in closed form.
     if s.estimator in ("stl", "total"):
-        return _sampled_gradient(local, cavity, key, common)
-    fixed = common | {"estimator": s.estimator, "draws": s.draws, "key": key, "client": local.index}
+        return _sampled_gradient(local, cavity, common)
+    fixed = common | {"estimator": s.estimator, "draws": s.draws, "seed": s.seed, "client": local.index}
     fixed |= {"offset": rows.offset, "weights": rows.weights}
     likelihood = _open_sums(local, fixed) if local.mechanism is None else _private_sums(local, local.mechanism, fixed)
     if cavity is None:
@@ -321,7 +320,7 @@ def _batches(local: Local) -> Callable[[int], tuple[NDArray[np.int64] | None, fl
     return batch
 
 
-def _sampled_gradient(local: Local, cavity: Gaussian | None, key: int, common: dict[str, Any]) -> Gradient:
+def _sampled_gradient(local: Local, cavity: Gaussian | None, common: dict[str, Any]) -> Gradient:
     """Returns STL and total reparameterised gradients of the whole of F (not under privacy: docs/spec/pvi.md, section 3.4)."""
     if cavity is None:
         raise ValueError(
@@ -339,7 +338,7 @@ def _sampled_gradient(local: Local, cavity: Gaussian | None, key: int, common: d
             rows.y,
             here,
             spread,
-            key=key,
+            seed=s.seed,
             prior_shift=shift,
             prior_precision=precision,
             draws=s.draws,
@@ -367,7 +366,7 @@ def _full_steps(
     rows_, columns = np.tril_indices(d)
     on_diagonal = rows_ == columns
     state = optimiser.init(d + len(rows_)) if state is None else state
-    key, batches = rng.key(s.seed, "draws"), _batches(local)
+    batches = _batches(local)
     estimator = s.estimator if s.estimator in ("stl", "total") else "analytic"
     mu, L, home = q.mean, q.scale_tril, local.rows.home
     shift, precision = home.all(cavity.h, cavity.P)
@@ -384,7 +383,7 @@ def _full_steps(
                 rows.y,
                 here,
                 factor,
-                key=key,
+                seed=s.seed,
                 family=s.family,
                 scale=s.scale,
                 prior_shift=shift,

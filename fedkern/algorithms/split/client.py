@@ -296,9 +296,9 @@ def _iterated(state: Client, message: Vector) -> Client | None:
     s, site = state.settings, state.site
     residual = _remembered(state, message)
     # The compiled call makes the centre itself, where there is one: any column keeps its place.
-    key, extra, rate = s.key, state.inputs_with(residual, residual), s.rate(state.round)
+    extra, rate = state.inputs_with(residual, residual), s.rate(state.round)
     parameters, optimiser, drawn = site.iterated(
-        state.parameters, state.optimiser, state.drawn[0], message, extra, rate, key=key, client=state.index, step=state.step
+        state.parameters, state.optimiser, state.drawn[0], message, extra, rate, seed=s.seed, client=state.index, step=state.step
     )
     # The averages of the squared gradients keep what was not finite.
     if not (finite(optimiser[1]) and finite(drawn.z)):

@@ -17,6 +17,7 @@ from .rng import stream_key
 from .shrinkage.rows import cholesky
 
 LIMIT = 2**32
+DRAWS, NOISE = (public_rng.STREAMS[name] for name in ("draws", "noise"))
 WITH_SCALE = tuple(f.name for f in families.RECORDS if f.dispersion is not None and f.code is not None)
 
 
@@ -41,7 +42,7 @@ def is_none(given):
 @prepares
 def check_counter(n, key, client, step, draw, first_item, per_block):
     if n < 0:
-        raise ValueError("rng: n must be >= 0")
+        raise ValueError("rng: size must be >= 0")
     if key < 0:
         raise ValueError("rng: key must be in [0, 2^64); rng.key() makes one")
     blocks = max((n + per_block - 1) // per_block, 1)
@@ -57,7 +58,7 @@ def length_of(n, first, second):
     if isinstance(second, types.Array):
         return lambda n, first, second: second.size
     if is_none(n):
-        raise TypingError("rng: n must be given where no array says it")
+        raise TypingError("rng: size must be given where no array says it")
     return lambda n, first, second: np.int64(n)
 
 
@@ -80,11 +81,16 @@ def key(seed, stream="user", chain=0):
     number = streams[name]
 
     def make_key(seed, stream="user", chain=0):
-        if seed < 0 or chain < 0:
-            raise ValueError("rng.key: seed and chain must be in [0, 2^64)")
-        return stream_key(np.uint64(seed), number, np.uint64(chain))
+        return key_of(seed, chain, number)
 
     return make_key
+
+
+@prepares
+def key_of(seed, chain, number):
+    if seed < 0 or chain < 0:
+        raise ValueError("rng.key: seed and chain must be in [0, 2^64)")
+    return stream_key(np.uint64(seed), number, np.uint64(chain))
 
 
 # --- generalised linear models
@@ -101,13 +107,14 @@ def check_scale(family, scale):
 
 
 @adapter
-def check_key(random, key):
-    if not is_none(key):
-        return lambda random, key: None
+def draws_key(random, seed, chain):
+    if not is_none(seed):
+        return lambda random, seed, chain: key_of(seed, chain, DRAWS)
 
-    def check(random, key):
+    def check(random, seed, chain):
         if random:
-            raise ValueError('glm: draws and noise need a key: key=rng.key(seed, "draws")')
+            raise ValueError("glm: draws and noise need a seed")
+        return np.uint64(0)
 
     return check
 

@@ -61,7 +61,7 @@ class Public(NamedTuple):
 
 _STEPS = "check_steps(step, n_sweeps)"
 _FACTOR = "check_factor(R)"
-_OWN_BLOCKS = "check_counter(n, key, client, step, 0, first_item, 1)"
+_OWN_BLOCKS = "check_counter(size, key, client, step, 0, first_item, 1)"
 _SCALE = "check_scale(family, scale)"
 _FAULT = "raise_fault(results[{}])"
 _SERVER = "check_server(deviation.shape[0], deviation.shape[2], deviation.shape[3], indicators, step, n_passes)"
@@ -71,8 +71,8 @@ PUBLIC = (
         Public(
             getattr(rng, name),
             (f"rng.{name}",),
-            before=(f"check_counter(n, key, client, step, draw, first_item, {per_block})",),
-            sizes={"n": "n"},
+            before=(f"check_counter(size, key, client, step, draw, first_item, {per_block})",),
+            sizes={"size": "size"},
         )
         for name, per_block in (("words", 1), ("uniform", 2), ("normal", 2), ("exponential", 2))
     ),
@@ -80,7 +80,11 @@ PUBLIC = (
         Public(
             getattr(rng, name),
             (f"rng.{name}",),
-            before=(f"n = length_of(n, {given[0]}, {given[-1]})", *(f"{a} = spread(n, {a})" for a in given), _OWN_BLOCKS),
+            before=(
+                f"size = length_of(size, {given[0]}, {given[-1]})",
+                *(f"{a} = spread(size, {a})" for a in given),
+                _OWN_BLOCKS,
+            ),
         )
         for name, given in (("gamma", ("shape",)), ("inverse_gaussian", ("mean", "shape")), ("polya_gamma", ("z",)))
     ),
@@ -90,11 +94,13 @@ PUBLIC = (
         ("glm.elbo_grad", "glm.elbo_grad_full"),
         before=(
             _SCALE,
-            'check_key(estimator != "analytic", key)',
             "prior_shift = spread_out(prior_shift, mu)",
             "prior_precision = precision_of(prior_precision, mu, log_sigma)",
         ),
-        made={"normaliser": "log_normaliser(prior_shift, prior_precision, log_sigma)"},
+        made={
+            "key": 'draws_key(estimator != "analytic", seed, chain)',
+            "normaliser": "log_normaliser(prior_shift, prior_precision, log_sigma)",
+        },
     ),
     Public(glm.expectations, ("glm.expectations", "glm.expectations_full"), before=(_SCALE,)),
     Public(
@@ -102,19 +108,19 @@ PUBLIC = (
         ("glm.clipped_grad_sum", "glm.clipped_grad_sum_full"),
         before=(
             _SCALE,
-            'check_key(estimator != "analytic" or noise_multiplier > 0, key)',
             "check_clipped(clip, noise_multiplier, grid)",
             "check_estimator(estimator, log_sigma)",
         ),
+        made={"key": 'draws_key(estimator != "analytic" or noise_multiplier > 0, seed, chain)'},
         result="results[1], results[0]",
     ),
     Public(glm.predict, ("glm.predict", "glm.predict_full"), before=(_SCALE,)),
     Public(privacy.clip_sum, ("privacy.clip_sum",)),
-    Public(privacy.add_noise, ("privacy.add_noise",)),
+    Public(privacy.add_noise, ("privacy.add_noise",), made={"key": "key_of(seed, chain, NOISE)"}),
     Public(
         privacy.discrete_gaussian,
         ("privacy.discrete_gaussian",),
-        sizes={"n": "n"},
+        sizes={"size": "size"},
         result="results[1][: results[0][0]], results[0][1]",
         returns=True,
     ),

@@ -22,5 +22,8 @@ All arrays are float64. Sums over rows are taken in an order that depends on n a
 
 from __future__ import annotations
 
+from . import gradients, iterations
 from .gradients import *
 from .iterations import *
+
+__all__ = [*gradients.__all__, *iterations.__all__]

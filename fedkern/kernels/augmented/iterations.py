@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import mlp, optim
-from .._checks import FINITE, KEY, MADE, POSITIVE, WORD, Domain, Together, choice_of, whole
+from ..._deprecate import arguments
+from .. import mlp, optim, rng
+from .._checks import FINITE, MADE, POSITIVE, WORD, Domain, Together, choice_of, whole
 from .._docs import Given, binds, documented
 from .._record import COMPILED, F64, Array, Kernel, Scalar, here, names
 from .gradients import EXTRA, FULL, HIDDEN, PATH, RHO, WORDS, Floats, H, columns, conditional, is_matrix, of_coefficients, rows
@@ -39,13 +40,13 @@ def _steps(*more: Scalar) -> tuple[Scalar, ...]:
         PATH,
         FULL,
         *more,
-        Scalar("key", KEY),
+        rng.MADE_KEY,
         Scalar("client", WORD, 0),
         Scalar("step", WORD, 0),
     )
 
 
-_RANDOM = Together(("key", "client", "step"), "0 <= key < 2^64, 0 <= client < 2^32, 0 <= step < 2^32")
+_RANDOM = Together(("client", "step"), "0 <= client < 2^32, 0 <= step < 2^32")
 _SENTENCES = (
     Together(("prior_mean", "prior_sd", "learning_rate"), "a finite prior_mean, prior_sd > 0 and learning_rate > 0, both finite"),
     _RANDOM,
@@ -77,7 +78,8 @@ _WORDS = WORDS | {
     "prior_sd": "theta ~ N(prior_mean, prior_sd^2 I).",
     "learning_rate": "Learning rate of the step of Adam, whose other numbers are the usual ones.",
     "full": f"For q(theta) = N(mu, L L'). {WORDS['full']}",
-    "key": "Names the normals of the next draw, rng.normal(p + n, ..): the first p are eps, the others tau.",
+    "seed": "In [0, 2^64). Names the normals of the next draw, rng.normal(p + n, ..): the first p are eps, the others tau.",
+    "chain": 'Names the normals of the next draw, whose key is that of the stream "draws".',
     "client": "Names the normals of the next draw.",
     "step": "Names the normals of the next draw.",
     "new_parameters": "After a step of Adam along the gradient of the ELBO, the terms of the priors and of q(theta) included.",
@@ -115,7 +117,7 @@ MEAN_FIELD_ITERATION = Kernel(
         >>> theta, g, z = eps, H @ eps, tau  # the draw that was made with them
         >>> new_parameters, *others = augmented.mean_field_iteration(
         ...     H, parameters, np.zeros((3, 6)), eps, tau, theta, g, z, np.array([0.3, -0.2]),
-        ...     rho=1.0, learning_rate=0.01, key=rng.key(7),
+        ...     rho=1.0, learning_rate=0.01, seed=7,
         ... )
         >>> new_parameters.round(3)
         array([-0.01, -0.01,  0.01,  0.01,  0.01, -0.01])
@@ -140,7 +142,7 @@ AMORTISED_ITERATION = Kernel(
         >>> theta, g, z, extra = eps, H @ eps, H @ eps + tau, np.zeros((2, 0))  # the draw that was made with zeros
         >>> new_parameters, *others = augmented.amortised_iteration(
         ...     H, np.zeros(k), np.zeros((3, k)), eps, tau, theta, g, z, np.array([0.3, -0.2]), extra, extra,
-        ...     rho=1.0, hidden=(3,), learning_rate=0.01, key=rng.key(7),
+        ...     rho=1.0, hidden=(3,), learning_rate=0.01, seed=7,
         ... )
         >>> new_parameters[:2].round(3)
         array([-0.01, -0.01])
@@ -193,7 +195,7 @@ NETWORK_ITERATION = Kernel(
         >>> g = H @ theta
         >>> new_H, new_parameters, *others = augmented.network_iteration(
         ...     X, np.zeros(f), H, parameters, np.zeros((3, k)), eps, tau, theta, g, g + tau, np.array([0.3, -0.2]), extra, extra,
-        ...     rho=1.0, hidden=(3,), sizes=sizes, learning_rate=0.01, key=rng.key(7),
+        ...     rho=1.0, hidden=(3,), sizes=sizes, learning_rate=0.01, seed=7,
         ... )
         >>> new_H.round(3)
         array([[0.15 ],
@@ -202,10 +204,12 @@ NETWORK_ITERATION = Kernel(
 )
 
 
+_SEEDED = arguments(key=rng.old_key("draws"))
 _NEXT = ("learning_rate", "step")  # which each bound call is given beside arrays
 _VARYING = (*names(*NETWORK_ITERATION.inputs)[2:], *_NEXT)
 
 
+@_SEEDED
 @documented(MEAN_FIELD_ITERATION)
 def mean_field_iteration(
     H: Floats,
@@ -224,7 +228,8 @@ def mean_field_iteration(
     learning_rate: float,
     path: bool = True,
     full: bool = False,
-    key: int,
+    seed: int,
+    chain: int = 0,
     client: int = 0,
     step: int = 0,
     out: tuple[Floats | None, ...] | None = None,
@@ -235,10 +240,12 @@ def mean_field_iteration(
     inputs = (H, parameters, moments, eps, tau, theta, g, z, message)
     return MEAN_FIELD_ITERATION.compute(
         inputs, out, n_threads, backend, _of_mean_field(H, full=full), rho=rho, prior_mean=prior_mean, prior_sd=prior_sd,
-        learning_rate=learning_rate, **_ADAM, path=path, full=full, key=key, client=client, step=step,
+        learning_rate=learning_rate, **_ADAM, path=path, full=full,
+        key=rng.key_of(MEAN_FIELD_ITERATION, "draws", seed, chain), client=client, step=step,
     )  # fmt: skip
 
 
+@_SEEDED
 @binds(mean_field_iteration, MEAN_FIELD_ITERATION, varying=_VARYING, without=["backend"], learning_rate=1.0)
 def bind_mean_field_iteration(given: Given) -> Iterations:
     """Binds `mean_field_iteration` for many calls with equal sizes: (H, .., message, learning_rate, step) -> its results.
@@ -246,10 +253,10 @@ def bind_mean_field_iteration(given: Given) -> Iterations:
     Examples
     --------
     >>> import numpy as np
-    >>> from fedkern.kernels import augmented, rng
+    >>> from fedkern.kernels import augmented
     >>> H, eps, tau = np.array([[1.0], [2.0]]), np.array([0.5]), np.array([1.0, -1.0])
     >>> state = np.zeros(6), np.zeros((3, 6)), eps, tau, eps, H @ eps, tau
-    >>> iterate = augmented.bind_mean_field_iteration(H, *state, np.zeros(2), rho=1.0, key=rng.key(7))
+    >>> iterate = augmented.bind_mean_field_iteration(H, *state, np.zeros(2), rho=1.0, seed=7)
     >>> for step in range(3):
     ...     state = iterate(H, *state, np.array([0.3, -0.2]), 0.01, step)
     ...
@@ -257,8 +264,14 @@ def bind_mean_field_iteration(given: Given) -> Iterations:
     (6,)
     """
     symbols = _of_mean_field(given["H"], full=given["full"])
-    # Adam's other numbers are no arguments of the public function.
-    return MEAN_FIELD_ITERATION.bind_given(given | _ADAM, (*names(*MEAN_FIELD_ITERATION.inputs), *_NEXT), symbols)
+    return MEAN_FIELD_ITERATION.bind_given(
+        _made(MEAN_FIELD_ITERATION, given), (*names(*MEAN_FIELD_ITERATION.inputs), *_NEXT), symbols
+    )
+
+
+def _made(kernel: Kernel, given: Given) -> Given:
+    """Returns arguments of a public function with the numbers that are none of them: of Adam, and the key."""
+    return given | _ADAM | {"key": rng.key_of(kernel, "draws", given["seed"], given["chain"])}
 
 
 def _of_mean_field(H: Any, *, full: bool) -> dict[str, int] | None:
@@ -268,6 +281,7 @@ def _of_mean_field(H: Any, *, full: bool) -> dict[str, int] | None:
     return {"k": of_coefficients(H.shape[1], full=full) + 2 * len(H)} if is_matrix(H) else None
 
 
+@_SEEDED
 @documented(AMORTISED_ITERATION)
 def amortised_iteration(
     H: Floats,
@@ -290,7 +304,8 @@ def amortised_iteration(
     path: bool = True,
     full: bool = False,
     centre: int | None = None,
-    key: int,
+    seed: int,
+    chain: int = 0,
     client: int = 0,
     step: int = 0,
     out: tuple[Floats | None, ...] | None = None,
@@ -302,11 +317,12 @@ def amortised_iteration(
     inputs = (H, parameters, moments, eps, tau, theta, g, z, message, extra, extra_next)
     return AMORTISED_ITERATION.compute(
         inputs, out, n_threads, backend, symbols, rho=rho, hidden=sizes, prior_mean=prior_mean, prior_sd=prior_sd,
-        learning_rate=learning_rate, **_ADAM, path=path, full=full, centre=centre, key=key,
-        client=client, step=step,
+        learning_rate=learning_rate, **_ADAM, path=path, full=full, centre=centre,
+        key=rng.key_of(AMORTISED_ITERATION, "draws", seed, chain), client=client, step=step,
     )  # fmt: skip
 
 
+@_SEEDED
 @binds(amortised_iteration, AMORTISED_ITERATION, varying=_VARYING, without=["backend"], learning_rate=1.0)
 def bind_amortised_iteration(given: Given) -> Iterations:
     """Binds `amortised_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> its results.
@@ -314,11 +330,11 @@ def bind_amortised_iteration(given: Given) -> Iterations:
     Examples
     --------
     >>> import numpy as np
-    >>> from fedkern.kernels import augmented, mlp, rng
+    >>> from fedkern.kernels import augmented, mlp
     >>> H, eps, tau, extra = np.array([[1.0], [2.0]]), np.array([0.5]), np.array([1.0, -1.0]), np.zeros((2, 0))
     >>> k = 2 + mlp.n_parameters((1, 3, 2))
     >>> state = np.zeros(k), np.zeros((3, k)), eps, tau, eps, H @ eps, H @ eps + tau
-    >>> iterate = augmented.bind_amortised_iteration(H, *state, np.zeros(2), extra, extra, rho=1.0, hidden=(3,), key=rng.key(7))
+    >>> iterate = augmented.bind_amortised_iteration(H, *state, np.zeros(2), extra, extra, rho=1.0, hidden=(3,), seed=7)
     >>> for step in range(3):
     ...     *state, extra = iterate(H, *state, np.array([0.3, -0.2]), extra, extra, 0.01, step)
     ...
@@ -327,7 +343,7 @@ def bind_amortised_iteration(given: Given) -> Iterations:
     """
     kernel = AMORTISED_ITERATION
     sizes, symbols = _of_amortised(*(given[name] for name in ("H", "extra", "hidden", "centre")), full=given["full"])
-    return kernel.bind_given(given | _ADAM | {"hidden": sizes}, (*names(*kernel.inputs), *_NEXT), symbols)
+    return kernel.bind_given(_made(kernel, given) | {"hidden": sizes}, (*names(*kernel.inputs), *_NEXT), symbols)
 
 
 def _of_amortised(
@@ -343,6 +359,7 @@ def _of_amortised(
     return sizes, symbols
 
 
+@_SEEDED
 @documented(NETWORK_ITERATION)
 def network_iteration(
     X: Floats,
@@ -367,7 +384,8 @@ def network_iteration(
     path: bool = True,
     full: bool = False,
     centre: int | None = None,
-    key: int,
+    seed: int,
+    chain: int = 0,
     client: int = 0,
     step: int = 0,
     out: tuple[Floats | None, ...] | None = None,
@@ -381,10 +399,12 @@ def network_iteration(
     inputs = (X, precision, H, parameters, moments, eps, tau, theta, g, z, message, extra, extra_next)
     return NETWORK_ITERATION.compute(
         inputs, out, n_threads, backend, symbols, rho=rho, hidden=units, sizes=layers, activation=activation,
-        learning_rate=learning_rate, **_ADAM, path=path, full=full, centre=centre, key=key, client=client, step=step,
+        learning_rate=learning_rate, **_ADAM, path=path, full=full, centre=centre,
+        key=rng.key_of(NETWORK_ITERATION, "draws", seed, chain), client=client, step=step,
     )  # fmt: skip
 
 
+@_SEEDED
 @binds(network_iteration, NETWORK_ITERATION, varying=_VARYING, without=["backend"], learning_rate=1.0)
 def bind_network_iteration(given: Given) -> Iterations:
     """Binds `network_iteration` for many calls with equal sizes: (H, .., extra_next, learning_rate, step) -> its results.
@@ -392,7 +412,7 @@ def bind_network_iteration(given: Given) -> Iterations:
     Examples
     --------
     >>> import numpy as np
-    >>> from fedkern.kernels import augmented, mlp, rng
+    >>> from fedkern.kernels import augmented, mlp
     >>> X, sizes, eps, tau = np.array([[1.0], [2.0]]), (1, 2, 1), np.array([0.5]), np.array([1.0, -1.0])
     >>> f, extra = mlp.n_parameters(sizes), np.zeros((2, 0))
     >>> k = 2 + f + mlp.n_parameters((1, 3, 2))
@@ -400,7 +420,7 @@ def bind_network_iteration(given: Given) -> Iterations:
     >>> parameters = np.concatenate([np.zeros(2), np.full(f, 0.1), np.zeros(k - 2 - f)])
     >>> state = H, parameters, np.zeros((3, k)), eps, tau, eps, H @ eps, H @ eps + tau
     >>> iterate = augmented.bind_network_iteration(
-    ...     X, np.zeros(f), *state, np.zeros(2), extra, extra, rho=1.0, hidden=(3,), sizes=sizes, key=rng.key(7)
+    ...     X, np.zeros(f), *state, np.zeros(2), extra, extra, rho=1.0, hidden=(3,), sizes=sizes, seed=7
     ... )
     >>> for step in range(3):
     ...     *state, extra = iterate(*state, np.array([0.3, -0.2]), extra, extra, 0.01, step)
@@ -410,7 +430,9 @@ def bind_network_iteration(given: Given) -> Iterations:
     """
     kernel, of = NETWORK_ITERATION, ("extra", "hidden", "sizes", "activation", "centre")
     units, layers, symbols = _of_network(*(given[name] for name in of), full=given["full"])
-    return kernel.bind_given(given | _ADAM | {"hidden": units, "sizes": layers}, (*names(*kernel.inputs)[2:], *_NEXT), symbols)
+    return kernel.bind_given(
+        _made(kernel, given) | {"hidden": units, "sizes": layers}, (*names(*kernel.inputs)[2:], *_NEXT), symbols
+    )
 
 
 def _of_network(

@@ -9,6 +9,9 @@ kernel changes none of its inputs; an input that is the same for all chains may 
 
 from __future__ import annotations
 
+from . import local, rows, server
 from .local import *
 from .rows import *
 from .server import *
+
+__all__ = [*local.__all__, *rows.__all__, *server.__all__]

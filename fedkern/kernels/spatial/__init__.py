@@ -15,8 +15,11 @@ form     precision Q                   eigenvalues of
 
 from __future__ import annotations
 
+from . import car, eigen, gp, graph, table
 from .car import *
 from .eigen import *
 from .gp import *
 from .graph import *
 from .table import *
+
+__all__ = [*car.__all__, *eigen.__all__, *gp.__all__, *graph.__all__, *table.__all__]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,14 @@ from ...data.design import encode
 from ...data.table import Table
 from ...errors import JobError
 from ...jobs import new_rows
+from ...kernels import rng
 from ...models import survival_parametric
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed.conditional import pieces
+from ...models.mixed.predictive import Keyed
 from ...models.survival_parametric import Baseline
 from ...results.plain import Record
-from ...results.prediction import Prediction, without_lacking
+from ...results.prediction import ANEW, Prediction, without_lacking
 from ...results.released import Group
 from ...results.table import ENDS
 from .known import Known
@@ -34,8 +37,10 @@ Indices = NDArray[np.int64]
 MOST = 4_000_000  # numbers at once
 
 
-def predict_times(job: Record, posterior: Group, encoding: Encoding, terms: Mapping[str, Sequence[str]], rows: Any) -> Prediction:
-    """Returns the prediction of rows, which need no times; its `mean` is the restricted mean.
+def predict_times(
+    job: Record, posterior: Group, encoding: Encoding, terms: Mapping[str, Sequence[str]], rows: Any, seed: int
+) -> Prediction:
+    """Returns the prediction of rows, which need no times; its `mean` is the restricted mean. `seed`: of new times.
 
     Raises
     ------
@@ -49,7 +54,8 @@ def predict_times(job: Record, posterior: Group, encoding: Encoding, terms: Mapp
     family = str(job["model"]["family"])
     drawn = Predictive.of(posterior, encoding, family, terms)
     base = _baseline(posterior, family, [float(cut) for cut in job["model"].get("cuts") or ()], len(drawn.theta))
-    return without_lacking(asked.prediction(*_curves(asked, drawn, base, X, offset), notes), lacking)
+    made = asked.prediction(*_curves(asked, drawn, base, X, offset), notes)
+    return without_lacking(replace(made, sampler=partial(_sampled, asked, drawn, base, X, offset, seed)), lacking)
 
 
 def at_holder(job: Record, own: Known, read: Table, groups: Indices) -> Prediction:
@@ -132,6 +138,20 @@ def _curves(asked: Times, drawn: Predictive, base: Baseline, X: Array, offset: A
         if asked.tau is not None:
             summary[:, -1, part] = _summary(survival_parametric.restricted_mean(base, eta, variance, asked.tau))
     return summary, linear
+
+
+def _sampled(asked: Times, drawn: Predictive, base: Baseline, X: Array, offset: Array | None, seed: int) -> tuple[Array, Array]:
+    """Returns (m, n) restricted means in each draw, and new times, of a new client and group."""
+    if asked.tau is None:
+        raise JobError("draws of times are of their mean until output.restricted_mean = .., and the job has none; give one")
+    means, times = list[Array](), list[Array]()
+    for part in pieces(len(X), MOST // len(drawn.theta)):
+        eta, variance = drawn.linear(X[part], None if offset is None else offset[..., part])
+        means.append(survival_parametric.restricted_mean(base, eta, variance, asked.tau))
+        source = Keyed(rng.key(seed, "posterior", ANEW), part.start)
+        shifted = eta + np.sqrt(variance) * source.normal(eta.size).reshape(eta.shape)
+        times.append(base.when(-np.log(source.uniform(eta.size)).reshape(eta.shape) * np.exp(-shifted)))
+    return np.concatenate(means, axis=1), np.concatenate(times, axis=1)
 
 
 def _summary(values: Array) -> Array:

@@ -60,7 +60,7 @@ def predicted(result: Result, rows: Any) -> Prediction:
             "client": (INTERCEPT, *random.get("client_slopes", ())) if random.get("client") else (),
         }
         if str(model["family"]) in LIFETIMES:
-            return foreseen.predict_times(result.job, posterior, encoding, terms, rows)
+            return foreseen.predict_times(result.job, posterior, encoding, terms, rows, result.seed)
         family = family_of(model)
         predictive = predictive_of(family).of(posterior, encoding, family, terms, model.get("nu"))
 

@@ -148,8 +148,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     log_prior = model.prior.without_jacobian(weights.draws)
     sensitive = sensitivity(weights, log_prior, sampled.values.sum(axis=1), told)
     of_clients = sampled.values if ended.singly is None else ended.singly
-    if of_clients.shape[1] == len(model.names):  # secure sums have one column
-        posterior = replace(posterior, own_sums=dict(zip(model.names, of_clients.T)))
+    posterior = replace(posterior, own_sums=_own_sums(model, ended, of_clients))
     blank = untold(model, sampled)
     published = posterior.without(blank)
     alone = leave_out_clients(weights, of_clients, told, model.names) if model.output.without else {}
@@ -200,6 +199,18 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         ],
         more=more,
     )
+
+
+def _own_sums(model: Model, ended: Ended, values: Array) -> dict[str, Array]:
+    """Returns client -> (N,) the log-likelihood of its rows at draws, from values (N, J), or (N, 1) of all.
+
+    Values are none of rows where a job ends with corrected quadratics, and of a client that takes part by a summary.
+    """
+    assert ended.mode is not None
+    if (ended.singly is None and ended.mode.unsure) or values.shape[1] != len(model.names):  # secure sums have one column
+        return {}
+    volumes = {k: model.units.log_volume_of(name) for k, name in enumerate(model.names) if k not in model.summaries}
+    return {model.names[k]: values[:, k] - volume for k, volume in volumes.items() if volume is not None}
 
 
 def describe_draws(sampled: importance.Found, log_volume: float = 0.0) -> Record:

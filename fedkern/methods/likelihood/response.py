@@ -6,6 +6,7 @@ Source: docs/spec/likelihood.md, section 4.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,6 @@ from ...algorithms.exchanges import level, odd_response
 from ...data.design import Design
 from ...jobs.run import Run
 from ...models.spatial.site import Rows as Responses
-from ...models.spatial.units import Units
 from .keys import Config
 from .model import Model
 
@@ -45,8 +45,11 @@ def exchange_response(run: Run[Config], model: Model, designs: Mapping[int, Desi
     if model.compares_alone:
         _compare_alone(run, model, server, clients)
     units = next(one.units for one in (server, *clients.values()) if one is not None and one.units is not None)
-    model = model.with_units(units if server is None else Units(units.level, units.scale, units.pooled, server.rows))
-    return model if server is None else model.with_coarse(_is_coarse(model, server))
+    if server is None:
+        return model.with_units(units)
+    counts = {name: count for name, (count, _) in zip(server.clients, server.answers)}
+    model = model.with_units(replace(units, n=server.rows, counts=counts))
+    return model.with_coarse(_is_coarse(model, server))
 
 
 def _is_coarse(model: Model, server: level.Server) -> bool:

@@ -97,14 +97,10 @@ class Part:
         JobError
             A row's group is not the model's.
         """
-        numbers = self.numbers
-        if "shares" in numbers:
-            X = Levels.of(self.encoding, np.array(numbers["shares"])).design(X)
+        numbers, X = self.numbers, self._design(X)
         if numbers["kind"] == "conditional":
             return of_draws(np.array(numbers["mean"]), np.array(numbers["covariance"]), X)
-        predictor = self._predictor(X, table)
-        kind = "none" if numbers["point"] else "mean-field"
-        site = Site(predictor, Auxiliary(kind), numbers["full"])
+        predictor, site = self._site(X, table)
         drawn = (
             normals(numbers["seed"], numbers["number"], predictor.n_theta)
             if "seed" in numbers
@@ -112,6 +108,25 @@ class Part:
         )
         mean, variance = site.predicted(np.array(numbers["parameters"]), predictor, drawn)
         return numbers["factor"] * mean, numbers["factor"] ** 2 * variance
+
+    def drawn(self, table: Table, X: Array, m: int, key: int, number: int) -> Array:
+        """Returns (m, n) values at the rows in m draws of the coefficients; `number`: of the client, which names the draws."""
+        numbers, X = self.numbers, self._design(X)
+        if numbers["kind"] == "conditional":
+            mean, root = np.array(numbers["mean"]), np.linalg.cholesky(np.array(numbers["covariance"]))
+            return (mean + rng.normal(m * len(mean), key=key, client=number).reshape(m, -1) @ root.T) @ X.T
+        predictor, site = self._site(X, table)
+        normals = rng.normal(m * predictor.n_theta, key=key, client=number).reshape(m, -1)
+        values: Array = numbers["factor"] * site.sampled(np.array(numbers["parameters"]), predictor, normals).T
+        return values
+
+    def _design(self, X: Array) -> Array:
+        """Returns the columns that have coefficients."""
+        return Levels.of(self.encoding, np.array(self.numbers["shares"])).design(X) if "shares" in self.numbers else X
+
+    def _site(self, X: Array, table: Table) -> tuple[Predictor, Site]:
+        predictor = self._predictor(X, table)
+        return predictor, Site(predictor, Auxiliary("none" if self.numbers["point"] else "mean-field"), self.numbers["full"])
 
     def _predictor(self, X: Array, table: Table) -> Predictor:
         """Returns the predictor at these rows."""

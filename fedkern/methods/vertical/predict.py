@@ -7,8 +7,9 @@ part at home (`part`), and the server adds the files. A part tells the same abou
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,12 @@ from ...errors import JobError
 from ...jobs import incomplete as missing
 from ...jobs import new_rows
 from ...jobs.opened import Opened, opened, read
+from ...kernels import rng
 from ...models.encoding import Encoding
 from ...models.split import predictive
 from ...results.gaussian import INTERCEPT
 from ...results.plain import real
-from ...results.prediction import Prediction, within, without_lacking
+from ...results.prediction import ANEW, Prediction, anew, within, without_lacking
 from ...results.result import Result
 from ...results.table import ENDS
 from .. import of_record
@@ -40,6 +42,7 @@ Array = NDArray[np.float64]
 SERVER = "server"  # which no client may be called
 HEAD = ("client", "run", "mean", "variance")  # of a file with a part, beside the id
 SHOWN = 5  # ids in an error
+DRAWS = 1000  # of the posterior
 
 PRIVATE = (
     "parts of new rows would leave the clients of a private vertical job without noise, so none are kept: each client has its "
@@ -56,7 +59,8 @@ class Given:
 
     The mean of a row that lacks a cell is no number.
 
-    `notes`: about rows that are far from the job's.
+    `notes`: about rows that are far from the job's. `drawn`: (key, number of the client) -> (m, n) the part in draws of the
+    posterior, of a party whose folder is here.
     """
 
     mean: Array
@@ -64,6 +68,7 @@ class Given:
     ids: tuple[str, ...]
     source: str
     notes: tuple[str, ...] = ()
+    drawn: Callable[[int, int], Array] | None = field(default=None, compare=False, repr=False)
 
 
 def predicted(result: Result, rows: object) -> Prediction:
@@ -94,6 +99,9 @@ def predicted(result: Result, rows: object) -> Prediction:
     ids = given[run.names[0]].ids
     mean, variance = (np.sum([getattr(parts, what) for parts in given.values()], axis=0) for what in ("mean", "variance"))
     made = _added(result, job, ids, of_server, mean, variance)
+    drawn = [parts.drawn for parts in given.values() if parts.drawn is not None]
+    if len(drawn) == len(given) and job.rule == "posterior":
+        made = replace(made, sampler=partial(_sampled, result, job, of_server, drawn))
     return replace(made, notes=(*made.notes, *(note for parts in given.values() for note in parts.notes)))
 
 
@@ -149,7 +157,13 @@ def _apart(run: Opened, job: Asked, rows: dict[str, Any]) -> tuple[dict[str, Giv
     first = SERVER if of_server is not None else run.names[0]
     orders = {name: _order(name, ids_here, first, ids[first], job) for name, ids_here in ids.items()}
     return {
-        name: replace(parts, mean=parts.mean[orders[name]], variance=parts.variance[orders[name]], ids=ids[first])
+        name: replace(
+            parts,
+            mean=parts.mean[orders[name]],
+            variance=parts.variance[orders[name]],
+            ids=ids[first],
+            drawn=None if parts.drawn is None else partial(_reordered, parts.drawn, orders[name]),
+        )
         for name, parts in given.items()
     }, of_server
 
@@ -210,7 +224,7 @@ def _of_rows(part: Part, job: Asked, rows: Table) -> Given:
         mean, variance = part.of(filled, X)
     mean = np.where(lacking, np.nan, mean)
     notes = tuple(f"client {part.client!r}: {note}" for note in new_rows.notes(job.columns, part.encoding, X))
-    return Given(mean, variance, _ids(rows, job), rows.source, notes)
+    return Given(mean, variance, _ids(rows, job), rows.source, notes, partial(part.drawn, filled, X, DRAWS))
 
 
 def _given(run: Opened, job: Asked, client: str, rows: Table) -> Given:
@@ -289,6 +303,22 @@ def _added(result: Result, job: Asked, ids: tuple[str, ...], of_server: Table | 
     named = {job.id: ids} if ids else {}
     whole = Prediction(predictive.predicted(likelihood, mean, used), quantiles, mean, sd, scores, named, int(known.sum()))
     return without_lacking(within(whole, likelihood.family), np.isnan(mean))
+
+
+def _reordered(drawn: Callable[[int, int], Array], order: list[int], key: int, number: int) -> Array:
+    return drawn(key, number)[:, order]
+
+
+def _sampled(
+    result: Result, job: Asked, of_server: Table | None, parts: Sequence[Callable[[int, int], Array]]
+) -> tuple[Array, Array]:
+    """Returns (m, n) means of the response in each draw of all parties' coefficients, and new responses."""
+    b, spread, log_scale = _shared(result, job)
+    key = rng.key(result.seed, "posterior", ANEW)
+    eta = sum((drawn(key, number) for number, drawn in enumerate(parts)), np.zeros(1))
+    eta = eta + b + math.sqrt(spread) * rng.normal(DRAWS, key=key, client=len(parts))[:, np.newaxis]
+    eta = np.nan_to_num(eta + _server(of_server, job, eta.shape[1])[0])  # what lacks an offset has no prediction
+    return np.asarray(job.likelihood.mean(eta)), anew(job.likelihood.family, eta, math.exp(log_scale), result.seed)
 
 
 def _shared(result: Result, job: Asked) -> tuple[float, float, float]:

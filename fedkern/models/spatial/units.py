@@ -15,8 +15,8 @@ chain would multiply a difference in the last digit until its path is another on
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,18 +38,25 @@ class Units:
     """Holds eta = level + scale eta_model.
 
     `pooled`: the pooled level, which a model without an intercept has no place for; `n`: the number of responses that `scale` is
-    the unit of, if it is known (at the server).
+    the unit of, if it is known (at the server); `counts`: client -> its number of these, if the server was told each one's.
     """
 
     level: float = 0.0
     scale: float = 1.0
     pooled: float = 0.0
     n: float = 0.0
+    counts: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def log_volume(self) -> float:
         """By how much log p(y) is larger on the model's scale than on the data's."""
         return self.n * math.log(self.scale)
+
+    def log_volume_of(self, client: str) -> float | None:
+        """The same of one client's rows; None where their number is not known."""
+        if self.scale == 1:
+            return 0.0
+        return self.counts[client] * math.log(self.scale) if client in self.counts else None
 
     def rows(self, rows: Rows, family: str, sd: float | None = None) -> Rows:
         """Returns a client's rows on the model's scale: the level goes into the offset; a Gaussian response is standardised.

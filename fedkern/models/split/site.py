@@ -245,7 +245,7 @@ class Site:
 
     def iterated(
         self, parameters: Vector, moments: Vector, drawn: Drawn, message: Vector, extra: Matrix, learning_rate: float,
-        *, key: int, client: int, step: int,
+        *, seed: int, client: int, step: int,
     ) -> tuple[Vector, Vector, Drawn]:  # fmt: skip
         """Runs a gradient, a step of Adam and the next draw in one compiled call: the parameters, Adam's state, the draw.
 
@@ -254,7 +254,7 @@ class Site:
         moments : (3, n_parameters) Adam's state
         message : as of `gradient`, without `own`, for all rows
         extra : (n, e) of the next draw; the centre's column is not read
-        key, client, step : of its normal numbers
+        seed, client, step : of its normal numbers
         """
         a, d, predictor = self.auxiliary, drawn, self.predictor
         H = d.H
@@ -264,23 +264,23 @@ class Site:
             arrays = (*arrays, d.extra, extra)
             iteration = self._bound.of(self, lambda: augmented.bind_network_iteration(
                 predictor.X, predictor.phi_precision, *arrays, rho=a.rho, hidden=a.hidden, sizes=predictor.sizes,
-                activation=predictor.activation, path=self.path, full=self.full, centre=centre, key=key, client=client,
-            ), key, client)  # fmt: skip
+                activation=predictor.activation, path=self.path, full=self.full, centre=centre, seed=seed, client=client,
+            ), seed, client)  # fmt: skip
             H, parameters, moments, eps, tau, theta, g, z, extra = iteration(*arrays, learning_rate, step)
             return parameters, moments, Drawn(eps, tau, theta, theta, H, g, z, extra)
         assert isinstance(predictor, Linear)
         mean, sd = predictor.prior_mean, predictor.prior_sd
         if a.kind == "mean-field":
             iteration = self._bound.of(self, lambda: augmented.bind_mean_field_iteration(
-                *arrays, rho=a.rho, prior_mean=mean, prior_sd=sd, path=self.path, full=self.full, key=key, client=client,
-            ), key, client)  # fmt: skip
+                *arrays, rho=a.rho, prior_mean=mean, prior_sd=sd, path=self.path, full=self.full, seed=seed, client=client,
+            ), seed, client)  # fmt: skip
             parameters, moments, eps, tau, theta, g, z = iteration(*arrays, learning_rate, step)
         else:
             arrays = (*arrays, d.extra, extra)
             iteration = self._bound.of(self, lambda: augmented.bind_amortised_iteration(
                 *arrays, rho=a.rho, hidden=a.hidden, prior_mean=mean, prior_sd=sd, path=self.path, full=self.full,
-                centre=centre, key=key, client=client,
-            ), key, client)  # fmt: skip
+                centre=centre, seed=seed, client=client,
+            ), seed, client)  # fmt: skip
             parameters, moments, eps, tau, theta, g, z, extra = iteration(*arrays, learning_rate, step)
         return parameters, moments, Drawn(eps, tau, theta, theta, H, g, z, extra)
 
@@ -339,12 +339,17 @@ class Site:
         if self.point:
             return H @ predictor.coefficients(part), np.zeros(len(H))
         if isinstance(predictor, Multilevel):
-            draws = np.array([predictor.coefficients(self.block.sample(part, e)) for e in normals])
-            g = H @ draws.T
+            g = self.sampled(parameters, predictor, normals)
             return g.mean(axis=1), g.var(axis=1)
         scale = self.block.scale(part)
         half = H @ scale if self.full else H * scale
         return H @ part[: self.predictor.n_theta], np.einsum("ij,ij->i", half, half)
+
+    def sampled(self, parameters: Vector, predictor: Predictor, normals: Matrix) -> Matrix:
+        """Returns (n, s) values of g_j at new rows, at the draws of theta_j that `normals` (s, n_theta) give."""
+        H, part = predictor.design(parameters[self.parts["phi"]]), parameters[self.parts["theta"]]
+        draws = [predictor.coefficients(part if self.point else self.block.sample(part, e)) for e in normals]
+        return H @ np.array(draws).T
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,17 @@ def test_new_rows_are_predicted_as_the_run_predicts_its_own(tmp_path: Path, kind
         sd = [float(told[one]["predictor_sd"]) for one in found.ids["id"]]
         np.testing.assert_allclose(found.linear_sd, sd, rtol=1e-11, atol=1e-12)
     assert found.scores == pytest.approx(result.metrics, rel=1e-11)
+    if kind == "plug-in":
+        with pytest.raises(JobError, match="no draws"):
+            found.draws  # noqa: B018
+        return
+    assert found.draws.shape == found.responses.shape == (1000, 24)
+    likelihood = fedkern.kernels.families.FAMILIES[str(result.job["model"]["family"])]
+    error = found.draws.std(axis=0) / 1000**0.5
+    assert (np.abs(found.draws.mean(axis=0) - found.mean) < 5 * error + 0.02).all()
+    if likelihood.linear:  # draws of a row are its predictor's; of two rows, they are of one draw of the coefficients
+        np.testing.assert_allclose(found.draws.std(axis=0), found.linear_sd, rtol=0.15)
+        assert np.abs(np.corrcoef(found.draws.T) - np.eye(24)).max() > 0.5
 
 
 def test_one_table_the_parties_files_and_parts_made_at_home_say_the_same(tmp_path: Path) -> None:
