@@ -37,7 +37,7 @@ NODES = 11
 MOST_CALLS = 20_000_000  # of a distribution function
 LEAST_JUMP = 1e-12
 MISFITS = 50  # draws of them
-CACHED, TOGETHER = 1 << 16, 1 << 13  # rows times draws whose responses are drawn at once, and rows
+CACHED, TOGETHER = 1 << 16, 1 << 12  # rows times draws whose responses are drawn at once, and rows
 CALLS = 1 << 8  # of a source, at most, for one part of the rows
 LEAST_VARIANCE = 1e-9  # of a response: beyond, rounding of means near 0 or 1
 
