@@ -4,7 +4,8 @@
 
 Each job runs in a process of its own, from rows in memory to the result; seconds are of its processor time, children included,
 without the imports. `--base`: a checkout of another commit, with its extension, which is measured in turns with this one. The
-load is that when a line begins. statsmodels is no dependency: without it, it has no column.
+load is that when a line begins. statsmodels is no dependency: without it, it has no column (FEDKERN_PEERS names an
+interpreter that has it).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 JOB = """
 import json, resource, sys, time
-import numpy as np, pandas
+import numpy as np
 clients, n, p, family, which = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
 random = np.random.default_rng(1)
 X = random.normal(size=(clients * n, p))
@@ -33,7 +34,7 @@ if which == "statsmodels":
     fit = (sm.OLS(y, Z) if family == "gaussian" else sm.Logit(y, Z)).fit(**({} if family == "gaussian" else {"disp": 0}))
     print(json.dumps({"seconds": seconds() - began, "bse": float(fit.bse[1]), "version": __import__("statsmodels").__version__}))
 else:
-    import fedkern
+    import fedkern, pandas
     frame = pandas.DataFrame(X, columns=[f"x{k}" for k in range(p)]).assign(y=y)
     data = {f"c{k}": frame.iloc[k * n : (k + 1) * n].reset_index(drop=True) for k in range(clients)}
     job = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "model": {"family": family}}
@@ -49,9 +50,8 @@ else:
 def measured(which: str, folder: Path, job: list[str]) -> dict[str, object]:
     """What one process says."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")]))}
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", JOB, *job, which], env=environment, capture_output=True, text=True, check=False
-    )
+    python = os.environ.get("FEDKERN_PEERS", sys.executable) if which == "statsmodels" else sys.executable
+    done = subprocess.run([python, "-P", "-c", JOB, *job, which], env=environment, capture_output=True, text=True, check=False)
     return dict(json.loads(done.stdout.splitlines()[-1])) if done.returncode == 0 else {"failed": done.stderr[-300:]}
 
 

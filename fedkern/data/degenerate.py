@@ -109,6 +109,9 @@ def _ends(X: np.ndarray) -> tuple[Array, Array, NDArray[np.int64]]:
     low, high, count = np.full(d, np.inf), np.full(d, -np.inf), np.zeros(d, np.int64)
     for begin in range(0, len(X), BLOCK):
         part = np.asarray(X[begin : begin + BLOCK], np.float64)
+        if np.isfinite(part.sum()):  # all are there
+            low, high, count = np.minimum(low, part.min(axis=0)), np.maximum(high, part.max(axis=0)), count + len(part)
+            continue
         there = np.isfinite(part)
         low = np.minimum(low, np.where(there, part, np.inf).min(axis=0))
         high = np.maximum(high, np.where(there, part, -np.inf).max(axis=0))
@@ -141,6 +144,13 @@ def _stand_well_apart(products: Array) -> bool:
         return False
 
 
+def _complete(X: np.ndarray, places: list[int]) -> Iterator[Array]:
+    """Yields these columns of the rows without a gap, block by block."""
+    for begin in range(0, len(X), BLOCK):
+        part = np.asarray(X[begin : begin + BLOCK], np.float64)[:, places]
+        yield part if np.isfinite(part.sum()) else part[np.isfinite(part).all(axis=1)]
+
+
 def _collinear(X: np.ndarray, places: list[int], intercept: bool, units: Array) -> dict[int, list[int]] | None:
     """Returns column -> earlier ones that it follows from, or None if too few rows are complete to say so; `units`: see there."""
     q = len(places)
@@ -148,15 +158,17 @@ def _collinear(X: np.ndarray, places: list[int], intercept: bool, units: Array) 
         return {}
     # Of a long table every k-th row is enough: the work of QR is bounded.
     most = int(WORK / (2 * q * q))
-    step = max(1, -(-len(X) // most)) if most else len(X)
-    part = np.asarray(X[::step], np.float64)[:, places]
-    part = part[np.isfinite(part).all(axis=1)]
-    if len(part) <= q + 1:
-        return None
+    some = X[:: max(1, -(-len(X) // most)) if most else len(X)]
+    n, total, products = 0, np.zeros(q), np.zeros((q, q))
     with np.errstate(all="ignore"):
-        if intercept:
-            part = part - part.mean(axis=0)
-        products = part.T @ part
+        for part in _complete(some, places):
+            n, total = n + len(part), total + part.sum(axis=0)
+        if n <= q + 1:
+            return None
+        centre = total / n if intercept else np.zeros(q)
+        for part in _complete(some, places):
+            part = part - centre
+            products += part.T @ part
         norm = np.sqrt(np.diag(products))
         own = np.where(norm > 0, norm, 1.0)
         products /= np.outer(own, own)
@@ -164,7 +176,7 @@ def _collinear(X: np.ndarray, places: list[int], intercept: bool, units: Array) 
         return None
     if norm.all() and _stand_well_apart(products):
         return {}
-    part /= own
+    part = (np.concatenate([*_complete(some, places)]) - centre) / own
     # The length that is left of each column after its earlier ones are taken out.
     left = np.abs(np.diag(qr(part, mode="r", check_finite=False)[0][:q]))
     follows: dict[int, list[int]] = {}

@@ -7,7 +7,7 @@ is told.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.exchanges.columns import TWO_LABELS, Summary
+from ..algorithms.exchanges.columns import TWO_LABELS, Abreast, Summary
 from ..errors import JobError, OwnFault
 from ..finding import RuleRefusal, Value
 from ..kernels.families import COUNTS, FAMILIES
@@ -43,13 +43,14 @@ from .faults import HINT, LABEL, LEFT_OUT, NO_VALUE, Fault, Faults, Marks, Refus
 from .header import check_header
 from .joined import as_agreed
 from .joined import notes as notes_of_joined
-from .reading import INFINITE, UNNAMED, Reader, categories, hot, read_numbers, some
+from .reading import INFINITE, UNNAMED, Reader, categories, ends, hot, read_numbers, some
 from .table import Table
 
 __all__ = ["Column", "Design", "Encoding", "Fault", "Faults", "Spec", "check_header", "describe", "encode", "read_numbers"]
 
 LEAST_OF_LEVEL = 3  # rows of a site that have a level, if any has: of fewer a sum tells too much, and the level who they are
 MOST_LEVELS = 50  # of such a column
+BLOCK = 1 << 13  # rows that are read at once, so that they stay near the processor
 SAME_LABELS = "correct the cell, or the file that differs: all write the same two labels"
 _Values = NDArray[np.float64]
 
@@ -152,7 +153,7 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
     with refusals.collecting():
         _check_constants(names, kinds_found, spec, table.names, begin)
     refusals.refuse()  # before checks that need good cells
-    values = _stacked(table, names, kinds_found, numeric)
+    values = _abreast(table, names, kinds_found, numeric)
     tiny = _tiny(values, [name for name, kind in zip(names, kinds_found) if kind == "numeric"])
     if spec.response is not None and FAMILIES[spec.family].measured:
         tiny += _tiny(y[:, np.newaxis], [spec.response])
@@ -287,26 +288,27 @@ def _check_constants(names: tuple[str, ...], kinds: list[Any], spec: Spec, heade
         raise OwnFault(f"{begin}: {columns}: {remedy}", f"{begin}: {', '.join(map(repr, lacking))}: {remedy}")
 
 
-def _stacked(table: Table, names: tuple[str, ...], kinds: list[Any], numeric: list[NDArray[np.float64]]) -> np.ndarray:
-    """Returns the numeric columns as one (n, p): the file's own array if it holds just these."""
+def _abreast(table: Table, names: tuple[str, ...], kinds: list[Any], numeric: list[NDArray[np.float64]]) -> np.ndarray | Abreast:
+    """Returns the numeric columns as (n, p): the file's own array if it holds just these."""
     wanted = tuple(name for name, kind in zip(names, kinds) if kind == "numeric")
     if table.matrix is not None and wanted == table.matrix_names:
         return table.matrix
     rest, in_matrix = iter(numeric), frozenset(table.matrix_names)
-    out = np.empty((table.n_rows, len(wanted)))
-    for j, name in enumerate(wanted):
-        out[:, j] = table.columns[name] if name in in_matrix else next(rest)  # type: ignore[assignment]
-    return out
+    columns = [np.asarray(table.columns[name]) if name in in_matrix else next(rest) for name in wanted]
+    return Abreast(tuple(columns), table.n_rows)
 
 
-def _tiny(values: np.ndarray, names: Sequence[str], block: int = 16384) -> list[str]:
+def _tiny(values: np.ndarray | Abreast, names: Sequence[str]) -> list[str]:
     """Returns the columns of (n, p) whose values differ by so little that they would be taken for one."""
-    if values.dtype.itemsize < 8 or not values.size:
-        return []
     low, high = np.full(values.shape[1], np.inf), np.full(values.shape[1], -np.inf)
-    for begin in range(0, len(values), block):
-        part = np.asarray(values[begin : begin + block], np.float64)
-        low, high = np.fmin(low, np.fmin.reduce(part, axis=0)), np.fmax(high, np.fmax.reduce(part, axis=0))
+    parts: Iterable[tuple[Any, np.ndarray]]
+    if isinstance(values, Abreast):
+        parts = enumerate(values.columns)
+    else:
+        parts = ((slice(None), values[k : k + BLOCK]) for k in range(0, len(values), BLOCK))
+    for at, part in parts:
+        if part.dtype.itemsize == 8 and len(part):
+            low[at], high[at] = np.fmin(low[at], np.fmin.reduce(part)), np.fmax(high[at], np.fmax.reduce(part))
     return [name for name, one, other in zip(names, low.tolist(), high.tolist()) if one < other < one + LEAST]
 
 
@@ -462,20 +464,16 @@ def _matrix(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fals
         _mark_matrix(table, marks)
         return table.matrix
     X = np.empty((table.n_rows, encoding.size))
-    at = int(encoding.intercept)
+    at, numbers = int(encoding.intercept), list[tuple[int, NDArray[np.float64], float, float]]()
     X[:, :at] = 1.0
     for column in encoding.columns:
         if column.levels is None:
             center, scale = column.constants
             values = read_numbers(table, column.name, marks, missing)
-            np.subtract(values, center, out=X[:, at])
-            X[:, at] /= scale
-            marks.mark(
-                ~np.isfinite(X[:, at]) & ~(missing & np.isnan(values)),
-                column.name,
-                "is too large",
-                "correct the cell, or the column's scale",
-            )
+            if not np.isfinite((ends(values) - center) / scale).all():
+                too_far_out = ~np.isfinite((values - center) / scale) & ~(missing & np.isnan(values))
+                marks.mark(too_far_out, column.name, "is too large", "correct the cell, or the column's scale")
+            numbers.append((at, values, center, scale))
             at += 1
             continue
         # One indicator for each level; a bad cell, marked, has none.
@@ -485,6 +483,10 @@ def _matrix(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fals
         known = np.flatnonzero(which >= 0)
         block[known, which[known]] = 1.0
         at += len(column.levels)
+    for begin in range(0, len(X), BLOCK):  # a column at a time X would go through the processor once for each
+        rows = slice(begin, begin + BLOCK)
+        for at, values, center, scale in numbers:
+            X[rows, at] = (values[rows] - center) / scale
     return X
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..kernels.families import FAMILIES
 from ..models.encoding import Encoding
 from .cells import Text, floats
-from .isolated import FAR, LEAST, coded, distances, find_codes, find_codes_of_times, robust
+from .isolated import FAR, LEAST, Cells, coded, distances, farthest, find_codes, find_codes_of_times, finite, robust
 from .table import Table
 
 __all__ = ["FAR", "any_thousandths", "coded", "distances", "notes", "numbers", "robust"]
@@ -26,6 +26,7 @@ Array = NDArray[np.float64]
 LISTED = 10  # cells of a column
 EARLY = 12.0  # robust standard deviations of logarithms of times: of constant hazards about one row in a million is earlier
 THOUSAND = 1000.0
+FIRST = 1000  # cells of a column that say whether the others need a look
 EARLIER = 20.0  # times below the median time all entries are, where they may be in another unit
 LEAVE_OUT = "leave these rows out of the file"
 MOST_ROWS, PATTERNS = 200_000, 12  # of a file that is looked through for rows that stand twice; and different ones
@@ -157,18 +158,23 @@ def any_thousandths(values: Array) -> bool:
     """Tells whether a column looks as if 1,234 were written 1.234: whole numbers up to some hundreds, and a few with three
     digits.
     """
-    there = values[np.isfinite(values)]
-    if np.count_nonzero(there == np.rint(there)) < LEAST:  # as of most measurements, which then need no sorting
+    there = finite(values)
+    if not _written(there[:FIRST]).all():  # as of most measurements, which then need no sorting
         return False
     there = np.unique(there)
     whole = there == np.rint(there)
     split = there[~whole]
     if len(split) == 0 or whole.sum() < LEAST or not THOUSAND / 2 <= there[whole].max() < THOUSAND:
         return False
-    thousandfold = THOUSAND * split
-    written = np.abs(thousandfold - np.rint(thousandfold)) < 1e-6
+    written = _written(split)
     short = np.abs(100 * split - np.rint(100 * split)) < 1e-6
     return bool((written & (split >= 1)).all() and short.mean() < 0.5 and np.median(there[whole]) > split.min())
+
+
+def _written(values: Array) -> Cells:
+    """Tells which numbers have three digits after the point, at most."""
+    thousandfold = THOUSAND * values
+    return np.abs(thousandfold - np.rint(thousandfold)) < 1e-6
 
 
 def _of(name: str, values: Array, table: Table, link: str = "identity", *, small: bool = False) -> Iterator[str]:
@@ -178,6 +184,8 @@ def _of(name: str, values: Array, table: Table, link: str = "identity", *, small
     """
     with np.errstate(all="ignore"):
         scaled = np.log(values) if link == "log" else np.log(values) - np.log1p(-values) if link == "logit" else values
+    if not (small or farthest(scaled) > FAR):
+        return
     away = distances(np.where(np.isfinite(scaled), scaled, np.nan))
     rows = np.flatnonzero((away > EARLY) & (values < np.nanmedian(values)) if small else away > FAR)
     for row in rows[:LISTED]:

@@ -42,7 +42,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from .standardised import middle
+from .standardised import middle, smallest
 
 Array = NDArray[np.float64]
 Cells = NDArray[np.bool_]
@@ -88,7 +88,7 @@ def decide(values: Array) -> bool:
     ----------
     values : (n,) in the column's own unit; NaN where there is no cell
     """
-    values = values[np.isfinite(values)]
+    values = finite(values)
     return _few_decide(values) or _codes_decide(values)
 
 
@@ -107,9 +107,9 @@ def _few_decide(values: Array) -> bool:
     most = max(FEW, int(OF_ROWS * len(values)))
     if len(values) < LEAST + most:
         return False
-    away = distances(values)
-    if not away.max() > FAR:
+    if not farthest(values) > FAR:
         return False
+    away = distances(values)
     order = np.argsort(-away)
     top = away[order[: most + 1]]
     reach = OF_NORMAL * np.sqrt(2 * np.log(len(values)))
@@ -138,6 +138,19 @@ def _far_of_logs(values: Array, n: int) -> bool:
     return bool(nearest > FAR_OF_LOGS and nearest - beside >= BESIDE_LOGS)
 
 
+def farthest(values: Array) -> float:
+    """Returns the largest of the `distances`, which need not be made of a column without far cells."""
+    there = finite(values)
+    centre, sd = robust(there)
+    with np.errstate(over="ignore"):
+        return float(max(there.max() - centre, centre - there.min()) / sd) if sd > 0 else 0.0
+
+
+def finite(values: Array) -> Array:
+    """Returns the numbers of a column, the same array where all are."""
+    return values if np.isfinite(values.sum()) else values[np.isfinite(values)]
+
+
 def distances(values: Array) -> Array:
     """Returns robust standard deviations (n,) from the median; 0 if the column has none, and for a cell that is no number."""
     centre, sd = robust(values[np.isfinite(values)])
@@ -154,7 +167,9 @@ def coded(values: Array) -> list[float]:
 
 def _usual(values: Array) -> list[float]:
     """Returns usual codes that a few cells of a column have, far from all others."""
-    there = values[np.isfinite(values)]
+    there = finite(values)
+    if not len(there) or not {float(there.min()), float(there.max())} & {*CODES}:  # as far as it stands a code is the outermost
+        return []
     known = np.isin(there, CODES)
     others = there[~known]
     if len(others) < LEAST or not known.any():
@@ -167,7 +182,7 @@ def _usual(values: Array) -> list[float]:
 
 def repeated(values: Array) -> list[float]:
     """Returns values in several cells of a measured column, at its ends, that stand apart from all others."""
-    there = values[np.isfinite(values)]
+    there = finite(values)
     if len(there) < LEAST + TIMES or not _ends_repeat(there):
         return []
     different, counts = np.unique(there, return_counts=True)
@@ -195,8 +210,7 @@ def _may_be_code(value: float, different: Array) -> bool:
 def _ends_repeat(there: Array) -> bool:
     """Tells whether one of the outermost values stands in several cells: of most columns none does, and they need no sorting."""
     few = min(len(there) - 1, ENDS + 1)
-    part = np.partition(there, (few, len(there) - 1 - few))
-    return any(len(np.unique(end)) <= few for end in (part[: few + 1], part[-few - 1 :]))
+    return any(len(np.unique(smallest(numbers, few + 1))) <= few for numbers in (there, -there))
 
 
 def _at_low_end(different: Array, counts: NDArray[np.int64], least: NDArray[np.int64], odd: NDArray[np.bool_]) -> list[float]:
@@ -245,7 +259,8 @@ def robust(values: Array) -> tuple[float, float]:
     if not len(values):
         return 0.0, 0.0
     centre = middle(values)
-    sd = NORMAL * middle(np.abs(values - centre))
+    away = values - centre
+    sd = NORMAL * middle(np.abs(away, out=away))
     if sd > 0 and len(np.unique(values[:100])) > 2:  # as of most columns, which then need not be sorted
         return centre, sd
     different, count = np.unique(values, return_counts=True)
@@ -275,9 +290,9 @@ def judge(columns: Mapping[str, Array]) -> tuple[list[str], dict[str, tuple[int,
     """
     far, shares = list[str](), dict[str, tuple[int, int]]()
     for name, values in columns.items():
-        there = values[np.isfinite(values)]
-        others = there[there != 0]
-        n, z = len(there), len(there) - len(others)
+        there = finite(values)
+        n, z = len(there), len(there) - np.count_nonzero(there)
+        others = there[there != 0] if z else there
         matters = decide(there)
         if matters and (not z or decide(others)):
             far.append(name)

@@ -32,8 +32,11 @@ def read_numbers(table: Table, name: str, marks: Marks, missing: bool = False, i
     ):  # ends at the first number: a column with an empty cell has as many levels as rows
         column = replace(labels(column), truths=True)  # TRUE and FALSE, where another client has 1 and 0
     values = floats(column)
-    empty = np.zeros(len(values), dtype=bool)
-    if isinstance(column, Text):
+    if not isinstance(column, Text):
+        if np.isfinite(last := ends(values)).all() and not too_large(last).any():  # as of most columns
+            return values
+        empty = np.isnan(values) & missing
+    else:
         empty = np.array([level.lower() in MISSING for level in column.levels], dtype=bool)[column.codes]
         if not missing:
             said = np.array([level.lower() != "nan" for level in column.levels], dtype=bool)[column.codes]
@@ -45,14 +48,16 @@ def read_numbers(table: Table, name: str, marks: Marks, missing: bool = False, i
         if instead is None:
             keys += (MISSING_WORD, f'or, if these are categories, set kind = "categorical" in [data.columns.{name}]')
         marks.mark(none[column.codes] & ~empty, name, "is not a number", instead or "correct or remove the row", *keys)
-        if not missing:
-            empty[:] = False
-    elif missing:
-        empty = np.isnan(values)
+        empty &= missing
     marks.mark(np.isnan(values) & ~empty, name, "is not finite", *no_value)
     marks.mark(np.isinf(values), name, "is not finite", INFINITE)
     marks.mark(too_large(values), name, "is too large", TOO_LARGE)
     return values
+
+
+def ends(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns the least and the largest number of a column, NaN where a cell is; none of no rows."""
+    return np.array([values.min(), values.max()]) if len(values) else values
 
 
 NAMED = ('remove the row, or give missing cells a name ("?")', LEFT_OUT)

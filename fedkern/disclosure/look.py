@@ -439,7 +439,14 @@ class Look:
         family, weights = self.family, self.weights
         if family.measured or family.leveled or self.spec.response not in self.table.columns or not weights.any():
             return weights
-        return self._fitted(*self.events, np.ones((np.count_nonzero(weights), 1)), np.array([OF_INTERCEPT]))
+        y, trials = self.events
+        if self._offset is not None or self.spec.family == "gamma":
+            return self._fitted(y, trials, np.ones((np.count_nonzero(weights), 1)), np.array([OF_INTERCEPT]))
+        # Without an offset all rows have one mean, which is that of one row of all.
+        tried = weights if trials is None else weights * trials
+        total, one, link = np.array([tried.sum()]), np.ones(1), "log" if family.link == "log" else "logit"
+        of_all = fitted.weights(np.ones((1, 1)), weights @ y / total, one, 0 * one, total, np.array([OF_INTERCEPT]), link)
+        return np.asarray(tried * (of_all / total))
 
     def _at_fit(self, y: Array, trials: Array | None) -> Array | None:
         """Returns (n,) the weight of each row in X'WX where the model fits the client's rows; None where they are too many."""

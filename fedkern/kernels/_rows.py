@@ -66,8 +66,9 @@ def pick(condition: Any, first_of: Callable[..., Any], second_of: Callable[..., 
 
 
 def expit(x: Any) -> Any:
-    """Returns 1 / (1 + exp(-x))."""
-    return special("expit")(x)
+    """Returns 1 / (1 + exp(-x)), in vectors of numbers as `scipy.special` has none."""
+    with np.errstate(over="ignore"):
+        return 1 / (1 + np.exp(-x))
 
 
 def softplus(x: Any) -> Any:

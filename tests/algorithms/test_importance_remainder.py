@@ -46,12 +46,12 @@ def test_many_balanced_rows_are_known_by_one_net_as_by_thousands_of_draws() -> N
 def test_one_question_about_draws_is_asked() -> None:
     state, _ = run(clients(4000, 0.3), PRIOR, **ONE_NET)
     assert (state.drawn, state.unsure > 0) == (1, True)
-    state, _ = run(clients(300, 0.3), PRIOR, **ONE_NET)
+    state, _ = run(clients(100, -2.0), PRIOR, **ONE_NET)
     assert (state.unsure, state.drawn % 8) == (0, 0)
     assert [len(draw.xi) for draw in state.draws][:2] == [FIRST, FIRST]
 
 
-@pytest.mark.parametrize(("n", "level"), [(4000, -5.0), pytest.param(30_000, -7.0, marks=pytest.mark.nightly), (400, 0.0)])
+@pytest.mark.parametrize(("n", "level"), [(4000, -5.0), pytest.param(30_000, -7.0, marks=pytest.mark.nightly), (40, -1.5)])
 def test_rare_events_and_few_rows_are_never_known_by_one_net(n: int, level: float) -> None:
     for seed in range(5):
         state, _ = run(clients(n, level, seed), PRIOR, **ONE_NET)

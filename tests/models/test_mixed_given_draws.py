@@ -225,11 +225,28 @@ def test_responses_are_drawn_for_many_draws_at_once_as_for_each(family, group, m
     mine = rows(family, group, sizes=(5, 1, 7))
     inner = np.stack([point(mine.layout, seed) for seed in range(9)])
     together = predictive.sums(mine, inner, KEY).replicated
-    monkeypatch.setattr(predictive, "TOGETHER", 1)
     monkeypatch.setattr(predictive, "CACHED", len(mine))
     assert np.allclose(together, predictive.sums(mine, inner, KEY).replicated, rtol=1e-12)
     monkeypatch.setattr(predictive, "CACHED", 4 * len(mine))
     assert np.allclose(together, predictive.sums(mine, inner, KEY).replicated, rtol=1e-12)
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "poisson", "gaussian"])
+@pytest.mark.parametrize("group", [(), ("intercept",)])
+def test_many_rows_are_looked_at_in_parts(family, group, monkeypatch):
+    """The calibration is the same; responses are drawn anew by other numbers in each part, and vary as those of all rows do."""
+    mine = rows(family, group, sizes=(5, 1, 7, 4, 3))
+    inner = np.tile(point(mine.layout, 3), (2000, 1))
+    whole = predictive.sums(mine, inner, KEY)
+    monkeypatch.setattr(predictive, "TOGETHER", 4)
+    parts = predictive.sums(mine, inner, KEY)
+    assert np.array_equal(parts.observed, whole.observed)
+    assert np.allclose(parts.tenths, whole.tenths, rtol=1e-12, atol=1e-12)
+    sd = whole.replicated.std(axis=0)
+    assert (np.abs(parts.replicated.mean(axis=0) - whole.replicated.mean(axis=0)) <= 4 * sd * np.sqrt(2 / len(inner))).all()
+    spread = [np.subtract(*np.quantile(one.replicated, (0.84, 0.16), axis=0)) for one in (parts, whole)]
+    assert np.allclose(*spread, rtol=0.12, atol=1)
+    assert group or np.allclose(parts.misfits[:, 0], whole.misfits[:, 0], rtol=1e-12)  # of effects that are no draws
 
 
 def test_a_model_without_its_spread_is_seen():

@@ -317,7 +317,7 @@ def _refuse_cells(state: Client, block: tuple[str, ...], sums: Array) -> None:
     cells = state.summary.numeric
     assert cells is not None
     names = [name for name, kind in zip(state.summary.names, state.summary.kinds) if kind == "numeric"]
-    largest = np.abs(cells[:, [names.index(name) for name in block]]).max(axis=0, initial=0.0)
+    largest = np.abs(np.asarray(cells)[:, [names.index(name) for name in block]]).max(axis=0, initial=0.0)
     for j in np.flatnonzero(~(holds(sums, ONCE, state.n_clients) & (largest <= LARGEST_CELL))):
         column, who = block[int(j)], f"client {state.name!r}"
         openly = name_openly(column, state.summary.names, state.spec)

@@ -132,6 +132,26 @@ TIMES = {AskSchema: 3, SchemaReply: 3}  # at most: names, levels and sums, devia
 
 
 @dataclass(frozen=True)
+class Abreast:
+    """Holds columns (n,) that are read side by side, as (n, p), some rows at a time: of many rows a copy would be as large."""
+
+    columns: tuple[NDArray[Any], ...]
+    n: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, p)."""
+        return self.n, len(self.columns)
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        parts = [column[rows] for column in self.columns]
+        return np.stack(parts, axis=1) if parts else np.empty((len(range(*rows.indices(self.n))), 0))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self[:], dtype)
+
+
+@dataclass(frozen=True)
 class Summary:
     """Holds the part of a table that a client may tell.
 
@@ -145,7 +165,7 @@ class Summary:
     kinds: tuple[str, ...]
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
-    numeric: np.ndarray | None = None
+    numeric: np.ndarray | Abreast | None = None
     counts: NDArray[np.float64] | None = None
     mixed: frozenset[str] = frozenset()
     levels_of: Callable[[str], tuple[str, ...]] = field(default=lambda name: (), compare=False)
@@ -157,14 +177,14 @@ class Summary:
         if not converted:
             return self
         kinds = tuple(_changed(self.names, self.kinds, names, "categorical"))
-        left = None if self.numeric is None else np.delete(self.numeric, converted, axis=1)
+        left = None if self.numeric is None else np.delete(np.asarray(self.numeric), converted, axis=1)
         return replace(self, kinds=kinds, numeric=left)
 
     @property
     def n_rows(self) -> int:
         """The number of rows in its sums."""
         assert self.numeric is not None
-        return len(self.numeric) if self.counts is None else int(self.counts.sum())
+        return self.numeric.shape[0] if self.counts is None else int(self.counts.sum())
 
 
 @dataclass(frozen=True)
@@ -397,7 +417,7 @@ def moments(summary: Summary, center: NDArray[np.float64], block: int = 4096) ->
         raise ValueError("agreement: a client that exchanges statistics needs its numeric columns")
     sums, squares = np.zeros_like(center), np.zeros_like(center)
     with np.errstate(over="ignore", invalid="ignore"):
-        for begin in range(0, len(x), block):
+        for begin in range(0, x.shape[0], block):
             part = x[begin : begin + block] - center
             if summary.counts is not None:
                 copies = summary.counts[begin : begin + block]

@@ -352,17 +352,13 @@ def find_twins(facts: Facts) -> list[tuple[int, ...]]:
     n, (means, variances) = facts.sizes[:, np.newaxis], (part[:, open_ones] for part in facts.moments)
     sums, squares = facts.sums[:, open_ones], facts.squares[:, open_ones]
     size = np.sqrt(n * squares)  # of the sum of absolute deviations, at most
-    groups = list[list[int]]()
+    groups = dict[int, list[int]]()  # by the first of each
     for k in np.flatnonzero(facts.sizes > 0).tolist():
-        for group in groups:
-            first = group[0]
-            near = (np.abs(sums[k] - sums[first]) <= SAME * size[k]) & (np.abs(squares[k] - squares[first]) <= SAME * squares[k])
-            if facts.sizes[k] == facts.sizes[first] and near.all():
-                group.append(k)
-                break
-        else:
-            groups.append([k])
-    alike = [group for group in groups if len(group) > 1]
+        first = np.array([*groups], np.int64)
+        near = (np.abs(sums[k] - sums[first]) <= SAME * size[k]) & (np.abs(squares[k] - squares[first]) <= SAME * squares[k])
+        like = first[(facts.sizes[k] == facts.sizes[first]) & near.all(axis=1)]
+        groups.setdefault(int(like[0]) if len(like) else k, []).append(k)
+    alike = [group for group in groups.values() if len(group) > 1]
     filled = facts.sizes > 0
     both = (n * means)[filled].T, (n * (variances + means**2))[filled].T
     steps = [_step(*column) for column in zip(*both)] if alike else []

@@ -23,7 +23,7 @@ from .settings import OF_WORDS, Settings, power
 
 Array = NDArray[np.float64]
 
-SMALL = 0.05  # nats: the sd of a remainder that is small
+SMALL = 0.1  # nats: the sd of a remainder that is small
 ANSWER = 8192  # draws from corrected quadratics, which cost nothing
 
 

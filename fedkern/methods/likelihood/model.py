@@ -193,9 +193,11 @@ class Model(WeighedModel[OutputSection]):
     def likelihood(self, rows: Any, n_threads: int) -> importance.Model:
         """Returns the log-likelihood of a client's rows, for kernels: a response with a unit is in the model's."""
         own: Held = rows
-        y, offset = own.y, own.offset
+        y, offset = own.y, None
         if self.measured:
-            y, offset = (y - offset - self.units.level) / self.units.scale, np.zeros_like(offset)
+            y = (y - own.offset - self.units.level) / self.units.scale
+        elif self.offset:
+            offset = own.offset
         trials = own.trials if self.family == "binomial" else None
         return Rows(self.layout, own.X, y, own.starts, trials, offset, n_threads=n_threads)
 

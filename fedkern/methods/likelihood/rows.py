@@ -171,7 +171,7 @@ def _rows(design: Design) -> tuple[Array, Array, Array, Array, NDArray[np.int64]
     offset = np.zeros(n) if design.offset is None else design.offset
     X = np.ascontiguousarray(design.X, np.float64)
     if design.units is None:
-        return X, design.y, np.ones(n), offset, np.arange(n)
+        return X, design.y, np.broadcast_to(1.0, n), offset, np.arange(n)
     assert design.weights is not None
     units, first, unit = np.unique(design.units, return_index=True, return_inverse=True)
     weights: Array = design.weights

@@ -342,8 +342,8 @@ def columns(read: Reading, train: Index) -> Columns:
     private = spec.private
     spec_here = spec if private else replace(spec, standardise="exchange")
     summary = describe(table, spec_here, client)
-    width = 0 if summary.numeric is None else summary.numeric.shape[1]
-    numeric = iter(range(width))
+    numbers = np.empty((0, 0)) if summary.numeric is None else np.asarray(summary.numeric)
+    numeric = iter(numbers.T)
     complete = []
     for name, kind in zip(summary.names, summary.kinds):
         declared = spec.columns.get(name, Column(name))
@@ -351,7 +351,7 @@ def columns(read: Reading, train: Index) -> Columns:
             levels = declared.levels or tuple(summary.levels.get(name, ()))
             complete.append(Column(name, "categorical", levels))
             continue
-        values = np.empty(0) if private else np.asarray(summary.numeric[train, next(numeric)], np.float64)  # type: ignore[index]
+        values = np.empty(0) if private else np.asarray(next(numeric)[train], np.float64)
         complete.append(_standardised(read, declared, values))
     encoding = spec.encoding(tuple(complete))
     encoding.check_references({name: column.reference for name, column in read.config.data.columns.items()})

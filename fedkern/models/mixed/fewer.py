@@ -18,6 +18,7 @@ Vector = NDArray[np.float64]
 
 BLOCK = 1 << 15  # rows of a factor at once
 WORTH = 2  # times as many rows as there are left make it worth while
+SOME = 8  # times the root of the number of rows are looked at first
 LOG_ROOT = 0.5 * np.log(2 * np.pi)
 
 
@@ -65,8 +66,13 @@ def _added(family: str, X: Vector, y: Vector, offset: Vector | None, trials: Vec
     n = len(X)
     columns = X if offset is None else np.column_stack([X, offset])
     # Equal rows have equal sums, and so nearly have all others: below it is seen whether they are.
+    random = np.random.default_rng(0)
+    factors = np.atleast_1d(random.standard_normal(columns.shape[1:]))
+    # Where there are half as many, dozens of so many rows are alike. Where none is, as of most measurements, none is looked for.
+    some = random.permutation(n)[: int(SOME * n**0.5)]
+    if len(np.unique(columns[some] @ factors)) == len(some):
+        return None
     sums = np.zeros(n)
-    factors = np.atleast_1d(np.random.default_rng(0).standard_normal(columns.shape[1:]))
     for k, column in enumerate(columns.T):
         sums += factors[k] * column
     _, first, which = np.unique(sums, return_index=True, return_inverse=True)

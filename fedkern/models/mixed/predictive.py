@@ -14,7 +14,7 @@ effects (a realised discrepancy: Gelman, Meng and Stern 1996). Where the model i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ...kernels import rng
 from ...kernels.families import FAMILIES
 from . import effects
-from .conditional import MOST, effect_variance, pieces, predictor, with_effects
+from .conditional import effect_variance, group_pieces, pieces, predictor, with_effects
 from .marginal import average_mean
 from .quadrature import rule
 from .rows import Rows
@@ -37,7 +37,8 @@ NODES = 11
 MOST_CALLS = 20_000_000  # of a distribution function
 LEAST_JUMP = 1e-12
 MISFITS = 50  # draws of them
-TOGETHER, CACHED = 8, 1 << 16  # draws whose responses are drawn at once, at least; rows times draws
+CACHED, TOGETHER = 1 << 16, 1 << 12  # rows times draws whose responses are drawn at once, and rows
+CALLS = 1 << 8  # of a source, at most, for one part of the rows
 LEAST_VARIANCE = 1e-9  # of a response: beyond, rounding of means near 0 or 1
 
 
@@ -98,8 +99,8 @@ def _statistics(n: float, sums: Vector) -> Vector:
 class Keyed:
     """Draws random numbers for some draws of the posterior, as many for each, other ones at each call."""
 
-    def __init__(self, key: int, *draws: int):
-        self._key, self._draws, self._step = key, draws, 0
+    def __init__(self, key: int, *draws: int, part: int = 0):
+        self._key, self._draws, self._step = key, draws, part * CALLS
 
     def uniform(self, n: int) -> Vector:
         return self._made(rng.uniform, n)
@@ -115,13 +116,40 @@ class Keyed:
 
 def sums(rows: Rows, inner: Vector, key: int) -> Sums:
     """Returns the sums of a client's rows, at draws (S, P_inner) of `effects.complete_draws`; `key`: of its random numbers."""
-    layout, y, record = rows.layout, rows.y, FAMILIES[rows.layout.family]
+    y, n = rows.y, len(rows)
+    replicated, misfits = np.zeros((len(inner), 3)), np.zeros((MISFITS, 2))
+    tenths, count = np.zeros((TENTHS, 3)), np.zeros(TENTHS)
+    # A row's prediction needs few of the draws, and Pearson's chi-square some.
+    few = inner[:: max(1, len(inner) // int(np.clip(MOST_CALLS // (NODES * max(n, 1)), 10, 50)))]
+    for k, some in enumerate(_parts(rows)):
+        replicated += _replicated(some, inner, key, k)
+        misfits += _misfits(some, inner, key, k)
+        of_part, rows_of_part = _tenths(some, few)
+        tenths, count = tenths + of_part, count + rows_of_part
+    observed = np.array([n, y.sum(), (y**2).sum(), (y == 0).sum()], dtype=np.float64)
+    return Sums(observed, replicated, join_tenths(tenths, count), misfits)
+
+
+def _parts(rows: Rows) -> Iterator[Rows]:
+    """Yields the rows in parts whose numbers stay in the processor's cache, of whole groups."""
+    if len(rows) <= TOGETHER:
+        yield rows
+    elif rows.layout.group:
+        yield from (rows.take_groups(part) for part in group_pieces(rows, TOGETHER, TOGETHER))
+    else:
+        for part in pieces(len(rows), TOGETHER):
+            yield rows.take(np.arange(part.start, part.stop), np.array([0, part.stop - part.start]))
+
+
+def _replicated(rows: Rows, inner: Vector, key: int, number: int) -> Vector:
+    """(S, 3) sums of y and y^2, and zeros, of responses that are drawn anew at each draw; `number`: of this part of the rows."""
+    layout, record, n = rows.layout, FAMILIES[rows.layout.family], len(rows)
     T, scale, d = layout.factor(inner, "group"), layout.scale(inner), len(layout.group)
-    replicated, n = np.empty((len(inner), 3)), len(rows)
+    replicated = np.empty((len(inner), 3))
     # One pass over the rows for several draws, but of levels, whose scale is a vector.
-    for part in pieces(len(inner), 1 if record.leveled else max(TOGETHER, CACHED // max(n, 1))):
-        source, eta, own = Keyed(key, *range(part.start, part.stop)), predictor(rows, inner[part]), scale[..., part]
-        k = len(eta)
+    for part in pieces(len(inner), 1 if record.leveled else max(1, CACHED // max(n, 1))):
+        source, eta = Keyed(key, *range(part.start, part.stop), part=number), predictor(rows, inner[part])
+        k, own = len(eta), scale[..., part]
         if d:
             eta = with_effects(rows, eta, T[part], source.normal(k * rows.n_groups * d).reshape(k, rows.n_groups, d))
         own = own[..., 0] if k == 1 else np.repeat(own, n, axis=-1)
@@ -132,18 +160,18 @@ def sums(rows: Rows, inner: Vector, key: int) -> Sums:
             replicated[part] = np.stack([total, total, n - total], axis=1)
         else:
             replicated[part] = np.stack([total, (again**2).sum(axis=1), n - np.count_nonzero(again, axis=1)], axis=1)
-    observed = np.array([len(y), y.sum(), (y**2).sum(), (y == 0).sum()], dtype=np.float64)
-    return Sums(observed, replicated, _tenths(rows, inner), _misfits(rows, inner, key))
+    return replicated
 
 
-def _misfits(rows: Rows, inner: Vector, key: int) -> Vector:
+def _misfits(rows: Rows, inner: Vector, key: int, number: int) -> Vector:
     """(50, 2) Pearson's chi-square of y, and of responses that are drawn anew with the same effects."""
     record, chi_squares = FAMILIES[rows.layout.family], np.zeros((MISFITS, 2))
     if not record.counted or record.dispersion is not None:
         return chi_squares
     which = np.linspace(0, len(inner) - 1, MISFITS).round().astype(int)
     some, scale = inner[which], rows.layout.scale(inner[which])
-    sources = [Keyed(key, len(inner) + s) for s in range(MISFITS)]  # other numbers than those of `replicated`
+    # Other numbers than those of `_replicated`.
+    sources = [Keyed(key, len(inner) + s, part=number) for s in range(MISFITS)]
     eta = predictor(rows, some)
     if rows.layout.group:
         u = effects.draw_effects(rows, some, np.stack([source.uniform(rows.n_groups) for source in sources]))
@@ -157,27 +185,21 @@ def _misfits(rows: Rows, inner: Vector, key: int) -> Vector:
     return chi_squares
 
 
-def _tenths(rows: Rows, inner: Vector) -> Vector:
-    """(10, 3) the calibration, at some of the draws: a row's prediction needs few."""
-    several = int(np.clip(MOST_CALLS // (NODES * max(len(rows), 1)), 10, 50))
-    inner = inner[:: max(1, len(inner) // several)]
+def _tenths(rows: Rows, inner: Vector) -> tuple[Vector, Vector]:
+    """(10, 3) the calibration at some draws, and (10,) rows in each tenth."""
     tenths, count = np.zeros((TENTHS, 3)), np.zeros(TENTHS)
-    for part in pieces(len(rows), MOST // len(inner)):
-        some = rows.take(np.arange(part.start, part.stop), np.array([0, part.stop - part.start]))
-        eta = predictor(some, inner)
-        variance = effect_variance(some.Z, some.layout.factor(inner, "group"))
-        if FAMILIES[rows.layout.family].chances:
-            p = average_mean(rows.layout, eta, variance, 0).mean(axis=0)
-            trials = np.ones(len(p)) if some.trials is None else some.trials
-            which = np.minimum((p * TENTHS).astype(np.int64), TENTHS - 1)
-            count += np.bincount(which, minlength=TENTHS)
-            for column, weight in enumerate((trials, trials * p, some.y)):
-                tenths[:, column] += np.bincount(which, weights=weight, minlength=TENTHS)
-        else:
-            low, high = _jump(some, inner, eta, variance)
-            edges = np.arange(TENTHS + 1)[:, np.newaxis] / TENTHS
-            tenths[:, 0] += np.diff(np.clip((edges - low) / (high - low), 0, 1), axis=0).sum(axis=1)
-    return join_tenths(tenths, count)
+    eta = predictor(rows, inner)
+    variance = effect_variance(rows.Z, rows.layout.factor(inner, "group"))
+    if not FAMILIES[rows.layout.family].chances:
+        low, high = _jump(rows, inner, eta, variance)
+        edges = np.arange(TENTHS + 1)[:, np.newaxis] / TENTHS
+        tenths[:, 0] = np.diff(np.clip((edges - low) / (high - low), 0, 1), axis=0).sum(axis=1)
+        return tenths, count
+    p = average_mean(rows.layout, eta, variance, 0).mean(axis=0)
+    trials = np.ones(len(p)) if rows.trials is None else rows.trials
+    which = np.minimum((p * TENTHS).astype(np.int64), TENTHS - 1)
+    counted = [np.bincount(which, weights, TENTHS) for weights in (trials, trials * p, rows.y, np.ones(len(p)))]
+    return np.stack(counted[:3], axis=1), np.asarray(counted[3], np.float64)
 
 
 def join_tenths(tenths: Vector, rows: Vector) -> Vector:
