@@ -14,7 +14,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.importance.summaries import CELLS, told
+from ..algorithms.importance.summaries import allowed, told
 from ..data.cells import Text, labels, no_number
 from ..data.design import LEAST_OF_LEVEL, column_of, with_event
 from ..data.formula import looked_at
@@ -63,8 +63,9 @@ def find_few(asked: Requirement, table: Table, spec: Spec, client: str, more: Se
         now = replace(now, rules=with_keys(now.rules, lower))
         mended = join_rare(now, table, spec) if joins else mended
         broken = [*_broken(now, mended, spec, client)]
-    every |= {one.about: one for one in broken if one.by_summary}
-    found = [one if one.by_summary else one._replace(enough=lowered.get(one.key, one.enough)) for one in every.values()]
+    found = [one._replace(enough=lowered.get(one.key, one.enough)) for one in every.values() if not one.by_summary]
+    # Rules for which a summary is enough are no faults; where no others are broken the client takes part by one.
+    found = found or [one for one in broken if one.by_summary]
     return Few(found, [one.refusal(asked, client, table.source, more) for one in found]) if found else None
 
 
@@ -85,9 +86,20 @@ def _joinable(joined: Table) -> bool:
 
 
 def join_rare(
-    asked: Requirement, table: Table, spec: Spec, earlier: Mapping[str, Collection[str]] = MappingProxyType({})
+    asked: Requirement,
+    table: Table,
+    spec: Spec,
+    earlier: Mapping[str, Collection[str]] = MappingProxyType({}),
+    *,
+    whole: bool = True,
 ) -> Table:
-    """Returns a client's table with "other" in the place of its rare levels; `earlier`: those of an earlier job."""
+    """Returns a client's table with "other" in the place of its rare levels.
+
+    Parameters
+    ----------
+    earlier : those of an earlier job
+    whole : whether levels join where none of their column is left beside them
+    """
     least, rows, columns = of_a_value(asked, spec.family), weights(table, spec), dict(table.columns)
     for name in spec.covariates(table.names):
         if (levels := column_of(spec, table, name).levels) is None:
@@ -96,7 +108,8 @@ def join_rare(
         gone, first = find_rare(cells, levels, rows, least), {*earlier.get(name, ())} & {*cells.levels}
         if first and not find_rare(with_other(cells, first), (*levels, OTHER), rows, least):
             gone = frozenset(first)
-        columns[name] = with_other(cells, gone) if gone else columns[name]
+        if gone and (whole or {cells.levels[code] for code in np.unique(cells.codes)} - {*gone, "", OTHER}):
+            columns[name] = with_other(cells, gone)
     return replace(table, columns=columns)
 
 
@@ -126,16 +139,17 @@ def _broken(asked: Requirement, table: Table, spec: Spec, client: str) -> Iterat
         found += (one._replace(of_values=True) for one in alike)
     # Rows a coefficient are counted, and again as the fit weighs them: the first says it, with a number that does for both.
     per_coefficient = [one for one in found if one.key == "rows_per_coefficient"]
+    count, columns = min([n, *(one.rows for one in per_coefficient)]), sum(_levels(laid, of_terms).values())
+    summed, least = 0, max(rules.summary * p, rules.rows_of_one_column if p <= 2 else OF_A_SUMMARY)
+    if asked.small_by_summary and rules.summary > 0 and count >= least:
+        unknowns = asked.unknowns(columns + of_terms.intercept) + asked.shapes
+        summed = allowed(unknowns, count, columns) * told(unknowns, 1)
     if per_coefficient:
-        enough, columns = min(one.enough for one in per_coefficient), sum(_levels(laid, of_terms).values())
-        summed = (
-            asked.small_by_summary
-            and 0 < rules.summary <= enough
-            and enough * p >= (rules.rows_of_one_column if p <= 2 else OF_A_SUMMARY)
-            and told(asked.unknowns(columns + of_terms.intercept) + asked.shapes) <= CELLS * n * columns
-        )
-        yield per_coefficient[0]._replace(enough=enough, by_summary=summed)
-    yield from (one for one in found if one.key != "rows_per_coefficient")
+        yield per_coefficient[0]._replace(enough=min(one.enough for one in per_coefficient), by_summary=summed)
+    for one in found:
+        if one.key != "rows_per_coefficient":
+            of_covariates = one.id == "rare-values" and spec.response not in one.columns
+            yield one._replace(by_summary=summed * (of_covariates and one.enough >= rules.summed_per_value))
 
 
 def _of_rows(asked: Requirement, table: Table, n: int, rule: str) -> Iterator[Broken]:
@@ -195,7 +209,7 @@ def _of_curvature(asked: Requirement, table: Table, spec: Spec, n: int, p: int) 
     remedies += [*([] if asked.covariance else ["fewer-unknowns"]), "pool"]
     holding = tuple(name for name, holds in facts.items() if holds)
     key, enough = "rows_per_coefficient", _enough(asked, n, p)
-    yield Broken("few-rows-for-coefficients", key, enough, values, tuple(remedies), holding)
+    yield Broken("few-rows-for-coefficients", key, enough, values, tuple(remedies), holding, rows=n)
 
 
 def _enough(asked: Requirement, n: int, p: int) -> float:
@@ -234,7 +248,7 @@ def _of_events(asked: Requirement, table: Table, spec: Spec, p: int, rows: Array
     values |= {"wanted": wanted, "too": asked.counted_too, "label": spec.positive}
     # A label that counts as an event here and as none elsewhere makes few events of many.
     remedies = (*(["see-event"] if spec.positive is not None else []), "fewer-columns-or-strata", "pool")
-    yield Broken("few-events-for-coefficients", key, enough, values, remedies)
+    yield Broken("few-events-for-coefficients", key, enough, values, remedies, rows=number)
 
 
 def _of_combinations(asked: Requirement, table: Table, spec: Spec, n: int, every: Combinations | None) -> Iterator[Broken]:

@@ -115,18 +115,16 @@ LOWER = re.compile(r"(lower|raise) disclosure\.(\w+) to ([\d.]*\d)")
 
 
 def done(job: dict[str, dict[str, Any]], text: str) -> dict[str, dict[str, Any]]:
-    """The job with what each line of a refusal proposes: levels that join, a summary, or else a number."""
-    asked, more = dict(job["disclosure"]), {}
+    """The job with what each line of a refusal proposes: levels that join, or else a number."""
+    asked = dict(job["disclosure"])
     for line in text.splitlines():
         if 'set disclosure.rare = "join"' in line:
             asked["rare"] = "join"
-        elif "set algorithm.approximate = true" in line:
-            more["algorithm"] = {"approximate": True}
         else:
             for verb, key, number in LOWER.findall(line):
                 asked[key] = (min if verb == "lower" else max)(float(number), asked.get(key, float(number)))
     whole = {key: int(value) if key in ("rows", "rows_per_value", "groups") else value for key, value in asked.items()}
-    return {**job, **more, "disclosure": whole}
+    return {**job, "disclosure": whole}
 
 
 @pytest.mark.parametrize("made", [few_of_a_level, few_events, exposed, one_of_a_level, both, pairs])

@@ -121,7 +121,7 @@ def _asked(rows: Rows, at: Array, covariance: Array, *, point: bool) -> tuple[fl
     if point:
         value, gradient, hessian = rows.curvature(at[np.newaxis], 1)
     else:
-        value, gradient, hessian = average(
+        value, gradient, hessian, _ = average(
             lambda xi: rows.curvature(xi, 1), AskNormal(1, 1, at, packed(covariance[np.newaxis])[0]), 0
         )
     return float(value[0]), gradient[0], hessian[0]

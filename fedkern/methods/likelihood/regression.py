@@ -78,7 +78,7 @@ class Columns:
                 model.check_rows(rows[k], run.names[k], table.source)
                 if k in run.summaries:
                     n, p = designs[k].X.shape
-                    summaries.check_rows(n, p, model.size, run.names[k], table.source)
+                    summaries.check_rows(n, p, model.size, model.questions, run.names[k], table.source)
             run.note_rows(k, notes, designs[k].faults, len(designs[k].X))
             noted[k] = notes
         found = column_notes.exchange_notes(run, degenerates)
