@@ -19,7 +19,7 @@ JOB: Any = {
     "job": {"method": "likelihood"},
     "model": {"family": "bernoulli", "missing": "error"},
     "data": {"response": "y"},
-    "disclosure": {"level": "standard"},
+    "disclosure": {"level": "standard", "rare": "refuse"},
 }
 
 
@@ -102,7 +102,7 @@ def one_of_a_level(rng: np.random.Generator) -> tuple[pd.DataFrame, dict[str, An
 
 
 def both(rng: np.random.Generator) -> tuple[pd.DataFrame, dict[str, Any]]:
-    frame = pd.DataFrame({"z": np.repeat(list("abcde"), [50, 40, 35, 3, 2]), "one": rng.permutation(np.arange(130) < 4) * 1})
+    frame = pd.DataFrame({"z": np.repeat(list("abcde"), [50, 40, 35, 3, 2]), "one": rng.permutation(np.arange(130) < 3) * 1})
     return frame.assign(x=rng.normal(size=130), y=rng.integers(0, 2, 130)), {"family": "bernoulli", "formula": "y ~ x + z + one"}
 
 
@@ -169,7 +169,7 @@ def files(tmp_path: Path) -> Path:
     job = tmp_path / "job.toml"
     job.write_text(
         '[job]\nmethod = "likelihood"\n[data]\nclients = ["?.csv"]\nresponse = "y"\n'
-        '[model]\nmissing = "error"\nfamily = "bernoulli"\n[disclosure]\nlevel = "standard"\n'
+        '[model]\nmissing = "error"\nfamily = "bernoulli"\n[disclosure]\nlevel = "standard"\nrare = "refuse"\n'
     )
     return job
 

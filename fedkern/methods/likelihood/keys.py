@@ -353,7 +353,8 @@ class Config(JobConfig):
 
     @property
     def attacked(self) -> bool:
-        """Whether more than two questions about such rows were attacked (benchmarks/disclosure_standard.py, survival_disclosure.py)."""
+        """Whether more than two questions about such rows were attacked (benchmarks/disclosure_standard.py and
+        survival_disclosure.py, by --only summed and --sums)."""
         return self.model.family in ("bernoulli", "poisson", "gamma", "cox") and self.data.trials is None
 
     @property

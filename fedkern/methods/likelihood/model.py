@@ -442,7 +442,7 @@ class Model(WeighedModel[OutputSection]):
             return ASKED_OF_ALL
         if len(self.summaries) < len(self.names) or not self.config.attacked:
             return QUESTIONS
-        return max(min(self.summaries.values()) // told(self.size, 1), QUESTIONS)
+        return min(max(min(self.summaries.values()) // told(self.size, 1), QUESTIONS), ASKED_OF_ALL)
 
     @property
     def may_sign(self) -> bool:
