@@ -53,5 +53,5 @@ def judged(own: Verdict, found: Found, *, may_sign: bool) -> Verdict:
     moved, share, remains = found.summed
     word: Word = True if moved <= MOVED and remains <= REMAINS else "approximate"
     values: dict[str, Value] = {"share": 100 * share, "moved": moved, "wanted": MOVED, "remains": remains, "most": REMAINS}
-    values["facts"] = ["all-by-signed-sums"] if may_sign and word is not True else []
+    values["remedies"] = ["all-by-signed-sums"] if may_sign and word is not True else []
     return own.also(Check(Finding.of("summaries-moved", **values), word))
