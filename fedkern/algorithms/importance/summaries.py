@@ -33,7 +33,7 @@ from .settings import ASKED_OF_ALL, QUESTIONS, AskNormal, Curvature
 Array = NDArray[np.float64]
 
 AVERAGED, BLOCK = 2048, 64  # points of an average, and of them at once
-MOVED = 0.1  # posterior sds by which no mean moves where that is the posterior
+MOVED, FAR = 0.1, 1.0  # posterior sds by which no mean moves where that is the posterior, or near it
 REMAINS = 0.25  # nats, at most, by which log-likelihoods differ from their quadratics there: an sd is 10 % off
 CELLS = 0.8  # of a client's cells, numbers that it may tell
 CELLS_OF_ALL, CELLS_OF_ONE = 0.6, 0.4  # by more questions, and of all clients' but one's by sums; of a single column

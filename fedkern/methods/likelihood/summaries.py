@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ...algorithms.importance.machine import Found
-from ...algorithms.importance.summaries import CELLS, MOVED, REMAINS, allowed, told
+from ...algorithms.importance.summaries import CELLS, FAR, MOVED, REMAINS, allowed, told
 from ...finding import Finding, RuleRefusal, Value
 from ...results.plain import Record
 from ...results.verdict import Check, Verdict, Word
@@ -44,14 +44,16 @@ def content(found: Found, names: Sequence[str], summaries: Collection[int], size
 
 
 def judged(own: Verdict, found: Found, *, may_sign: bool) -> Verdict:
-    """Returns the verdict of draws where clients take part by a summary: the posterior, or approximate.
+    """Returns the verdict of draws where clients take part by a summary: the posterior, or approximate, or far from it.
 
     `may_sign`: whether all of them do, and could take part by signed sums.
     """
     if found.summed is None or own.converged is not True:
         return own
     moved, share, remains = found.summed
-    word: Word = True if moved <= MOVED and remains <= REMAINS else "approximate"
+    word: Word = moved <= FAR and "approximate"
+    if moved <= MOVED and remains <= REMAINS:
+        word = True
     values: dict[str, Value] = {"share": 100 * share, "moved": moved, "wanted": MOVED, "remains": remains, "most": REMAINS}
     values["remedies"] = ["all-by-signed-sums"] if may_sign and word is not True else []
     return own.also(Check(Finding.of("summaries-moved", **values), word))

@@ -34,12 +34,12 @@ SIZES = (49, 106, 216)
 
 @pytest.fixture
 def by_a_summary(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Has these clients take part by a summary, whatever rules count of their rows."""
+    """Has these clients take part by a summary, whatever rules count of their rows; where all are such, with so many numbers."""
     kept = admitted.kept
     monkeypatch.setattr(admitted, "find_few", lambda *args, **more: None)
 
-    def choose(*clients: int) -> None:
-        summaries = dict.fromkeys(clients, 0)
+    def choose(*clients: int, numbers: int = 0) -> None:
+        summaries = dict.fromkeys(clients, numbers)
         monkeypatch.setattr(admitted, "kept", lambda *args, **more: kept(*args, **more)._replace(summaries=summaries))
 
     return choose
@@ -160,10 +160,16 @@ def test_a_job_of_summaries_alone_goes_on_unless_it_forbids_that(by_a_summary: C
     by_a_summary(0, 1, 2)
     with pytest.raises(JobError, match=r"clients 'a' and 'b' and 'c' have too few rows .* remove algorithm\.approximate = false"):
         fedkern.run({**JOB, "algorithm": {"approximate": False}}, data=cancer())
-    result = fedkern.run(JOB, data=cancer())
-    assert result.converged == "approximate"
-    assert 'set job.sums = "secure" where sites sign' in str(result.summary["verdict"])
-    assert "predictive" not in result.summary
+    far = fedkern.run(JOB, data=cancer())
+    assert far.converged is False
+    assert 'set job.sums = "secure" where sites sign' in str(far.summary["verdict"])
+    by_a_summary(0, 1, 2, numbers=200)
+    near = fedkern.run(JOB, data=cancer())
+    assert near.converged in (True, "approximate")
+    mean, sd = off(near, cancer(), "bernoulli")
+    assert mean < 0.3
+    assert sd < 0.15
+    assert "predictive" not in near.summary
 
 
 def test_small_clients_whose_rows_do_for_more_questions_end_in_the_posterior_as_signed_sums_do(
