@@ -18,7 +18,7 @@ from ..algorithms.importance.summaries import allowed, told
 from ..data.cells import Text, labels, no_number
 from ..data.design import LEAST_OF_LEVEL, column_of, with_event
 from ..data.formula import looked_at
-from ..data.joined import find_rare, gone_of, with_other
+from ..data.joined import as_before, find_rare, gone_of, with_other
 from ..data.table import Table
 from ..finding import Value
 from ..kernels.families import FAMILIES
@@ -51,6 +51,8 @@ def find_few(asked: Requirement, table: Table, spec: Spec, client: str, more: Se
     spec = with_event(spec, table)
     every, lowered = dict[object, Broken](), dict[str, float]()
     now, mended, broken = asked, table, [*_broken(asked, table, spec, client)]
+    # Of a number that is lowered fewer levels join.
+    joining = [name for name, cells in table.columns.items() if gone_of(cells)]
     if joins := [one for one in broken if JOIN in one.remedies]:
         joined = join_rare(asked, table, spec)
         if _joinable(joined):
@@ -61,7 +63,11 @@ def find_few(asked: Requirement, table: Table, spec: Spec, client: str, more: Se
         every |= {one.about: every.get(one.about, one) for one in broken}
         lowered |= lower
         now = replace(now, rules=with_keys(now.rules, lower))
-        mended = join_rare(now, table, spec) if joins else mended
+        if joins or joining:
+            whole = join_rare(now, as_before(table), spec).columns
+            mended = replace(
+                table, columns={name: whole[name] if joins or name in joining else cells for name, cells in table.columns.items()}
+            )
         broken = [*_broken(now, mended, spec, client)]
     found = [one._replace(enough=lowered.get(one.key, one.enough)) for one in every.values() if not one.by_summary]
     # Rules for which a summary is enough are no faults; where no others are broken the client takes part by one.

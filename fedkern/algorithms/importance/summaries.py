@@ -161,13 +161,13 @@ def allowed(P: int, rows: float, columns: int) -> int:
     Examples
     --------
     >>> from fedkern.algorithms.importance.summaries import allowed
-    >>> [allowed(4, rows, 3) for rows in (12, 13, 34, 42)]
+    >>> [allowed(4, rows, 3) for rows in (12, 13, 36, 44)]
     [0, 2, 4, 5]
     """
     if told(P) > CELLS * rows * columns:
         return 0
     share = CELLS_OF_ONE if columns == 1 else CELLS_OF_ALL
-    return min(max(int(share * rows * columns / told(P, 1)), QUESTIONS), ASKED_OF_ALL)
+    return min(max(int((share * rows * columns + 1) / (told(P, 1) + 1)), QUESTIONS), ASKED_OF_ALL)
 
 
 def merged(answers: list[Curvature], summed: list[Curvature], summaries: tuple[int, ...]) -> list[Curvature]:
