@@ -151,11 +151,13 @@ def families(jobs: int) -> Iterator[str]:
             yield f"  {family}, p = {p}: " + "; ".join(line)
 
 
-def fewest(random: np.random.Generator, wanted: float, others: int, p: int, kind: str, slope: float) -> tuple[Played, Rows]:
+def fewest(
+    random: np.random.Generator, wanted: float, others: int, p: int, kind: str, slope: float = 1.0, rare: int = 0
+) -> tuple[Played, Rows]:
     """A job whose first client has so many effective rows, no row with most of a sum, and others so many times as large."""
     n = int(np.ceil(wanted))
     for _ in range(60):
-        layout, rows = federation(random, "bernoulli", [n, others * n, others * n], p, kind, slope)
+        layout, rows = federation(random, "bernoulli", [n, others * n, others * n], p, kind, slope, rare=rare)
         job = played(layout, rows, rounds=0)
         w, X = weights(job, rows[0]), rows[0].X
         leverage = w * np.einsum("ni,ij,nj->n", X, np.linalg.pinv((X * w[:, np.newaxis]).T @ X), X)
@@ -206,17 +208,15 @@ def summary_levels(jobs: int) -> Iterator[str]:
     yield "\nlikelihood, logistic, summaries: share determined of the rows of a level, and of all rows"
     for kind in ("normal", "t4"):
         for p in (1, 2, 4):
-            n, line = max(3 * (p + 2), 20 if p == 1 else 12), []
+            wanted, line = max(RULES.summary * (p + 2), told_by(p + 2) / (CELLS * (p + 1)), 12), []
             for rare in (2, 3, 4, 5):
                 shares = []
                 for job in range(2 * jobs):
-                    random = np.random.default_rng([p, n, job])
-                    layout, rows = federation(random, "bernoulli", [n, 4 * n, 4 * n], p, kind, rare=rare)
-                    asked = Summary.of(played(layout, rows, rounds=0), rows[0])
-                    own = curious_rounded.known(asked, rows[0], [*range(2, rows[0].X.shape[1])]) < curious.WITHIN
+                    made, rows = fewest(np.random.default_rng([p, job]), wanted, 4, p, kind, rare=rare)
+                    own = curious_rounded.known(Summary.of(made, rows), rows, [*range(2, rows.X.shape[1])]) < curious.WITHIN
                     shares.append((own[:rare].mean(), own.mean()))
                 line.append("{} rows {:.2f}, {:.3f}".format(rare, *np.mean(shares, axis=0)))
-            yield f"  {kind}, {p} measurements, {n} rows: " + "; ".join(line)
+            yield f"  {kind}, {p} measurements, {wanted:.1f} effective rows: " + "; ".join(line)
 
 
 def of_sums(random: np.random.Generator, family: str, p: int, kind: str, share: float, rare: int = 0) -> Array:

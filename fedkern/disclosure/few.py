@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algorithms.importance.summaries import allowed, told
-from ..data.cells import Text, labels, no_number
+from ..data.cells import Text, floats, labels, no_number
 from ..data.design import LEAST_OF_LEVEL, column_of, with_event
 from ..data.formula import looked_at
 from ..data.joined import as_before, find_rare, gone_of, with_other
@@ -146,7 +146,7 @@ def _broken(asked: Requirement, table: Table, spec: Spec, client: str) -> Iterat
     # Rows a coefficient are counted, and again as the fit weighs them: the first says it, with a number that does for both.
     per_coefficient = [one for one in found if one.key == "rows_per_coefficient"]
     count, columns = min([n, *(one.rows for one in per_coefficient)]), sum(_levels(laid, of_terms).values())
-    summed, least = 0, max(rules.summary * p, rules.rows_of_one_column if p <= 2 else OF_A_SUMMARY)
+    summed, least = 0, max(rules.summary * p, OF_A_SUMMARY if _measured(laid, of_terms) > 1 else rules.rows_of_one_column)
     if asked.small_by_summary and rules.summary > 0 and count >= least:
         unknowns = asked.unknowns(columns + of_terms.intercept) + asked.shapes
         summed = allowed(unknowns, count, columns) * told(unknowns, 1)
@@ -287,6 +287,12 @@ def coefficients(asked: Requirement, table: Table, spec: Spec) -> int:
     factors = sum(1 for name in counts if column_of(spec, table, name).levels is not None)
     follow = 0 if asked.rules.search else max(factors - (not spec.intercept), 0)
     return spec.intercept + sum(counts.values()) - follow
+
+
+def _measured(table: Table, spec: Spec) -> int:
+    """Returns how many covariates are numbers of more than two values: of others it is known which rows have which."""
+    columns = (column_of(spec, table, name) for name in spec.covariates(table.names))
+    return sum(len(np.unique(floats(table.columns[one.name]))) > 2 for one in columns if one.levels is None)
 
 
 def _levels(table: Table, spec: Spec) -> dict[str, int]:

@@ -251,6 +251,7 @@ def _summed_curvature(state: Client, asked: AskCurvature | AskNormal) -> Message
     rows = cast(Saturated, state.model)
     *curved, cut, rule = _curved(state, asked, lambda points: rows.curved(points, asked.nodes), rows.rule)
     value, gradient, hessian = _rounded(state, asked, *curved)
+    rule = 0.0 * rule if isinstance(asked, AskNormal) else rule  # sums do not tell what remains
     return cast(Message, SummedCurvature(asked.round, value, gradient, packed(hessian), rule, cut))
 
 

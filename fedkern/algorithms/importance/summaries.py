@@ -151,12 +151,14 @@ def average(curved: Callable[[Array], tuple[Array, ...]], asked: AskNormal, seed
 
 
 def told(P: int, questions: int = QUESTIONS) -> int:
-    """Returns how many numbers a client with a summary of P unknowns tells in all: of a normal what remains, too."""
-    return questions * (2 + P + P * (P + 1) // 2) - 1
+    """Returns how many numbers a client with a summary of P unknowns tells in all, or all clients by their masked sums."""
+    return questions * (1 + P + P * (P + 1) // 2)
 
 
 def allowed(P: int, rows: float, columns: int) -> int:
-    """Returns how many questions about P unknowns rows of so many columns may answer; 0: not even those of a summary.
+    """Returns how many questions about P unknowns a client's rows of so many columns may answer; 0: not even those of a summary.
+
+    Of each normal it also tells what remains.
 
     Examples
     --------
@@ -164,7 +166,7 @@ def allowed(P: int, rows: float, columns: int) -> int:
     >>> [allowed(4, rows, 3) for rows in (12, 13, 36, 44)]
     [0, 2, 4, 5]
     """
-    if told(P) > CELLS * rows * columns:
+    if told(P) + QUESTIONS - 1 > CELLS * rows * columns:
         return 0
     share = CELLS_OF_ONE if columns == 1 else CELLS_OF_ALL
     return min(max(int((share * rows * columns + 1) / (told(P, 1) + 1)), QUESTIONS), ASKED_OF_ALL)

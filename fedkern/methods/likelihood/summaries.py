@@ -20,7 +20,7 @@ def check_rows(rows: int, columns: int, unknowns: int, questions: int, client: s
     """Refuses rows of which a summary of so many questions would tell too much (RuleRefusal)."""
     if allowed(unknowns, rows, columns) >= questions:
         return
-    most, wanted = int(CELLS * rows * columns), told(unknowns)
+    most, wanted = int(CELLS * rows * columns), told(unknowns) + 1  # what remains
     remedies = ("fewer-columns", "pool", "leave-client-out")
     values: dict[str, Value] = {"rows": rows, "columns": columns, "most": most, "wanted": wanted, "remedies": remedies}
     raise RuleRefusal("few-rows-for-a-summary", client, "disclosure.rows_per_coefficient", where=source, **values)

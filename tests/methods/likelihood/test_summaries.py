@@ -222,7 +222,7 @@ def test_jobs_without_summaries_say_so(by_a_summary: Callable[..., None], sectio
 
 
 def test_a_summary_tells_fewer_numbers_than_a_client_has_cells(by_a_summary: Callable[..., None]) -> None:
-    """Of 5 columns 43 numbers, which are more than .8 of 9 rows of 5, and not of 11."""
+    """Of 5 columns 42 numbers, and one of what remains, which are more than .8 of 9 rows of 5, and not of 11."""
     by_a_summary(0)
     whole = cancer()
     for n in (9, 11):
