@@ -208,7 +208,10 @@ def summary_levels(jobs: int) -> Iterator[str]:
     yield "\nlikelihood, logistic, summaries: share determined of the rows of a level, and of all rows"
     for kind in ("normal", "t4"):
         for p in (1, 2, 4):
-            wanted, line = max(RULES.summary * (p + 2), told_by(p + 2) / (CELLS * (p + 1)), 12), []
+            wanted, line = (
+                max(RULES.summary * (p + 2), told_by(p + 2) / (CELLS * (p + 1)), RULES.rows_of_one_column if p == 1 else 12),
+                [],
+            )
             for rare in (2, 3, 4, 5):
                 shares = []
                 for job in range(2 * jobs):

@@ -146,7 +146,8 @@ def _broken(asked: Requirement, table: Table, spec: Spec, client: str) -> Iterat
     # Rows a coefficient are counted, and again as the fit weighs them: the first says it, with a number that does for both.
     per_coefficient = [one for one in found if one.key == "rows_per_coefficient"]
     count, columns = min([n, *(one.rows for one in per_coefficient)]), sum(_levels(laid, of_terms).values())
-    summed, least = 0, max(rules.summary * p, OF_A_SUMMARY if _measured(laid, of_terms) > 1 else rules.rows_of_one_column)
+    several = _measured(laid, of_terms) > 1
+    summed, least = 0, max(rules.summary * p, OF_A_SUMMARY if several else rules.rows_of_one_column)
     if asked.small_by_summary and rules.summary > 0 and count >= least:
         unknowns = asked.unknowns(columns + of_terms.intercept) + asked.shapes
         summed = allowed(unknowns, count, columns) * told(unknowns, 1)
@@ -154,7 +155,8 @@ def _broken(asked: Requirement, table: Table, spec: Spec, client: str) -> Iterat
         yield per_coefficient[0]._replace(enough=min(one.enough for one in per_coefficient), by_summary=summed)
     for one in found:
         if one.key != "rows_per_coefficient":
-            of_covariates = one.id == "rare-values" and spec.response not in one.columns
+            # Of four rows of a value beside one measurement an eighth was determined.
+            of_covariates = several and one.id == "rare-values" and spec.response not in one.columns
             yield one._replace(by_summary=summed * (of_covariates and one.enough >= rules.summed_per_value))
 
 
