@@ -16,7 +16,9 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy
@@ -24,9 +26,11 @@ from numpy.typing import NDArray
 
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
+from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance.settings import ASKED_OF_ALL
 from fedkern.algorithms.importance.summaries import CELLS, CELLS_OF_ALL, CELLS_OF_ONE
 from fedkern.algorithms.importance.summaries import told as told_by
+from fedkern.disclosure.rules import LEVELS
 from fedkern.kernels.families import FAMILIES as FAMILIES_OF
 from fedkern.models.mixed import Layout, Rows
 from fedkern.models.mixed.layout import LESS_WIDE
@@ -38,6 +42,7 @@ Array = NDArray[np.float64]
 # Default priors may widen, as in jobs. One round of all its draws tells the most: of several the units of values are coarser.
 played = partial(played_by, wider=LESS_WIDE, effective=1e9)
 
+RULES = LEVELS["standard"]
 LEVERAGE, KINDS = 0.9, ("normal", "lognormal", "t4", "correlated")
 FAMILIES = (
     "poisson",
@@ -146,22 +151,75 @@ def families(jobs: int) -> Iterator[str]:
             yield f"  {family}, p = {p}: " + "; ".join(line)
 
 
+def fewest(
+    random: np.random.Generator, wanted: float, others: int, p: int, kind: str, slope: float = 1.0, rare: int = 0
+) -> tuple[Played, Rows]:
+    """A job whose first client has so many effective rows, no row with most of a sum, and others so many times as large."""
+    n = int(np.ceil(wanted))
+    for _ in range(60):
+        layout, rows = federation(random, "bernoulli", [n, others * n, others * n], p, kind, slope, rare=rare)
+        job = played(layout, rows, rounds=0)
+        w, X = weights(job, rows[0]), rows[0].X
+        leverage = w * np.einsum("ni,ij,nj->n", X, np.linalg.pinv((X * w[:, np.newaxis]).T @ X), X)
+        lacks = wanted - w.sum() ** 2 / (w @ w)
+        if lacks <= 0 and leverage.max() <= LEVERAGE:
+            break
+        n += max(1, int(lacks / 2))
+    return job, rows[0]
+
+
 def summaries(jobs: int) -> Iterator[str]:
     """Gradient and curvature at the joint mode, and averaged over the joint normal."""
-    yield "\nlikelihood, logistic, summaries: share of rows that is determined, by rows; the others have 4 and 30 times as many"
+    yield "\nlikelihood, logistic, summaries of the fewest effective rows: share of rows that is determined, slope 1 and 3"
     for kind in KINDS:
-        for p in (1, 2, 3):
+        for p in (1, 2, 3, 5, 9):
+            wanted = max(RULES.summary * (p + 1), told_by(p + 1) / (CELLS * p), RULES.rows_of_one_column if p == 1 else 12)
             line = []
-            for n in sorted({max(3 * (p + 1), 16 if p == 1 else 10), max(3 * (p + 1), 12), 6 * (p + 1)}):
+            for slope in (1.0, 3.0):
+                cases = [([p, job, others], others) for others in (4, 30) for job in range(jobs)]
+                made = [fewest(np.random.default_rng(key), wanted, others, p, kind, slope) for key, others in cases]
+                line.append(f"{np.mean([told(*one, summary=True).mean() for one in made]):.3f}")
+            yield f"  {kind}, p = {p}, {wanted:.1f} rows, {wanted / (p + 1):.1f} a coefficient: {line[0]} and {line[1]}"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a client by a summary is asked, as `curious_rounded.Averaged`, in the units in which it tells it."""
+
+    at: Array
+    covariance: Array
+    units: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, job: Played, rows: Rows) -> Summary:
+        """Of the client with these rows."""
+        found, own = importance.read_result(job.server), curious_rounded.Numbers.of(job, rows)
+        return cls(found.mode, np.linalg.inv(found.precision), (own.of_value, own.of_gradient[-1], own.of_hessian[-1]))
+
+    def told(self, rows: Rows, nodes: int) -> Array:
+        """(m,) All numbers."""
+        both = [curious_rounded.asked_of(rows, self.at, self.covariance, point=point) for point in (True, False)]
+        parts = [np.ravel(number / unit) for one in both for number, unit in zip(one, self.units, strict=True)]
+        return np.concatenate(parts) / curious_rounded.OF_ROUNDING
+
+
+def summary_levels(jobs: int) -> Iterator[str]:
+    """A summary of rows of which some have a value of a column of two to themselves."""
+    yield "\nlikelihood, logistic, summaries: share determined of the rows of a level, and of all rows"
+    for kind in ("normal", "t4"):
+        for p in (1, 2, 4):
+            wanted, line = (
+                max(RULES.summary * (p + 2), told_by(p + 2) / (CELLS * (p + 1)), RULES.rows_of_one_column if p == 1 else 12),
+                [],
+            )
+            for rare in (2, 3, 4, 5):
                 shares = []
-                for others in (4, 30):
-                    for job in range(2 * jobs):
-                        layout, rows = federation(
-                            np.random.default_rng([p, n, job]), "bernoulli", [n, others * n, others * n], p, kind
-                        )
-                        shares.append(told(played(layout, rows, rounds=0), rows[0], summary=True).mean())
-                line.append(f"{n} rows {np.mean(shares[: 2 * jobs]):.3f} and {np.mean(shares[2 * jobs :]):.3f}")
-            yield f"  {kind}, p = {p}: " + "; ".join(line)
+                for job in range(2 * jobs):
+                    made, rows = fewest(np.random.default_rng([p, job]), wanted, 4, p, kind, rare=rare)
+                    own = curious_rounded.known(Summary.of(made, rows), rows, [*range(2, rows.X.shape[1])]) < curious.WITHIN
+                    shares.append((own[:rare].mean(), own.mean()))
+                line.append("{} rows {:.2f}, {:.3f}".format(rare, *np.mean(shares, axis=0)))
+            yield f"  {kind}, {p} measurements, {wanted:.1f} effective rows: " + "; ".join(line)
 
 
 def of_sums(random: np.random.Generator, family: str, p: int, kind: str, share: float, rare: int = 0) -> Array:
@@ -248,22 +306,23 @@ def levels(jobs: int) -> Iterator[str]:
         yield f"  {p} measurements: " + "; ".join(line)
 
 
+OF_TWO_A_COEFFICIENT = ((2, [3, 4]), (3, [3, 3, 3]), (4, [3, 4, 5]), (5, [3, 3, 3, 4]), (5, [5, 8]))  # columns, groups
 GROUPS = ([3] * 5, [3] * 12, [3, 4, 5, 6, 7], [3, *[5] * 6], [1, *[5] * 6], [2] * 15, [1] * 12 + [5] * 5)
 
 
 def groups(jobs: int) -> Iterator[str]:
     """An intercept of each group."""
     yield "\nlikelihood, an intercept of each group: share of the rows of the smallest groups, and of all, that is determined"
-    for family in ("gaussian", "bernoulli", "poisson"):
-        for p in (1, 2):
-            for own in GROUPS:
-                shares = []
-                for job in range(max(2, jobs // 2)):
-                    random = np.random.default_rng([p, job])
-                    layout, rows = federation(random, family, [sum(own), 120, 120], p, groups=[own, [6] * 20, [6] * 20])
-                    known = curious_rounded.known(played(layout, rows), rows[0]) < curious.WITHIN
-                    shares.append((known[np.repeat(own, own) == min(own)].mean(), known.mean()))
-                yield f"  {family}, p = {p}, groups of {own}: " + "{:.2f}, {:.3f}".format(*np.mean(shares, axis=0))
+    cases = [("gaussian", p, own) for p, own in OF_TWO_A_COEFFICIENT]
+    cases += [(family, p, own) for family in ("gaussian", "bernoulli", "poisson") for p in (1, 2) for own in GROUPS]
+    for family, p, own in cases:
+        shares = []
+        for job in range(max(2, jobs // 2)):
+            random = np.random.default_rng([p, job])
+            layout, rows = federation(random, family, [sum(own), 120, 120], p, groups=[own, [6] * 20, [6] * 20])
+            known = curious_rounded.known(played(layout, rows), rows[0]) < curious.WITHIN
+            shares.append((known[np.repeat(own, own) == min(own)].mean(), known.mean()))
+        yield f"  {family}, p = {p}, groups of {own}: " + "{:.2f}, {:.3f}".format(*np.mean(shares, axis=0))
 
 
 def of_sites(
@@ -340,7 +399,10 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=4, help="federations of a case")
     parser.add_argument("--seconds", type=float, default=180.0, help="of the solver, for each case")
     asked = parser.parse_args()
-    parts = {one.__name__: one for one in (values, single, families, summaries, summed, summed_levels, levels, groups, sites)}
+    parts = {
+        one.__name__: one
+        for one in (values, single, families, summaries, summary_levels, summed, summed_levels, levels, groups, sites)
+    }
     for name, part in parts.items():
         if not asked.only or name in asked.only:
             for line in part(asked.jobs):

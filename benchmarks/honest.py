@@ -10,7 +10,7 @@ formula does not name. Some are split by a column of theirs (hospital, country, 
 | --- | --- |
 | one process | `fedkern.run(job, data=..)`, where all rows are in this process |
 | apart | the same with the keys of parties apart: `--apart`, by default `{"disclosure": {"level": "standard"}}` |
-| advice | a job apart that was refused or has not converged, once more with the keys that its text names |
+| advice | a job apart that was refused, is approximate or has not converged, once more with the keys that its text names |
 | signed | `job.sums = "secure"` apart, of three clients or more that sign, as if each policy said `differencing = "refuse"` |
 
 A number of the result is off where its mean lies more than .1 sd, or its sd more than 10 %, from the pooled posterior
@@ -439,7 +439,7 @@ def tell(
         raise SystemExit("advice is that of arm apart: run it before, or both")
     if arm == "advice":
         first = done[one.source, "apart"]
-        if first["outcome"] in ("refused", "not converged"):
+        if first["outcome"] in ("refused", "not converged", "approximate"):
             job = advised(job, first["text"], one, d)
         told = dict(first) if job == first["job"] else tried(job, d, signs=job["job"].get("sums") == "secure")
     else:

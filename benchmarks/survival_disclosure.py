@@ -8,7 +8,7 @@ of all of these in the cells of its columns, beside a standard normal prior of e
 to whoever solves the equations; the order of the times and which rows have events are given to him. A row counts as told where
 every one of its cells (with strata: less the mean of its stratum, which no likelihood tells) is known to .05 standard deviations.
 Whether a solver finds them is another question: this is the most that it can. The fewest events are those that level "standard"
-takes.
+takes, which counts an event at whose time five rows of its stratum are at risk: of matched pairs it counts none.
 
 With `--summaries` the client takes part by a summary (`algorithms.importance.summaries`), in the units in which it tells it:
 value, gradient and curvature at the mode that the other clients have, and averaged over their normal.
@@ -258,18 +258,20 @@ def main() -> None:
         of_summaries(jobs)
         return
     print("shares of a client's rows that are determined, mean and most of jobs")
-    print("columns, slope, rows of a stratum (0: all), rows, events, events a column; mean, most")
+    print("columns, slope, rows of a stratum (0: all), rows, events, events that count a column; mean, most")
     for p in (1, 2, 3):
         for slope in (0.5, 2.0):
-            for together, rows in ((0, 1.0), (0, 2.0), (0, 5.0), (2, 2.0), (5, 1.25), (5, 2.0)):
+            for together, rows in ((0, 1.0), (0, 2.0), (0, 5.0), (5, 0.0), (7, 0.0), (15, 0.0)):
                 fewest = told_by_values(p, LEVELS["standard"], intercept=False) + 1
-                for events in (fewest // 2, fewest, 3 * fewest // 2):
-                    n = int(events * rows)
-                    if n * p > 500:
+                for covered in (fewest // 2, fewest, 3 * fewest // 2):
+                    n, events = int(covered * rows), covered
+                    if together:
+                        n, events = others(np.random.default_rng([7, p, together]), covered, p, slope, together)
+                    if n * p > 500 + 500 * bool(together):
                         continue
                     keys = [[7, p, job, n, events] for job in range(jobs)]
                     shares = [told(np.random.default_rng(key), n, events, p, slope, together) for key in keys]
-                    cells = f"{p}  {slope:g}  {together}  {n:4d}  {events:3d}  {events / p:5.1f}"
+                    cells = f"{p}  {slope:g}  {together:2d}  {n:4d}  {events:3d}  {covered / p:5.1f}"
                     print(f"{cells}   {np.mean(shares):.3f} {max(shares):.3f}", flush=True)
 
 

@@ -51,6 +51,12 @@ def gone_of(cells: Cells) -> frozenset[str]:
     return frozenset() if before is None else frozenset(before.levels) - {*cells.levels}  # type: ignore[union-attr]
 
 
+def as_before(table: Table) -> Table:
+    """Returns the table with the cells of the file in the place of those whose rare levels have joined."""
+    cells = {name: one.before or one if isinstance(one, Text) else one for name, one in table.columns.items()}
+    return replace(table, columns=cells)
+
+
 def as_agreed(table: Table, encoding: Encoding) -> Table:
     """Returns the table with "other" in the place of every label that is no level of a column whose rare levels have joined."""
     columns = dict(table.columns)

@@ -14,11 +14,11 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algorithms.importance.summaries import CELLS, told
-from ..data.cells import Text, labels, no_number
+from ..algorithms.importance.summaries import allowed, told
+from ..data.cells import Text, floats, labels, no_number
 from ..data.design import LEAST_OF_LEVEL, column_of, with_event
 from ..data.formula import looked_at
-from ..data.joined import find_rare, gone_of, with_other
+from ..data.joined import as_before, find_rare, gone_of, with_other
 from ..data.table import Table
 from ..finding import Value
 from ..kernels.families import FAMILIES
@@ -51,6 +51,8 @@ def find_few(asked: Requirement, table: Table, spec: Spec, client: str, more: Se
     spec = with_event(spec, table)
     every, lowered = dict[object, Broken](), dict[str, float]()
     now, mended, broken = asked, table, [*_broken(asked, table, spec, client)]
+    # Of a number that is lowered fewer levels join.
+    joining = [name for name, cells in table.columns.items() if gone_of(cells)]
     if joins := [one for one in broken if JOIN in one.remedies]:
         joined = join_rare(asked, table, spec)
         if _joinable(joined):
@@ -61,10 +63,15 @@ def find_few(asked: Requirement, table: Table, spec: Spec, client: str, more: Se
         every |= {one.about: every.get(one.about, one) for one in broken}
         lowered |= lower
         now = replace(now, rules=with_keys(now.rules, lower))
-        mended = join_rare(now, table, spec) if joins else mended
+        if joins or joining:
+            whole = join_rare(now, as_before(table), spec).columns
+            mended = replace(
+                table, columns={name: whole[name] if joins or name in joining else cells for name, cells in table.columns.items()}
+            )
         broken = [*_broken(now, mended, spec, client)]
-    every |= {one.about: one for one in broken if one.by_summary}
-    found = [one if one.by_summary else one._replace(enough=lowered.get(one.key, one.enough)) for one in every.values()]
+    found = [one._replace(enough=lowered.get(one.key, one.enough)) for one in every.values() if not one.by_summary]
+    # Rules for which a summary is enough are no faults; where no others are broken the client takes part by one.
+    found = found or [one for one in broken if one.by_summary]
     return Few(found, [one.refusal(asked, client, table.source, more) for one in found]) if found else None
 
 
@@ -85,9 +92,20 @@ def _joinable(joined: Table) -> bool:
 
 
 def join_rare(
-    asked: Requirement, table: Table, spec: Spec, earlier: Mapping[str, Collection[str]] = MappingProxyType({})
+    asked: Requirement,
+    table: Table,
+    spec: Spec,
+    earlier: Mapping[str, Collection[str]] = MappingProxyType({}),
+    *,
+    whole: bool = True,
 ) -> Table:
-    """Returns a client's table with "other" in the place of its rare levels; `earlier`: those of an earlier job."""
+    """Returns a client's table with "other" in the place of its rare levels.
+
+    Parameters
+    ----------
+    earlier : those of an earlier job
+    whole : whether levels join where none of their column is left beside them
+    """
     least, rows, columns = of_a_value(asked, spec.family), weights(table, spec), dict(table.columns)
     for name in spec.covariates(table.names):
         if (levels := column_of(spec, table, name).levels) is None:
@@ -96,7 +114,8 @@ def join_rare(
         gone, first = find_rare(cells, levels, rows, least), {*earlier.get(name, ())} & {*cells.levels}
         if first and not find_rare(with_other(cells, first), (*levels, OTHER), rows, least):
             gone = frozenset(first)
-        columns[name] = with_other(cells, gone) if gone else columns[name]
+        if gone and (whole or {cells.levels[code] for code in np.unique(cells.codes)} - {*gone, "", OTHER}):
+            columns[name] = with_other(cells, gone)
     return replace(table, columns=columns)
 
 
@@ -126,16 +145,19 @@ def _broken(asked: Requirement, table: Table, spec: Spec, client: str) -> Iterat
         found += (one._replace(of_values=True) for one in alike)
     # Rows a coefficient are counted, and again as the fit weighs them: the first says it, with a number that does for both.
     per_coefficient = [one for one in found if one.key == "rows_per_coefficient"]
+    count, columns = min([n, *(one.rows for one in per_coefficient)]), sum(_levels(laid, of_terms).values())
+    several = _measured(laid, of_terms) > 1
+    summed, least = 0, max(rules.summary * p, OF_A_SUMMARY if several else rules.rows_of_one_column)
+    if asked.small_by_summary and rules.summary > 0 and count >= least:
+        unknowns = asked.unknowns(columns + of_terms.intercept) + asked.shapes
+        summed = allowed(unknowns, count, columns) * told(unknowns, 1)
     if per_coefficient:
-        enough, columns = min(one.enough for one in per_coefficient), sum(_levels(laid, of_terms).values())
-        summed = (
-            asked.small_by_summary
-            and 0 < rules.summary <= enough
-            and enough * p >= (rules.rows_of_one_column if p <= 2 else OF_A_SUMMARY)
-            and told(asked.unknowns(columns + of_terms.intercept) + asked.shapes) <= CELLS * n * columns
-        )
-        yield per_coefficient[0]._replace(enough=enough, by_summary=summed)
-    yield from (one for one in found if one.key != "rows_per_coefficient")
+        yield per_coefficient[0]._replace(enough=min(one.enough for one in per_coefficient), by_summary=summed)
+    for one in found:
+        if one.key != "rows_per_coefficient":
+            # Of four rows of a value beside one measurement an eighth was determined.
+            of_covariates = several and one.id == "rare-values" and spec.response not in one.columns
+            yield one._replace(by_summary=summed * (of_covariates and one.enough >= rules.summed_per_value))
 
 
 def _of_rows(asked: Requirement, table: Table, n: int, rule: str) -> Iterator[Broken]:
@@ -195,7 +217,7 @@ def _of_curvature(asked: Requirement, table: Table, spec: Spec, n: int, p: int) 
     remedies += [*([] if asked.covariance else ["fewer-unknowns"]), "pool"]
     holding = tuple(name for name, holds in facts.items() if holds)
     key, enough = "rows_per_coefficient", _enough(asked, n, p)
-    yield Broken("few-rows-for-coefficients", key, enough, values, tuple(remedies), holding)
+    yield Broken("few-rows-for-coefficients", key, enough, values, tuple(remedies), holding, rows=n)
 
 
 def _enough(asked: Requirement, n: int, p: int) -> float:
@@ -234,7 +256,7 @@ def _of_events(asked: Requirement, table: Table, spec: Spec, p: int, rows: Array
     values |= {"wanted": wanted, "too": asked.counted_too, "label": spec.positive}
     # A label that counts as an event here and as none elsewhere makes few events of many.
     remedies = (*(["see-event"] if spec.positive is not None else []), "fewer-columns-or-strata", "pool")
-    yield Broken("few-events-for-coefficients", key, enough, values, remedies)
+    yield Broken("few-events-for-coefficients", key, enough, values, remedies, rows=number)
 
 
 def _of_combinations(asked: Requirement, table: Table, spec: Spec, n: int, every: Combinations | None) -> Iterator[Broken]:
@@ -267,6 +289,12 @@ def coefficients(asked: Requirement, table: Table, spec: Spec) -> int:
     factors = sum(1 for name in counts if column_of(spec, table, name).levels is not None)
     follow = 0 if asked.rules.search else max(factors - (not spec.intercept), 0)
     return spec.intercept + sum(counts.values()) - follow
+
+
+def _measured(table: Table, spec: Spec) -> int:
+    """Returns how many covariates are numbers of more than two values: of others it is known which rows have which."""
+    columns = (column_of(spec, table, name) for name in spec.covariates(table.names))
+    return sum(len(np.unique(floats(table.columns[one.name]))) > 2 for one in columns if one.levels is None)
 
 
 def _levels(table: Table, spec: Spec) -> dict[str, int]:

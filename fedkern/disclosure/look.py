@@ -404,9 +404,8 @@ class Look:
             key, wanted, enough = "rows_per_value", self.wanted, int(rows)
         else:
             key, wanted, enough = "rows", in_all, int(rows)
-        return Broken(
-            "rows-by-fit", key, enough, {"rows": rows, "wanted": wanted}, ("leave-out-decider", "natural-scale", "pool")
-        )
+        remedies = ("leave-out-decider", "natural-scale", "pool")
+        return Broken("rows-by-fit", key, enough, {"rows": rows, "wanted": wanted}, remedies, rows=rows)
 
     @cached_property
     def _offset(self) -> Array | None:

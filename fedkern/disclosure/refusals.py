@@ -26,12 +26,19 @@ class Broken(NamedTuple):
     remedies: tuple[str, ...]  # ids of what can be done
     facts: tuple[str, ...] = ()  # and of what is said beside it
     of_values: bool = False  # whether it is about values in the rows, which may be faults
-    by_summary: bool = False  # whether the client can take part by a summary all the same
+    by_summary: int = 0  # numbers that the client may tell where it takes part by a summary all the same; 0: it cannot
+    rows: float = 0.0  # that count, where the rule is of rows a coefficient
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it is about; () where it is about none."""
+        columns = self.values.get("columns")
+        return tuple(map(str, columns)) if isinstance(columns, Sequence) else ()
 
     @property
     def about(self) -> object:
         """The rule, and the columns that it is about."""
-        return self.id, self.key, self.values.get("columns", self.values.get("column"))
+        return self.id, self.key, self.columns or self.values.get("column")
 
     def refusal(self, asked: Requirement, client: str, where: str, more: Sequence[str] = ()) -> RuleRefusal:
         """Returns the error; `where`: the rows, as their holder calls them; `more`: other remedies."""
@@ -42,7 +49,6 @@ class Broken(NamedTuple):
         alone = self.key == "rows_per_coefficient" and self.enough < LEVELS["standard"].linear
         if alone and asked.tells == "values" and not is_linear(asked.family) and asked.rules.leverage < 1:
             number = "lower-rule-and-leverage"
-        first = ("by-summary",) if self.by_summary else ()
         ends = () if asked.secure else ("leave-out-client",)
         if asked.additive and not asked.summed and asked.level != "none":
             ends = (*ends, "sign-sums")
@@ -54,7 +60,7 @@ class Broken(NamedTuple):
             asks=f"{self.key} in [disclosure] of its policy" if by_holder else f"disclosure.{self.key}",
             enough=self.enough,
             facts=self.facts,
-            remedies=(*first, *self.remedies, *more, number, *ends),
+            remedies=(*self.remedies, *more, number, *ends),
             **self.values,
         )
 
@@ -72,9 +78,9 @@ class Few(Refused):
         return all(one.of_values for one in self.broken)
 
     @property
-    def by_summary(self) -> bool:
-        """Whether the client takes part by a summary."""
-        return all(one.by_summary for one in self.broken)
+    def by_summary(self) -> int:
+        """How many numbers the client may tell, where it takes part by a summary; 0: it does not."""
+        return min(one.by_summary for one in self.broken)
 
     @property
     def numbers(self) -> str:

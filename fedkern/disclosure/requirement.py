@@ -58,6 +58,7 @@ class Requirement:
     of_family: int = 0  # those of the shapes that do not count as columns where these are few
     marginal: int = 0  # rows for each of these but shapes where sums of what changes levels' probabilities are told
     slopes: int = 0  # that differ between groups
+    by_products: bool = False  # whether values at draws are functions of sums of products over groups of each size alone
     intercept: bool = True  # whether one coefficient is no column's
     weighs: int | None = None  # coefficients beside columns' where rows count as the fit weighs them; None: they do not
     counted_too: str = ""  # words for unknowns beside coefficients of columns
@@ -125,7 +126,7 @@ class Requirement:
 
         With so few rows, the client's messages may tell all of them, exactly or up to a rotation.
         """
-        if self.tells == "products":
+        if self.tells == "products" or (self.by_products and not self.rules.search):
             return int(self.rules.linear * coefficients) if self.told_of(coefficients) else 0
         if self.tells == "sites":
             return told_up_to(coefficients, self.rules, diagonal=not self.told_of(coefficients))

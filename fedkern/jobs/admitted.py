@@ -34,7 +34,7 @@ from ..errors import JobError, owned
 from ..finding import Finding
 from ..models.encoding import Spec
 from ..transports.place import Place, signers
-from . import holders
+from . import holders, joining
 from .holding.binding import Binding
 from .keys import JobConfig
 from .parties import Parties
@@ -53,7 +53,7 @@ class Kept(NamedTuple):
     own : the texts for the left-out clients that live here, by the number that they had
     apart : name -> the rules that would refuse a client if parties were apart, with the numbers that its rows would do for, where
         all rows are in this process
-    summaries : the numbers, among `parties`, of those that take part by a summary
+    summaries : those that take part by a summary, by their places among `parties`, and how many numbers each may tell
     """
 
     parties: Parties
@@ -61,7 +61,7 @@ class Kept(NamedTuple):
     notes: tuple[Finding, ...] = ()
     own: Mapping[int, str] = {}
     apart: Mapping[str, str] = {}
-    summaries: frozenset[int] = frozenset()
+    summaries: Mapping[int, int] = {}
 
 
 def lowered(config: JobConfig) -> str | None:
@@ -117,7 +117,7 @@ def kept(
     alone, leaves_out = config.level == "none", config.disclosure.small == "leave-out"
     usual, tables, own, apart = config.at_standard(), dict[int, Table](), dict[int, str](), dict[str, str]()
     signed, requirement = signers(place, parties.n_clients), usual.requirement
-    summed, faulty = set[int](), Refusals()
+    summed, faulty = dict[int, int](), Refusals()
     for k in place.mine(parties.n_clients):
         with faulty.collecting(), owned(k):
             (table, spec), name, policies = _read(parties, k), parties.names[k], bindings[k].policies
@@ -128,9 +128,11 @@ def kept(
             asked = config.requirement if alone else holders.bound(config, policies, signed=k in signed)
             refusals, few = faults_of(config, asked, parties, table, spec, name), None
             with refusals.collecting():
-                few = find_few(requirement if alone else asked, refusals.usable(table), spec, name)
+                usable = refusals.usable(table)
+                rows = joining.join_rare(usual, usable, spec) if alone else usable
+                few = find_few(requirement if alone else asked, rows, spec, name)
             if few is not None and few.by_summary:
-                summed.add(k)
+                summed[k] = few.by_summary
                 few = None
             if few is not None and alone:
                 apart[name], few = few.numbers, None
@@ -149,13 +151,13 @@ def kept(
             refuse(place, config, bindings[k], refusals.errors)
     faulty.refuse()
     # All places must leave out the same clients, and learn no more than which.
-    left = _joined(place, own) if leaves_out else []
-    summaries = _joined(place, summed) if config.requirement.small_by_summary and not alone else []
+    left = _joined(place, dict.fromkeys(own, 0)) if leaves_out else {}
+    summaries = _joined(place, summed) if config.requirement.small_by_summary and not alone else {}
     numbers = tuple(k for k in everybody if k not in left)
     notes = tuple(Finding.of("left-out", client=parties.names[k]) for k in left)
     group = getattr(getattr(config.model, "random", None), "group", None)  # no strata, which are each client's own by design
     notes += _shared_groups(group, tables.values()) if alone else ()
-    among = frozenset(now for now, k in enumerate(numbers) if k in summaries)
+    among = {now: summaries[k] for now, k in enumerate(numbers) if k in summaries}
     return Kept(_renumbered(parties, numbers, tables), numbers, notes, own, apart, among)
 
 
@@ -235,12 +237,12 @@ def leave_out(place: Place, kept: Kept) -> list[int]:
     return place.mine(kept.parties.n_clients)
 
 
-def _joined(place: Place, own: Iterable[int]) -> list[int]:
-    """Returns the clients, of all places, that are left out or take part by a summary."""
-    mine = json.dumps(sorted(own)).encode()
-    all_of_them = place.settle(mine, lambda told: json.dumps(sorted({k for one in told for k in json.loads(one)})).encode())
+def _joined(place: Place, own: Mapping[int, int]) -> dict[int, int]:
+    """Returns the clients, of all places, that are left out or take part by a summary, with a number of each."""
+    mine = json.dumps(sorted(own.items())).encode()
+    every = place.settle(mine, lambda told: json.dumps(sorted(one for own in told for one in json.loads(own))).encode())
     with reading("the server: which clients are left out, or take part by a summary"):
-        return [int(k) for k in json.loads(all_of_them)]
+        return {int(k): int(number) for k, number in json.loads(every)}
 
 
 def _renumbered(parties: Parties, numbers: tuple[int, ...], tables: dict[int, Table]) -> Parties:

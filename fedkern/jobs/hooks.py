@@ -79,7 +79,7 @@ class RunHooks(Keeper):
         self.left_out = 0  # clients that have too few rows, without whom the job goes on
         self._twins: list[tuple[int, ...]] = []  # clients that have the same covariates
         self.sizes: tuple[int, ...] = ()  # each client's number of rows, where the server was told them with numeric columns
-        self.summarised = frozenset[int]()  # all clients, where they take part by a summary of all their rows together
+        self.summarised = dict[int, int]()  # all clients, where they take part by a summary of all their rows together
         self.warn: Callable[[str], None] | None = None
         self.own_notes: dict[int, list[str]] = {}  # of clients that live here, for their holders alone
         self._warnings: dict[int, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Joins rare levels of categorical covariates (`disclosure.rare = "join"`), so that a client that has some takes part.
+"""Joins rare levels of categorical covariates (`disclosure.rare`), so that a client that has some takes part.
 
 Each client has the levels of which it has too few rows, by its own holder's number too, join "other" in its tables as they are
 read: all that looks at its rows, and tells of them, knows no other. Then all clients say which levels they cannot keep
@@ -22,7 +22,7 @@ from ..data.table import Table
 from ..disclosure.few import join_rare as joined
 from ..disclosure.look import of_a_value
 from ..disclosure.requirement import Requirement
-from ..errors import owned
+from ..errors import JobError, owned
 from ..models.encoding import OTHER, Column, Encoding, Spec
 from . import holders
 from .holding.binding import Binding
@@ -85,10 +85,13 @@ def join_rare(
     policies: Iterable[Policy] = (),
     earlier: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> Table:
-    """Returns one client's table with "other" in the place of its rare levels; `earlier`: those of an earlier job."""
+    """Returns one client's table with "other" in the place of its rare levels; `earlier`: those of an earlier job.
+
+    A column all of whose levels would join has no effect any more: such levels join where the job says so, and not by default.
+    """
     if not config.joins_levels:
         return table
-    return joined(_asked(config, policies), table, spec, earlier)
+    return joined(_asked(config, policies), table, spec, earlier, whole=config.disclosure.rare == "join")
 
 
 def told(table: Table, columns: Iterable[Column]) -> NDArray[np.float64]:
@@ -98,10 +101,21 @@ def told(table: Table, columns: Iterable[Column]) -> NDArray[np.float64]:
     return np.array([float(bool(gone[name]) if level == OTHER else level in gone[name]) for name, level in asked_for])
 
 
-def agreed(encoding: Encoding, joined: Mapping[str, tuple[str, ...]]) -> Encoding:
-    """Returns the encoding with the levels that are left, "other" last of all: alone, where all have joined."""
+def agreed(config: JobConfig, encoding: Encoding, joined: Mapping[str, tuple[str, ...]]) -> Encoding:
+    """Returns the encoding with the levels that are left, "other" last of all: alone, where all have joined.
+
+    Raises
+    ------
+    JobError
+        All levels of a column have joined, and the job does not say that levels join.
+    """
     columns = []
     for column in encoding.columns:
         kept = [level for level in column.levels or () if level not in joined.get(column.name, ()) and level != OTHER]
+        if column.name in joined and not kept and config.disclosure.rare is None:
+            raise JobError(
+                f"each level of column {column.name!r} is in few rows of some client: join levels in all files, put the column "
+                'into data.ignore, or set disclosure.rare = "join", by which it has no effect'
+            )
         columns.append(replace(column, levels=(*kept, OTHER)) if column.name in joined else column)
     return replace(encoding, columns=tuple(columns), joined=joined)

@@ -287,8 +287,9 @@ class DisclosureSection(Section):
     leverage: Leverage | None = key(None, help="of a row at the fit of its client's rows, at most; 1: not asked")
     rare: Literal["refuse", "join"] | None = key(
         None,
-        help="levels of a covariate that fewer than rows_per_value rows of a client have: refused (the default), or they become "
-        '"other" at all clients, at level "none" by the number of "standard"',
+        help="levels of a covariate that fewer than rows_per_value rows of a client have: refused, or they become "
+        '"other" at all clients, at level "none" by the number of "standard". Default: they join at "standard" without secure '
+        "sums, where a level is left beside them",
     )
     small: Literal["refuse", "leave-out"] | None = key(
         None, help="a client whose rows are refused ends the job (the default), or the job goes on without it"
@@ -454,9 +455,18 @@ class JobConfig(Section):
         return "a server"
 
     @property
-    def joins_levels(self) -> bool:
-        """Whether rare levels of covariates become "other", where the job says so."""
+    def can_join_levels(self) -> bool:
+        """Whether rare levels of covariates may become "other" in such a job."""
         return False
+
+    @property
+    def joins_levels(self) -> bool:
+        """Whether rare levels of covariates become "other": where the job says so, and by default at level "standard".
+
+        With secure sums a level that is rare at one client may be in enough rows of all together.
+        """
+        by_default = self.disclosure.rare is None and self.level == "standard" and not self.secure
+        return self.can_join_levels and (by_default or self.disclosure.rare == "join")
 
     @property
     def tells_rows(self) -> tuple[Finding, ...]:
@@ -554,7 +564,7 @@ def counts_nobody(config: JobConfig) -> Iterator[str]:
     for name in config.disclosure.model_dump(exclude_none=True):
         if config.private or not (config.counts_rows or name == "jobs"):
             yield f"disclosure.{name} is of jobs without noise whose clients have rows of people, and {why}; remove it"
-    if config.disclosure.rare == "join" and not (config.joins_levels or config.private):
+    if config.disclosure.rare == "join" and not (config.can_join_levels or config.private):
         yield (
             'disclosure.rare = "join" is of jobs of likelihood without model.factory, of pvi and of sparse: remove it, and '
             "join rare levels in all files"

@@ -112,13 +112,13 @@ class At(Generic[C]):
     ----------
     part, parties : the work, and who does it
     stages : all that may be exchanged: as far as the job file tells them, and those of the model once it is known
-    summaries : the clients that take part by a summary
+    summaries : the clients that take part by a summary, and how many numbers each may tell
     """
 
     part: Part[C]
     parties: Parties
     stages: tuple[Stage, ...]
-    summaries: frozenset[int] = field(default=frozenset(), kw_only=True)
+    summaries: Mapping[int, int] = field(default_factory=dict, kw_only=True)
 
     @property
     def place(self) -> Place:
@@ -205,8 +205,8 @@ class At(Generic[C]):
         """
         clients = {k: once.Client(partial(_told, k, told, own)) for k, own in owns.items()}
         # Of those that take part by a summary nothing more leaves: they answer as clients without rows do, which counts nowhere.
-        summaries = frozenset() if before else self.summaries
-        for k in summaries & owns.keys():
+        summaries: Mapping[int, int] = {} if before else self.summaries
+        for k in summaries.keys() & owns.keys():
             clients[k] = once.ready_client(once.impossible(answer, stage.dims, zeros=True))
         server = self.ask(stage, answer.question, (asked or answer.ask(0)) if asks else None, clients)[0]
         if server is None or not summaries:
@@ -372,7 +372,7 @@ class Run(At[C]):
             by_summary = {k: np.array([float(one)]) for k, one in few_of.items()}
             total, added = self._counted(counted.ROUNDS - 1, by_summary)
             if next((own for own, _ in added.values()), total)[0]:
-                self.hooks.summarised = frozenset(range(n))
+                self.hooks.summarised = dict.fromkeys(range(n), 0)
         for hider in self.hiders.values():
             hider.waits = False
 
@@ -402,7 +402,8 @@ class Run(At[C]):
         stage = rare_levels_stage(secure=self.config.secure, runs=rare_levels.blocks(levels))
         answering = self.names if stage.sums is None else (masked.ALL,)
         server, clients = self.exchange(stage, lambda: rare_levels.start(levels, answering), clients)
-        encoding = joining.agreed(encoding, dict(rare_levels.joined_columns(encoding.columns, anyone(server, clients))))
+        joined = rare_levels.joined_columns(encoding.columns, anyone(server, clients))
+        encoding = joining.agreed(self.config, encoding, dict(joined))
         self.know_alike(encoding.to_json())
         for k, table in tables.items() if encoding.joined else ():
             with owned(k):  # levels that join here because of others make other products and sums

@@ -25,7 +25,7 @@ from fedkern.algorithms.importance.settings import (
     Values,
     of_derivatives,
 )
-from fedkern.algorithms.importance.summaries import average
+from fedkern.algorithms.importance.summaries import allowed, average, told
 from fedkern.errors import NumericalError
 from fedkern.models.expfam import packed
 from fedkern.models.mixed import Layout, Prior, Rows
@@ -95,7 +95,7 @@ def test_averages_are_those_of_the_normal_distribution() -> None:
     """Beside quadrature over each row's predictor, which is normal."""
     own, covariance = CLIENTS[0], np.array([[0.3, 0.1, 0.0], [0.1, 0.2, -0.05], [0.0, -0.05, 0.4]])
     mean = np.array([-0.3, 0.8, -0.2])
-    value, gradient, hessian = average(
+    value, gradient, hessian, remains = average(
         lambda xi: own.curvature(xi, 1), AskNormal(1, 1, mean, packed(covariance[np.newaxis])[0]), seed=5
     )
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
@@ -107,6 +107,9 @@ def test_averages_are_those_of_the_normal_distribution() -> None:
     np.testing.assert_allclose(hessian[0], exact[1], rtol=5e-3, atol=5e-3)
     level = weights @ (own.y * eta - np.logaddexp(0, eta))
     assert value[0] - (hessian[0] * covariance).sum() / 2 == pytest.approx(level.sum(), abs=5e-3)
+    away = np.random.default_rng(1).multivariate_normal(np.zeros(3), covariance, 20_000)
+    quadratic = away @ gradient[0] - np.einsum("si,ij,sj->s", away, hessian[0], away) / 2
+    assert remains[0] == pytest.approx(np.std(own.values(mean + away, 1) - quadratic), rel=0.2)
 
 
 @pytest.mark.parametrize("summaries", [(0,), (0, 1), (0, 1, 2)])
@@ -219,7 +222,9 @@ def one_of_all(seed: int, n: int) -> importance.Client:
     """A client whose answers are added: all take part by one summary."""
     own = logistic(seed, n)
     layout = Layout(("intercept", "a", "b"), "bernoulli")
-    settings = chosen.importance(summaries=(0,), clients=3, box=Box((-50.0,) * 3, (50.0,) * 3), rounds_messages=True)
+    settings = chosen.importance(
+        summaries=(0,), questions=ASKED_OF_ALL, clients=3, box=Box((-50.0,) * 3, (50.0,) * 3), rounds_messages=True
+    )
     rows = Rows(layout, own.X, own.y, np.array([0, n]))
     return importance.client("c", 2, settings, Saturated(rows), Prior.usual(layout))
 
@@ -305,3 +310,11 @@ def test_a_log_likelihood_without_values_ends_the_job() -> None:
     none = Function(3, lambda x: np.full(len(x), np.nan))
     with pytest.raises(NumericalError, match="takes part by a summary, is not finite"):
         asked([none, *CLIENTS[1:]], PRIOR, summaries=(0,))
+
+
+@pytest.mark.parametrize(("rows", "columns", "questions"), [(12, 3, 0), (13, 3, 2), (36, 3, 4), (400, 3, 5), (30, 1, 2)])
+def test_more_questions_are_answered_where_rows_are_more(rows: int, columns: int, questions: int) -> None:
+    P = columns + 1
+    assert allowed(P, rows, columns) == questions
+    assert not questions or told(P) + 1 <= 0.8 * rows * columns
+    assert questions < 3 or told(P, questions) + questions - 1 <= 0.6 * rows * columns

@@ -130,7 +130,7 @@ def test_every_level_that_is_left_has_enough_rows_at_each_client_that_has_it(see
     server, _ = asked(rare_levels.Server(tuple("abc"), len(clients[0].rare)), clients)
     joined = dict(rare_levels.joined_columns([known], server))
     assert bool(joined) == any(gone_of(table.columns["job"]) or client.rare.any() for table, client in zip(tables, clients))
-    encoding = joining.agreed(Encoding((known,), None), joined)
+    encoding = joining.agreed(load(job(data={"clients": ["a.csv"]}))[0], Encoding((known,), None), joined)
     for table in tables:
         last = as_agreed(table, encoding).columns["job"]
         assert isinstance(last, Text)
@@ -243,6 +243,21 @@ def test_what_leaves_is_listed_and_names_of_levels_that_nobody_keeps_stay(tmp_pa
     )
 
 
+def test_check_says_so_of_the_job_and_of_ones_own_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from fedkern.cli.__main__ import main
+
+    for site, rows in frames().items():
+        rows.to_csv(tmp_path / f"{site}.csv", index=False)
+    path = tmp_path / "job.toml"
+    text = '[job]\nmethod = "likelihood"\n[data]\nclients = ["a.csv", "b.csv", "c.csv"]\nresponse = "y"\n'
+    path.write_text(text + '[disclosure]\nrare = "refuse"\n')
+    assert main(["check", str(path), "--local", str(tmp_path / "c.csv")]) != 0
+    assert 'set disclosure.rare = "join"' in capsys.readouterr().out
+    path.write_text(text + '[model]\nfamily = "bernoulli"\n')
+    assert main(["check", str(path), "--local", str(tmp_path / "c.csv")]) == 0
+    assert "column 'job': 'guard', 'smith' count as \"other\"" in capsys.readouterr().out
+
+
 def test_a_holder_asks_for_more_rows_of_a_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".fedkern").mkdir()
@@ -296,9 +311,20 @@ def test_a_reference_that_joined_is_said() -> None:
     assert {"job[clerk vs nurse]", "job[other vs nurse]"} <= kept.summary["contrasts"].keys()
 
 
+def test_levels_join_by_default_where_one_is_left() -> None:
+    """Of two levels one would be all that is left at a client, and at all clients together none."""
+    by_default = job(disclosure={"rare": None})
+    assert fedkern.run(by_default, data=frames()).summary["encoding"]["joined"] == {"job": ["cook", "porter"]}
+    few = {"clerk": 70, "nurse": 3}
+    assert "rows that values of 'job' have to themselves: 3" in refused(by_default, frames({"a": few, "b": few}))
+    rarer = {"a": {"clerk": 70, "nurse": 30, "cook": 2}, "b": {"clerk": 30, "nurse": 70, "cook": 2}}
+    assert "each level of column 'job' is in few rows of some client" in refused(by_default, frames(rarer))
+    assert fedkern.run(job(), data=frames(rarer)).summary["encoding"]["joined"] == {"job": ["clerk", "nurse"]}
+
+
 @pytest.mark.parametrize("method", ["likelihood", "pvi"])
 def test_a_refusal_proposes_the_key(method: str) -> None:
-    said = refused(job(method, disclosure={"rare": None}), frames())
+    said = refused(job(method, disclosure={"rare": "refuse"}), frames())
     assert 'set disclosure.rare = "join"' in said
     assert fedkern.run(job(method), data=frames()).summary["converged"] in (True, "settled")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,7 +99,7 @@ class Averaged:
         prior, mode = Prior.usual(rows.layout), rows.layout.start
         at, covariances = [mode], [np.linalg.inv(prior.curvature(mode)[2])]
         while len(at) < questions:
-            _, gradient, hessian = _asked(rows, at[-1], covariances[-1], point=len(at) == 1)
+            _, gradient, hessian = asked_of(rows, at[-1], covariances[-1], point=len(at) == 1)
             for _ in range(50):  # of the quadratic and the prior
                 _, of_prior, more = prior.curvature(mode)
                 mode = mode + np.linalg.solve(hessian + more, gradient - hessian @ (mode - at[-1]) + of_prior)
@@ -110,28 +111,35 @@ class Averaged:
         """(m,) All numbers."""
         every = []
         for k, (at, covariance) in enumerate(zip(self.at, self.covariances, strict=True)):
-            value, gradient, hessian = _asked(rows, at, covariance, point=k == 0)
+            value, gradient, hessian = asked_of(rows, at, covariance, point=k == 0)
             of_gradient, of_hessian = of_derivatives(np.linalg.inv(covariance), np.zeros_like(covariance), 1)
             every += [[value / float(power(OF_VALUES))], gradient / of_gradient, packed((hessian / of_hessian)[np.newaxis])[0]]
         return np.concatenate(every) / OF_ROUNDING
 
 
-def _asked(rows: Rows, at: Array, covariance: Array, *, point: bool) -> tuple[float, Array, Array]:
+def asked_of(rows: Rows, at: Array, covariance: Array, *, point: bool) -> tuple[float, Array, Array]:
     """Value, gradient and minus the Hessian at a point, or averaged over a normal."""
     if point:
         value, gradient, hessian = rows.curvature(at[np.newaxis], 1)
     else:
-        value, gradient, hessian = average(
+        value, gradient, hessian, _ = average(
             lambda xi: rows.curvature(xi, 1), AskNormal(1, 1, at, packed(covariance[np.newaxis])[0]), 0
         )
     return float(value[0]), gradient[0], hessian[0]
 
 
-def known(job: Played | Averaged, rows: Rows, columns: list[int] | None = None) -> Array:
+class Asked(Protocol):
+    """Is questions that a client is asked."""
+
+    def told(self, rows: Rows, nodes: int) -> Array:
+        """Returns (m,) all numbers, of rows that may be some of the client's."""
+
+
+def known(job: Played | Asked, rows: Rows, columns: list[int] | None = None) -> Array:
     """(n,) as `curious.known`: the largest standard deviation of a row's cells in these columns of X, and of its response if
     that is a cell, given all answers and the sums and squares of the columns, and of the response."""
     n, family = len(rows), rows.layout.family
-    numbers, nodes = (job, 1) if isinstance(job, Averaged) else (Numbers.of(job, rows), job.settings.nodes)
+    numbers, nodes = (Numbers.of(job, rows), job.settings.nodes) if isinstance(job, Played) else (job, 1)
     columns = [*range(1, rows.X.shape[1])] if columns is None else columns
     as_cell = BACK.get(family)
     J, ends = [], rows.starts if rows.n_groups > 1 else np.arange(n + 1)

@@ -224,29 +224,34 @@ def _points(asked: AskCurvature | AskNormal | AskValues, state: Client) -> Array
     return asked.points
 
 
-def _curved(state: Client, asked: AskCurvature | AskNormal, of: Callable[[Array], tuple[Array, ...]]) -> tuple[Array, ...]:
-    """Returns what a function of points is at those of a question, or over its normal."""
-    return average(of, asked, state.settings.seed) if isinstance(asked, AskNormal) else of(asked.points)
+def _curved(
+    state: Client, asked: AskCurvature | AskNormal, of: Callable[[Array], tuple[Array, ...]], rule: Callable[..., Array]
+) -> tuple[Array, ...]:
+    """Returns what a function of points is at those of a question, or over its normal; and by how much values are others with
+    more nodes, or than those of a quadratic, in the unit of values."""
+    if isinstance(asked, AskNormal):
+        *curved, remains = average(of, asked, state.settings.seed)
+        return *curved, told(remains, power(state.settings.needed())) if state.settings.rounded else remains
+    return *of(asked.points), rule(asked.points, asked.nodes)
 
 
 def _curvature(state: Client, asked: AskCurvature | AskNormal, refused: NDArray[np.bool_]) -> Curvature:
     """Returns an answer, in which nothing stands for numbers that are none, or that are refused."""
     model, nodes = state.model, asked.nodes
-    rule = np.zeros(1) if isinstance(asked, AskNormal) else np.abs(model.rule(asked.points, nodes))
-    value, gradient, hessian = _curved(state, asked, lambda points: model.curvature(points, nodes))
+    value, gradient, hessian, rule = _curved(state, asked, lambda points: model.curvature(points, nodes), model.rule)
     good = np.isfinite(value) & np.isfinite(gradient).all(axis=1) & np.isfinite(hessian).all(axis=(1, 2))
     good &= (value > LOST) & ~refused
     gradient, hessian = np.where(good[:, np.newaxis], gradient, 0.0), np.where(good[:, np.newaxis, np.newaxis], hessian, 0.0)
     value, gradient, hessian = _rounded(state, asked, np.where(good, value, 0.0), gradient, hessian)
     value = np.where(refused, REFUSED, np.where(good, value, LOST))
-    return Curvature(asked.round, value, gradient, packed(hessian), np.where(good, _finite(rule), 0.0))
+    return Curvature(asked.round, value, gradient, packed(hessian), np.where(good, _finite(np.abs(rule)), 0.0))
 
 
 def _summed_curvature(state: Client, asked: AskCurvature | AskNormal) -> Message:
     rows = cast(Saturated, state.model)
-    *curved, cut = _curved(state, asked, lambda points: rows.curved(points, asked.nodes))
+    *curved, cut, rule = _curved(state, asked, lambda points: rows.curved(points, asked.nodes), rows.rule)
     value, gradient, hessian = _rounded(state, asked, *curved)
-    rule = np.zeros(1) if isinstance(asked, AskNormal) else rows.rule(asked.points, asked.nodes)
+    rule = 0.0 * rule if isinstance(asked, AskNormal) else rule  # sums do not tell what remains
     return cast(Message, SummedCurvature(asked.round, value, gradient, packed(hessian), rule, cut))
 
 

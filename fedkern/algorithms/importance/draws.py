@@ -207,8 +207,8 @@ class Found:
     first : gradient (J, P) and minus second derivatives (J, P, P) of each client's log-likelihood there; None where not kept
     error : by how many posterior sds any mean may be off, and any sd; not a number if only the mode was wanted
     converged, reason : the verdict, and in a sentence why not
-    summed : by how many posterior sds averages have moved any number of the mode, and the summaries' share of the information;
-        None where no client takes part by one
+    summed : of clients that take part by a summary, by how many posterior sds averages have moved any number of the mode, their
+        share of the information, and the nats that remain; None where none does
     decided : of a default prior: why no other one was tried (`RIGHT`, `ENDLESS`, `BESIDE`, `FARTHER`)
     """
 
@@ -232,7 +232,7 @@ class Found:
     converged: bool
     reason: str
     first: tuple[Array, Array] | None = None
-    summed: tuple[float, float] | None = None
+    summed: tuple[float, float, float] | None = None
     decided: int = 0
 
 

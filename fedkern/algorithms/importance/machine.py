@@ -13,7 +13,8 @@ large, the number of nodes is doubled for all. A value that is no number has wei
 
 Where the job gives no prior, the one that is taken decides nothing that rows decide (`widening`).
 
-Clients of `Settings.summaries` are asked two questions and none about draws: quadratics stand in their place (`summaries`).
+Clients of `Settings.summaries` are asked two questions or more and none about draws: quadratics stand in their place
+(`summaries`).
 
 Another sampler may go on from the mode: with `Settings.rounds` = 0 and `Coordinates` without scales the job ends there (with one
 round the quadrature is also looked at away from the mode), and `read_result(state)` has the mode and the precision of xi.
@@ -338,7 +339,7 @@ def _ask_summaries(state: Server) -> tuple[Server, ServerEffects]:
     else:
         B = Metric.of(climb.hessian[0]).factor
         question = AskNormal(round, state.nodes, at, packed((B @ B.T)[np.newaxis])[0])
-    if quadratics.answered.max() < state.settings.questions:
+    if quadratics.answered.max() == round:  # the first of these questions
         quadratics = evolve(quadratics, before=at)
     who = [state.settings.summaries[i] for i in due]
     state = evolve(state, summing=1, quadratics=quadratics, waiting=PersistentSet(who), answers=PersistentMap())
@@ -346,9 +347,10 @@ def _ask_summaries(state: Server) -> tuple[Server, ServerEffects]:
 
 
 def _due(state: Server) -> list[int]:
-    """Returns the summaries that are asked next; of all clients together none once the mode moves no more."""
+    """Returns the summaries that are asked next; where nobody else is asked, none once the mode moves no more."""
     most, quadratics = state.settings.questions, state.quadratics
-    if QUESTIONS <= quadratics.answered.max(initial=0) < most and state.climb.ended:
+    answered = quadratics.answered
+    if QUESTIONS <= answered.min(initial=most) == answered.max(initial=0) < most and state.climb.ended:
         most = QUESTIONS if quadratics.judged(state.climb.at[0], state.climb.hessian[0])[0] <= MOVED else most
     return quadratics.due(most)
 

@@ -32,7 +32,7 @@ Triangle = Annotated[NDArray[np.float64], "tri"]
 
 LOST = -1e300  # the log-likelihood of a point where it is not finite: a message holds finite numbers alone
 QUESTIONS = 2  # of a client that takes part by a summary: at a point, and over a normal
-ASKED_OF_ALL = 5  # of all clients together: at a point, and over normals
+ASKED_OF_ALL = 5  # where all take part by summaries, at most: at a point, and over normals
 REFUSED = 2 * LOST  # that of a point where the client tells none, for it would be that of few of its rows
 OF_FEW = "where few of its rows have weight, or one has nearly all (disclosure.rows, rows_per_coefficient, leverage)"
 CHECKED = 32  # draws at which the quadrature is compared with one of more nodes
@@ -395,6 +395,7 @@ class Settings:
     singly : whether clients keep the values that they have told at draws, to tell them once more without masks
     box : where clients answer, if the server gets sums alone; None: it gets each client's answers
     summaries : the clients that take part by a summary
+    questions : that are asked of each of them
     clients : their number
     net : points of the first question about draws, after which a job may end whose log-likelihood is nearly quadratic
     without : whether the result is also wanted without each client, by other weights
@@ -414,6 +415,7 @@ class Settings:
     singly: bool = False
     box: Box | None = None
     summaries: tuple[int, ...] = ()
+    questions: int = QUESTIONS
     clients: int = 1
     net: int = FIRST
     without: bool = False
@@ -474,11 +476,6 @@ class Settings:
     def rounded(self) -> bool:
         """Whether a client rounds; of masked sums in units of the question alone, for its own would tell how rows are dealt."""
         return self.rounds_messages and (self.box is None or bool(self.summaries))
-
-    @property
-    def questions(self) -> int:
-        """How many questions are asked of those that take part by a summary."""
-        return QUESTIONS if self.box is None else ASKED_OF_ALL
 
     def has_summary(self, client: int) -> bool:
         """Tells whether a client takes part by a summary; where sums are masked all do, or none."""

@@ -6,11 +6,13 @@ normal, the quadratic with gradient E[L'] and Hessian E[L''] at m, and the mean 
 mean square: by Stein's lemma these are the coefficients of its expansion in Hermite polynomials. That at the mode alone follows
 the tangent. Averages are over Sobol's points and their mirror images, which any log-likelihood can be asked for.
 
-By how far the mode moves from the first quadratics to the second ones is seen how much remains.
+By how far the mode moves from the quadratics before to the last ones is seen whether more questions would change it, and by how
+much log-likelihoods differ from their quadratics over the normal whether the posterior is normal: where r nats remain in the
+direction of one number, r a cubic Hermite polynomial, its variance is larger by 3 r^2.
 
-Where sums are masked all clients together take part by a summary, or none does. Nobody else knows their mode: from the prior's on
-they are asked for averages over one normal after the other, until the mode moves no more. Source: docs/spec/likelihood.md,
-section 1.
+Where sums are masked all clients together take part by a summary, or none does. Nobody else knows their mode, nor that of clients
+who all take part by summaries: from the prior's on they are asked for averages over one normal after the other, until the mode
+moves no more, as often as their rows allow. Source: docs/spec/likelihood.md, section 1.
 """
 
 from __future__ import annotations
@@ -26,14 +28,15 @@ from ...models.expfam import factor, packed, unpacked
 from ..core.messages import RemoteFault, evolve
 from ..core.nets import sobol
 from .newton import Metric
-from .settings import QUESTIONS, AskNormal, Curvature
+from .settings import ASKED_OF_ALL, QUESTIONS, AskNormal, Curvature
 
 Array = NDArray[np.float64]
 
 AVERAGED, BLOCK = 2048, 64  # points of an average, and of them at once
-MOVED = 0.1  # posterior sds by which no mean moves where that is the posterior
+MOVED, FAR = 0.1, 1.0  # posterior sds by which no mean moves where that is the posterior, or near it
+REMAINS = 0.25  # nats, at most, by which log-likelihoods differ from their quadratics there: an sd is 10 % off
 CELLS = 0.8  # of a client's cells, numbers that it may tell
-CELLS_OF_ALL, CELLS_OF_ONE = 0.6, 0.4  # of all clients' but one's, that sums may; of a single column
+CELLS_OF_ALL, CELLS_OF_ONE = 0.6, 0.4  # by more questions, and of all clients' but one's by sums; of a single column
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class Quadratics:
     ----------
     answered : (s,) questions that each has answered
     at, value, gradient, hessian : (s, P), (s,), (s, P), (s, P, P) of each about its centre; minus the Hessian
+    remains : (s,) nats by which each log-likelihood differs from it over the normal, by their standard deviation
     before : (P,) the mode by the quadratics of points
     """
 
@@ -52,12 +56,13 @@ class Quadratics:
     value: Array
     gradient: Array
     hessian: Array
+    remains: Array
     before: Array
 
     @classmethod
     def none(cls, s: int, P: int) -> Quadratics:
         """Returns those of s clients that have not been asked."""
-        return cls(np.zeros(s), np.zeros((s, P)), np.zeros(s), np.zeros((s, P)), np.zeros((s, P, P)), np.zeros(P))
+        return cls(np.zeros(s), np.zeros((s, P)), np.zeros(s), np.zeros((s, P)), np.zeros((s, P, P)), np.zeros(s), np.zeros(P))
 
     def due(self, most: int) -> list[int]:
         """Returns those that have answered least; none where all have answered so many."""
@@ -67,7 +72,13 @@ class Quadratics:
     def with_answer(self, i: int, at: Array, answer: Curvature) -> Quadratics:
         """Returns them with the next answer of the i-th, about `at`."""
         hessian = unpacked(answer.hessian, len(at))[0]
-        parts = {"at": at, "value": answer.value[0], "gradient": answer.gradient[0], "hessian": hessian}
+        parts = {
+            "at": at,
+            "value": answer.value[0],
+            "gradient": answer.gradient[0],
+            "hessian": hessian,
+            "remains": answer.rule[0],
+        }
         new = {name: getattr(self, name).copy() for name in (*parts, "answered")}
         for name, part in parts.items():
             new[name][i] = part
@@ -94,14 +105,15 @@ class Quadratics:
         off = points - self.at[:, np.newaxis]
         return np.asarray(self.gradient[:, np.newaxis] - off @ self.hessian)
 
-    def judged(self, mode: Array, hessian: Array) -> tuple[float, float]:
-        """Returns by how many posterior sds averages have moved any number of the mode, and the summaries' share of the
-        information, in the mean of all directions that the posterior takes apart; `hessian`: minus that of the log-posterior at
-        the mode.
+    def judged(self, mode: Array, hessian: Array) -> tuple[float, float, float]:
+        """Returns by how many posterior sds averages have moved any number of the mode; the summaries' share of the information,
+        in the mean of all directions that the posterior takes apart; and the nats that remain, at most.
+
+        `hessian`: minus that of the log-posterior at the mode.
         """
         B = Metric.of(hessian).factor
         moved = np.abs((mode - self.before) / np.sqrt((B**2).sum(axis=1))).max()
-        return float(moved), float(np.trace(B.T @ self.hessian.sum(axis=0) @ B)) / len(mode)
+        return float(moved), float(np.trace(B.T @ self.hessian.sum(axis=0) @ B)) / len(mode), float(self.remains.sum())
 
 
 def average(curved: Callable[[Array], tuple[Array, ...]], asked: AskNormal, seed: int) -> tuple[Array, ...]:
@@ -113,7 +125,8 @@ def average(curved: Callable[[Array], tuple[Array, ...]], asked: AskNormal, seed
 
     Returns
     -------
-    value (1,), gradient (1, P) and minus the Hessian (1, P, P), and of all else the mean
+    value (1,), gradient (1, P) and minus the Hessian (1, P, P), and of all else the mean; then the nats (1,) by which it differs
+    from this quadratic
 
     Raises
     ------
@@ -127,16 +140,36 @@ def average(curved: Callable[[Array], tuple[Array, ...]], asked: AskNormal, seed
     except np.linalg.LinAlgError:
         raise RemoteFault("server: AskNormal.covariance is no covariance matrix") from None
     z = ndtri(sobol(AVERAGED // 2, P, (seed,)))
-    points = asked.mean + np.concatenate([z, -z]) @ L.T
+    steps = np.concatenate([z, -z]) @ L.T
+    points = asked.mean + steps
     several = [curved(points[at : at + BLOCK]) for at in range(0, AVERAGED, BLOCK)]
     value, *more = (np.asarray(sum(one.sum(axis=0) for one in every))[np.newaxis] / AVERAGED for every in zip(*several))
     # At the mean the quadratic is above its own average.
-    return value + (more[1] * covariance).sum() / 2, *more
+    quadratic = steps @ more[0][0] - ((steps @ more[1][0]) * steps).sum(axis=1) / 2
+    remains = np.std(np.concatenate([every[0] for every in several]) - quadratic)
+    return value + (more[1] * covariance).sum() / 2, *more, remains[np.newaxis]
 
 
 def told(P: int, questions: int = QUESTIONS) -> int:
-    """Returns how many numbers a client with a summary of P unknowns tells in all."""
+    """Returns how many numbers a client with a summary of P unknowns tells in all, or all clients by their masked sums."""
     return questions * (1 + P + P * (P + 1) // 2)
+
+
+def allowed(P: int, rows: float, columns: int) -> int:
+    """Returns how many questions about P unknowns a client's rows of so many columns may answer; 0: not even those of a summary.
+
+    Of each normal it also tells what remains.
+
+    Examples
+    --------
+    >>> from fedkern.algorithms.importance.summaries import allowed
+    >>> [allowed(4, rows, 3) for rows in (12, 13, 36, 44)]
+    [0, 2, 4, 5]
+    """
+    if told(P) + QUESTIONS - 1 > CELLS * rows * columns:
+        return 0
+    share = CELLS_OF_ONE if columns == 1 else CELLS_OF_ALL
+    return min(max(int((share * rows * columns + 1) / (told(P, 1) + 1)), QUESTIONS), ASKED_OF_ALL)
 
 
 def merged(answers: list[Curvature], summed: list[Curvature], summaries: tuple[int, ...]) -> list[Curvature]:

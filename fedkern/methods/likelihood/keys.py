@@ -174,7 +174,9 @@ class AlgorithmSection(Section):
     leapfrog_steps: Count = key(2, help="hmc: steps of a round, each of them one exchange", expert=True)
     starts: Count | None = key(None, help=f"own: points from which the mode is looked for; default {own_keys.STARTS}")
     approximate: bool | None = key(
-        None, help="whether the job goes on where every client is too small for values at draws, and takes part by a summary"
+        None,
+        help="false: the job ends where every client is too small for values at draws, and would take part by a summary; else it "
+        'goes on, and says "approximate" unless these summaries prove to be enough',
     )
     checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints")
 
@@ -344,17 +346,18 @@ class Config(JobConfig):
         return not (self.own or self.random.client or weighed or self.singly or self.rules.search)
 
     @property
-    def joins_levels(self) -> bool:
-        return self.disclosure.rare == "join" and not self.own
+    def can_join_levels(self) -> bool:
+        return not self.own
 
     @property
     def approximate(self) -> bool:
         """Whether the job goes on where every client takes part by a summary."""
-        return bool(self.algorithm.approximate)
+        return self.algorithm.approximate is not False
 
     @property
-    def _attacked(self) -> bool:
-        """Whether masked summaries of such rows were attacked (benchmarks/disclosure_standard.py, survival_disclosure.py)."""
+    def attacked(self) -> bool:
+        """Whether more than two questions about such rows were attacked (benchmarks/disclosure_standard.py and
+        survival_disclosure.py, by --only summed and --sums)."""
         return self.model.family in ("bernoulli", "poisson", "gamma", "cox") and self.data.trials is None
 
     @property
@@ -368,7 +371,7 @@ class Config(JobConfig):
             'model.kind = "own"': self.own,
             "[model.random]": self.model.random is not None,
             'algorithm.sampler = "hmc"': self.chains,
-            'job.sums = "secure"': self.secure and not (self._additive and self._attacked),
+            'job.sums = "secure"': self.secure and not (self._additive and self.attacked),
             'model.family = "auto"': self.model.by_evidence,
         }
         return next((what for what, there in unlike.items() if there), None)
@@ -402,6 +405,7 @@ class Config(JobConfig):
             of_family=0 if self.hazards or self.row.linear else self.shapes,
             marginal=WITH_MARGINAL if ordered and self.output.marginal else 0,
             slopes=0 if self.row.linear else len(self.random.slopes),  # of linear rows small groups are looked at
+            by_products=self.row.linear and not (self.random.slopes or self.random.client or self.data.weight),
             intercept=self.model.family != "cox",
             weighs=None if self.hazards else int(ordered),  # a threshold is an intercept
             summaries=self.without_summaries is None,

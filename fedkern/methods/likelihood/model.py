@@ -21,7 +21,8 @@ from ...algorithms.exchanges import level, odd_response
 from ...algorithms.exchanges.sums import Replicated
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
-from ...algorithms.importance.settings import FIRST, OF_REGRESSIONS, OF_SUMS, Settings, net_of
+from ...algorithms.importance.settings import ASKED_OF_ALL, FIRST, OF_REGRESSIONS, OF_SUMS, QUESTIONS, Settings, net_of
+from ...algorithms.importance.summaries import told
 from ...data.design import Design
 from ...data.table import Table
 from ...disclosure import describe as described
@@ -42,6 +43,7 @@ from ...models.reference import MOVED, Coding, coding_of
 from ...models.saturated import Saturated
 from ...models.spatial.units import Units, sums
 from ...models.weighing import Least, Weighed
+from ...privacy.masks import FEWEST
 from ...results import rates
 from ...results.other_way import OF_TWO
 from .keys import Config, OutputSection
@@ -66,7 +68,7 @@ class Model(WeighedModel[OutputSection]):
     config, names, encoding : the job file, the clients' names in the order of their numbers, the agreed columns
     units : of the response, once they are known
     coarse : whether the response is a score of few whole numbers, as the server alone knows
-    summaries : the clients that take part by a summary
+    summaries : the clients that take part by a summary, and how many numbers each may tell
     widened : which of `wider` the prior is, once that is known
     """
 
@@ -74,7 +76,7 @@ class Model(WeighedModel[OutputSection]):
     encoding: Encoding
     units: Units = field(default_factory=Units)
     coarse: bool = False
-    summaries: frozenset[int] = frozenset()
+    summaries: Mapping[int, int] = field(default_factory=dict)
     widened: int | None = None
 
     def __post_init__(self) -> None:
@@ -418,6 +420,7 @@ class Model(WeighedModel[OutputSection]):
             singly=self.config.singly,
             box=self.box,
             summaries=(0,) if self.summaries and self.secure else tuple(sorted(self.summaries)),
+            questions=self.questions,
             clients=len(self.names),
             rounds_messages=config.rounds_messages,
             starts=1,
@@ -427,6 +430,21 @@ class Model(WeighedModel[OutputSection]):
             net=net_of(layout.size) if layout.most_nodes == 1 else FIRST,
             **(chains if self.chains else {"told": TOLD}),
         )
+
+    @property
+    def questions(self) -> int:
+        """How many questions are asked of those that take part by a summary: more than two where nobody else is asked."""
+        if self.secure:
+            return ASKED_OF_ALL
+        if len(self.summaries) < len(self.names) or not self.config.attacked:
+            return QUESTIONS
+        return min(max(min(self.summaries.values()) // told(self.size, 1), QUESTIONS), ASKED_OF_ALL)
+
+    @property
+    def may_sign(self) -> bool:
+        """Whether all clients take part by a summary where sums that they sign would be of all their rows together."""
+        all_do = len(self.summaries) == len(self.names) >= FEWEST
+        return all_do and not self.secure and self.config.requirement.additive
 
     @property
     def has_mode(self) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from ...errors import JobError
 from ...models.encoding import Encoding
-from ...privacy.masks import FEWEST
 from .keys import Config, RowKind
 from .level_models import NominalModel, OrderedModel
 from .model import Model
@@ -32,14 +32,15 @@ def check_summaries(config: Config, names: Sequence[str], summaries: Collection[
         remedy = "go on without (data.clients), or pool these rows with another site's"
         raise JobError(f"{begin}, and no client takes part by a summary in a job with {config.without_summaries}: {remedy}")
     if len(summaries) == len(names) and not (config.approximate or config.secure):
-        remedy = "set algorithm.approximate = true for a result near the posterior, take fewer columns, or pool sites' rows"
-        if config.requirement.additive and len(names) >= FEWEST:
-            remedy = f'set job.sums = "secure" where sites sign, by which all rows are judged together, or else {remedy}'
+        remedy = "remove algorithm.approximate = false for a result near the posterior, take fewer columns, or pool sites' rows"
         raise JobError(f"{begin}, and there is no other client: {remedy}")
 
 
-def model_of(config: Config, names: tuple[str, ...], encoding: Encoding, summaries: frozenset[int] = frozenset()) -> Model:
-    """Returns the model of a job and the columns that its parties have agreed on; `summaries`: clients that take part by one.
+def model_of(
+    config: Config, names: tuple[str, ...], encoding: Encoding, summaries: Mapping[int, int] = MappingProxyType({})
+) -> Model:
+    """Returns the model of a job and the columns that its parties have agreed on; `summaries`: clients that take part by one, and
+    how many numbers each may tell.
 
     Columns are not centred where there is no intercept: the predictor of a row with covariates of 0 is then 0.
     """

@@ -187,6 +187,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
                 judge_draws(sampled, model.settings.counted, model.reason(sampled.reason)),
             ),
             sampled,
+            may_sign=model.may_sign,
         ),
         metrics=metrics,
         notes=[

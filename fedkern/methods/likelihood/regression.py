@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...algorithms.core.messages import SERVER
+from ...algorithms.importance.settings import QUESTIONS
 from ...data import far
 from ...data.degenerate import Degenerate, degenerate, with_far
 from ...data.design import Design, check_counts, encode
@@ -78,7 +79,9 @@ class Columns:
                 model.check_rows(rows[k], run.names[k], table.source)
                 if k in run.summaries:
                     n, p = designs[k].X.shape
-                    summaries.check_rows(n, p, model.size, run.names[k], table.source)
+                    # Masked sums are judged on all clients' rows together.
+                    questions = QUESTIONS if model.secure else model.questions
+                    summaries.check_rows(n, p, model.size, questions, run.names[k], table.source)
             run.note_rows(k, notes, designs[k].faults, len(designs[k].X))
             noted[k] = notes
         found = column_notes.exchange_notes(run, degenerates)

@@ -1,8 +1,8 @@
 """Says of which rows clients take part by a summary, and how a result names them.
 
 Such a client is too small for values at draws; which these are all places have agreed on before (`jobs.admitted`). It answers two
-questions in the rounds, none about the checks of the model, and a quadratic stands in the place of its log-likelihood
-(`algorithms.importance.summaries`). Source: docs/spec/likelihood.md, section 1.
+questions in the rounds, or a few more where all clients are such, none about the checks of the model, and a quadratic stands in
+the place of its log-likelihood (`algorithms.importance.summaries`). Source: docs/spec/likelihood.md, section 1.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ...algorithms.importance.machine import Found
-from ...algorithms.importance.summaries import CELLS, MOVED, told
+from ...algorithms.importance.summaries import CELLS, FAR, MOVED, REMAINS, allowed, told
 from ...finding import Finding, RuleRefusal, Value
 from ...results.plain import Record
 from ...results.verdict import Check, Verdict, Word
 
 
-def check_rows(rows: int, columns: int, unknowns: int, client: str, source: str) -> None:
-    """Refuses rows of which a summary would tell too much (RuleRefusal)."""
-    most, wanted = int(CELLS * rows * columns), told(unknowns)
-    if wanted <= most:
+def check_rows(rows: int, columns: int, unknowns: int, questions: int, client: str, source: str) -> None:
+    """Refuses rows of which a summary of so many questions would tell too much (RuleRefusal)."""
+    if allowed(unknowns, rows, columns) >= questions:
         return
+    most, wanted = int(CELLS * rows * columns), told(unknowns) + 1  # what remains
     remedies = ("fewer-columns", "pool", "leave-client-out")
     values: dict[str, Value] = {"rows": rows, "columns": columns, "most": most, "wanted": wanted, "remedies": remedies}
     raise RuleRefusal("few-rows-for-a-summary", client, "disclosure.rows_per_coefficient", where=source, **values)
@@ -38,15 +38,22 @@ def content(found: Found, names: Sequence[str], summaries: Collection[int], size
     """
     if found.summed is None:
         return {}
-    moved, share = found.summed
+    moved, share, remains = found.summed
     clients = {names[k]: {"rows": sizes[k]} if sizes else {} for k in sorted(summaries)}
-    return {"summaries": {"clients": clients, "moved": moved, "share": share}}
+    return {"summaries": {"clients": clients, "moved": moved, "share": share, "remains": remains}}
 
 
-def judged(own: Verdict, found: Found) -> Verdict:
-    """Returns the verdict of draws where clients take part by a summary: the posterior, or approximate."""
+def judged(own: Verdict, found: Found, *, may_sign: bool) -> Verdict:
+    """Returns the verdict of draws where clients take part by a summary: the posterior, or approximate, or far from it.
+
+    `may_sign`: whether all of them do, and could take part by signed sums.
+    """
     if found.summed is None or own.converged is not True:
         return own
-    moved, share = found.summed
-    word: Word = True if moved <= MOVED else "approximate"
-    return own.also(Check(Finding.of("summaries-moved", share=100 * share, moved=moved, wanted=MOVED), word))
+    moved, share, remains = found.summed
+    word: Word = moved <= FAR and "approximate"
+    if moved <= MOVED and remains <= REMAINS:
+        word = True
+    values: dict[str, Value] = {"share": 100 * share, "moved": moved, "wanted": MOVED, "remains": remains, "most": REMAINS}
+    values["remedies"] = ["all-by-signed-sums"] if may_sign and word is not True else []
+    return own.also(Check(Finding.of("summaries-moved", **values), word))

@@ -327,8 +327,8 @@ class Config(JobConfig):
         return super().readers
 
     @property
-    def joins_levels(self) -> bool:
-        return self.disclosure.rare == "join" and self.privacy is None
+    def can_join_levels(self) -> bool:
+        return self.privacy is None
 
     @property
     def requirement(self) -> Requirement:

@@ -178,8 +178,8 @@ class Config(JobConfig):
         return bool(self.draws_rows) or self.secure if source is None else source == "secure"
 
     @property
-    def joins_levels(self) -> bool:
-        return self.disclosure.rare == "join"
+    def can_join_levels(self) -> bool:
+        return True
 
     @property
     def requirement(self) -> Requirement:
