@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -86,7 +87,11 @@ def forest(
     the figure; None without coefficients
     """
     shown, beside = (
-        {re.sub(r"^theta(_std)?\[(.*)\]$|^(intercept)_std$", r"\2\3", name): values for name, values in those.items()}
+        {
+            re.sub(r"^theta(_std)?\[(.*)\]$|^(intercept)_std$", r"\2\3", name): values
+            for name, values in those.items()
+            if math.isfinite(real(values["mean"]))
+        }
         for those in (parameters, open_ones)
     )
     if not shown:

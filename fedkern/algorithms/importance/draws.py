@@ -88,6 +88,7 @@ class Server:
     unsure : the standard error of a mean, in posterior sds, where quadratics took the clients' places at draws; else 0
     summing : 1 while such clients are asked, else 0
     widened, decided : the number of the prior, and why no other one is tried; 0 before
+    looked, untold : 1 once it was asked of which numbers rows say nothing; these
     default, before : (P,) the mode with the job's prior, and (P, P) minus the Hessian at that with the prior before; empty while
         no wider one is tried
     refused : 1 where a client has answered nothing about a point, for it was about few of its rows
@@ -118,6 +119,8 @@ class Server:
     ahead: int = 0
     widened: int = 0
     decided: int = 0
+    looked: int = 0
+    untold: tuple[int, ...] = ()
     default: Array = field(default_factory=lambda: np.empty(0))
     before: Array = field(default_factory=lambda: np.empty(0))
     refused: int = 0
@@ -138,7 +141,7 @@ class Server:
     @property
     def prior(self) -> Prior:
         """The prior of xi."""
-        return self.priors.each[self.widened]
+        return self.priors.tied(self.widened, self.untold)
 
     @property
     def tries(self) -> bool:
@@ -210,6 +213,7 @@ class Found:
     summed : of clients that take part by a summary, by how many posterior sds averages have moved any number of the mode, their
         share of the information, and the nats that remain; None where none does
     decided : of a default prior: why no other one was tried (`RIGHT`, `ENDLESS`, `BESIDE`, `FARTHER`)
+    untold : numbers of which rows say nothing, and which are 0
     """
 
     posterior: Weighted | None
@@ -234,6 +238,7 @@ class Found:
     first: tuple[Array, Array] | None = None
     summed: tuple[float, float, float] | None = None
     decided: int = 0
+    untold: tuple[int, ...] = ()
 
 
 def asking(state: Server, questions: Sequence[AskCurvature | AskValues]) -> tuple[Server, ServerEffects]:
@@ -542,5 +547,5 @@ def read_result(state: Server) -> Found:
         posterior, values, log_prior, evidence, mode[0], climb.hessian[which[0]], state.own_gradient[which[0]],
         unpacked(state.own_hessian[which[0]], len(mode[0])), len(which), state.settings.starts, state.newton, len(state.draws),
         state.nodes, (float(state.rule[0]), float(state.rule[1])), state.not_finite.astype(np.int64), state.began,
-        error, not why, why, first, summed, state.decided,
+        error, not why, why, first, summed, state.decided, state.untold,
     )  # fmt: skip

@@ -246,6 +246,10 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
         return _ask_curvature(_without_draws(state), ahead=once and float(rule.max()) <= AT_MODE)
     if not climb.done.any():
         _no_mode(state)
+    if not state.looked:
+        state = _told(state)
+        if not state.climb.ended:
+            return _ask_curvature(_without_draws(state))
     if not state.decided:
         state = _judged(state)
         if not state.climb.ended:
@@ -257,6 +261,19 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
     if s.rounds == 0:
         return end(state, MODE)
     return take_draws(evolve(state, ahead=0)) if state.ahead else ask_values(state, first_source(state))
+
+
+def _told(state: Server) -> Server:
+    """Takes the numbers of which rows say nothing as 0, and goes on to the mode of the others."""
+    state = evolve(state, looked=1)
+    at = state.climb.at
+    if not state.priors.ties:
+        return state
+    alone = unpacked(state.own_hessian[0], state.coordinates.size)
+    untold = state.priors.untold(_sent(state, at)[0], state.climb.hessian[0], alone)
+    if not untold:
+        return state
+    return evolve(state, untold=untold, climb=Climb.begin(at), rule=np.zeros(2))
 
 
 def _right(state: Server, z: Array) -> bool:

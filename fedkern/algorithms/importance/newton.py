@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 from typing import Protocol as Shape
 
@@ -326,6 +327,10 @@ def spelled(direction: Array, coordinates: tuple[str, ...], several: int = 4) ->
 # its own: it takes back what a mean of so few rows is too far out, and stays. Source: docs/spec/likelihood.md, section 3.
 
 
+# Of a prior's information, what rows say of a number of which they say nothing: of one that no row tells of at all; and, as answers
+# are rounded, of one that follows from others at every client, or has one value there.
+NOTHING, FOLLOWS = 1e-6, 0.05
+TIE = 1e-4  # of a prior's sd, which such a number is given about 0
 PULL = 0.1  # posterior sds by which a prior may move a number; part by which its variance may be larger than with a narrower one
 
 
@@ -340,6 +345,48 @@ class Prior(Shape):
 
 
 @dataclass(frozen=True)
+class Tied:
+    """Is a prior of xi given that some numbers are 0: the prior of a model without them.
+
+    Attributes
+    ----------
+    prior : of all, normal in what these numbers are made of
+    rows : (m, P) the numbers as a linear map of xi
+    variances : (m,) that they are given about 0
+    """
+
+    prior: Prior
+    rows: Array
+    variances: Array
+
+    def values(self, points: Array) -> Array:
+        """Returns the log-density (n,) at points (n, P)."""
+        return self.prior.values(points) - 0.5 * ((points @ self.rows.T) ** 2 @ (1 / self.variances)) + self._log_norm
+
+    def curvature(self, xi: Array) -> tuple[float, Array, Array]:
+        """Returns the log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P)."""
+        value, gradient, hessian = self.prior.curvature(xi)
+        numbers, square = self.rows @ xi, 1 / self.variances
+        value += self._log_norm - 0.5 * float(square @ numbers**2)
+        return value, gradient - self.rows.T @ (square * numbers), hessian + self.rows.T * square @ self.rows
+
+    @cached_property
+    def _log_norm(self) -> float:
+        """The logarithm of the numbers' density at 0 over that of the prior there."""
+        mean, covariance = _numbers(self.prior, self.rows)
+        of_prior = -0.5 * (mean @ np.linalg.solve(covariance, mean) + np.linalg.slogdet(covariance)[1])
+        return float(-0.5 * np.log(self.variances).sum() - of_prior)
+
+
+def _numbers(prior: Prior, rows: Array) -> tuple[Array, Array]:
+    """Returns mean (m,) and covariance (m, m) of numbers of which a prior is normal."""
+    inside = rows.any(axis=0)
+    _, gradient, hessian = prior.curvature(np.zeros(rows.shape[1]))
+    back = rows[:, inside] @ np.linalg.inv(hessian[np.ix_(inside, inside)])
+    return back @ gradient[inside], back @ rows[:, inside].T
+
+
+@dataclass(frozen=True)
 class Priors:
     """Holds the prior of a job, and wider ones where rows may decide between them, each wider than the one before.
 
@@ -348,16 +395,64 @@ class Priors:
     each : the priors; of several the last stands for none, and is not taken
     read : (q, P) the numbers by which they are judged, as a linear map of xi
     bent : whether the rows' curvature changes with these
+    ties : whether a number of `read` of which rows say nothing is 0
+    follows, intercepts : those that at every client follow from others; and those of a column of ones
     """
 
     each: tuple[Prior, ...]
     read: Array = field(default_factory=lambda: np.empty((0, 0)))
     bent: bool = False
+    ties: bool = False
+    follows: tuple[int, ...] = ()
+    intercepts: tuple[int, ...] = ()
 
     @property
     def most(self) -> int:
         """The number of the widest that is taken."""
         return max(0, len(self.each) - 2)
+
+    def untold(self, xi: Array, hessian: Array, alone: Array) -> tuple[int, ...]:
+        """Returns the numbers of which rows say nothing beside those before them, which R has as NA.
+
+        By elimination in their order, after all that is not `read`: what rows still say of a number, over what its prior does.
+        Nearly the same columns, as powers of years, are no such numbers, though rounding may leave as little of them.
+
+        Parameters
+        ----------
+        hessian : (P, P) minus the Hessian of the log-posterior at xi with the first prior
+        alone : (J, P, P) minus the Hessians of the clients' log-likelihoods
+        """
+        prior, R, others = self.each[0].curvature(xi)[2], self.read, ~self.read.any(axis=0)
+        back = np.linalg.pinv(R) * np.sqrt(np.diag(_numbers(self.each[0], R)[1]))  # to xi from numbers in their priors' sds
+        inside = np.linalg.pinv(hessian[np.ix_(others, others)])
+
+        def told(own: Array) -> Array:
+            across = back.T @ own[:, others]
+            return np.asarray(back.T @ own @ back - across @ inside @ across.T)
+
+        within = np.zeros(len(R))
+        for own in map(told, alone):
+            for k in self.intercepts:
+                own = own - np.outer(own[:, k], own[k]) / max(own[k, k], NOTHING)
+            within += np.diag(own)
+        left, none = told(hessian - prior), np.abs(np.diag(told(hessian - prior))) < NOTHING
+        weak = none | (within < FOLLOWS)
+        weak[[*self.follows]] = True
+        weak[[*self.intercepts]] = False
+        nothing = []
+        for j in range(len(R)):
+            if weak[j] and not left[j, j] > FOLLOWS:
+                nothing.append(j)
+            elif left[j, j] > 0:
+                left -= np.outer(left[:, j], left[j]) / left[j, j]
+        return tuple(nothing)
+
+    def tied(self, number: int, untold: tuple[int, ...]) -> Prior:
+        """Returns a prior, where rows say nothing of these numbers that of the others beside 0 in their places."""
+        if not untold:
+            return self.each[number]
+        rows = self.read[list(untold)]
+        return Tied(self.each[number], rows, TIE**2 * np.diag(_numbers(self.each[0], rows)[1]))
 
     def right(self, number: int, xi: Array, hessian: Array, before: Array) -> bool:
         """Tells whether a prior decides nothing that rows decide, at its mode.

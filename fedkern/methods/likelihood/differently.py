@@ -30,7 +30,7 @@ Row = dict[str, object]  # of a table
 CONFLICT = "prior and rows say different things"
 OF_BOX = "; with secure sums no wider one is tried beyond 50 in units of the columns: take a column about its mean, I(x - 50)"
 STRONG = "the prior says much, or the rows little"
-HALF, NOTHING = 0.5, 1 - 1e-6  # of the information: the prior has more than the rows; it has all, but for rounding
+HALF = 0.5  # of the information: the prior has more than the rows
 OF_EVENTS = 2.0  # log odds by which shares of events are apart where that is noted: slopes cannot say it
 UNKNOWN = f"without it k-hat is above {weighted.WITHOUT_K:g}, or fewer than {weighted.WITHOUT_ESS:g} draws count"
 
@@ -163,16 +163,13 @@ def _reversed_events(at_mode: Found, model: Model, told: Mapping[int, Mapping[st
 def decided_by_prior(model: Model, at_mode: Found, columns: Sequence[str]) -> list[str]:
     """Returns those of the columns of which the prior has more than half of the information, beside all others."""
     decided = [name for name, own in zip(model.published, _share_of_prior(model, at_mode)) if own > HALF]
-    names = {column: [block + column for block in model.blocks] for column in columns}
-    return [c for c, own in names.items() if any(n in own or n.startswith(tuple(f"{one}=" for one in own)) for n in decided)]
+    return [column for column in columns if any(model.published[j] in decided for j in model.numbers_of([column]))]
 
 
 @guard.figure("coefficients of which rows say nothing", [])
 def untold(model: Model, at_mode: Found) -> list[str]:
-    """Returns the published coefficients that have all of their information from a default prior: R has NA there."""
-    if model.given_priors:
-        return []
-    return [label(name) for name, own in zip(model.published, _share_of_prior(model, at_mode)) if own > NOTHING]
+    """Returns the published coefficients of which rows say nothing: R has NA there."""
+    return [label(model.published[j]) for j in at_mode.untold]
 
 
 def _share_of_prior(model: Model, at_mode: Found) -> Array:
@@ -195,7 +192,7 @@ def describe_sensitivity(
     said = list[str]()
     if model is not None and at_mode is not None:
         said, remedy, judged = _of_coefficients(model, at_mode, [*marked[CONFLICT], *marked[STRONG]])
-        hardly = {label(n) for n, own in zip(model.published, _share_of_prior(model, at_mode)) if HALF < own <= NOTHING}
+        hardly = {label(n) for n, own in zip(model.published, _share_of_prior(model, at_mode)) if own > HALF}
         # Other numbers' priors have no key, by which a reader could leave it to the rows.
         conflict = [name for name in marked[CONFLICT] if _is_coefficient(name) and not judged]
         strong = [name for name in marked[STRONG] if not (_is_coefficient(name) and judged) or (name in hardly and not said)]

@@ -7,7 +7,7 @@ they differ; `models` chooses.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
@@ -70,6 +70,7 @@ class Model(WeighedModel[OutputSection]):
     coarse : whether the response is a score of few whole numbers, as the server alone knows
     summaries : the clients that take part by a summary, and how many numbers each may tell
     widened : which of `wider` the prior is, once that is known
+    following : columns that at every client follow from others, at the server
     """
 
     config: Config
@@ -78,6 +79,7 @@ class Model(WeighedModel[OutputSection]):
     coarse: bool = False
     summaries: Mapping[int, int] = field(default_factory=dict)
     widened: int | None = None
+    following: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.encoding.check_references(self.references)
@@ -296,7 +298,12 @@ class Model(WeighedModel[OutputSection]):
         read = np.zeros((len(self.coding.matrix), self.size))
         read[:, : self.layout.p] = self.coding.matrix @ self.affine if self.encoding.standardised else self.coding.matrix
         return importance.Priors(
-            tuple(replace(self, widened=k).prior for k in range(len(self.wider))), read, bent=not self.measured
+            tuple(replace(self, widened=k).prior for k in range(len(self.wider))),
+            read,
+            bent=not self.measured,
+            ties=not (self.given_priors or self.summaries),
+            follows=self.numbers_of(self.following),
+            intercepts=self.numbers_of(["intercept"] * self.encoding.intercept),
         )
 
     def prior_of_a_client(self, layout: Layout) -> Density:
@@ -370,6 +377,12 @@ class Model(WeighedModel[OutputSection]):
     def blocks(self) -> tuple[str, ...]:
         """The beginnings of coefficients' names: one for each block of coefficients of all columns."""
         return ("",)
+
+    def numbers_of(self, columns: Iterable[str]) -> tuple[int, ...]:
+        """Returns the numbers of the published coefficients of these columns."""
+        heads = tuple(block + column for column in columns for block in self.blocks)
+        levels = tuple(f"{head}=" for head in heads)
+        return tuple(j for j, name in enumerate(self.published) if name in heads or name.startswith(levels))
 
     @property
     def compared(self) -> tuple[tuple[str, ...], list[int], bool]:
@@ -579,7 +592,7 @@ class Model(WeighedModel[OutputSection]):
         metric = hmc.Metric.of(found.mode, found.precision)
         starts = metric.sent(s.starts(SERVER, self.layout.size))
         starts = starts if s.box is None else s.box.nearest(starts)
-        return hmc.start(s, importance.GradientOf(self.prior, self.layout.size), self.telling, starts, metric)
+        return hmc.start(s, importance.GradientOf(mode.prior, self.layout.size), self.telling, starts, metric)
 
     def walker(self, index: int, likelihood: importance.Model, at_mode: importance.Client | None) -> hmc.Client:
         """Returns a client's machine of the chains, with the quadrature of its last answer."""

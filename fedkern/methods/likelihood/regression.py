@@ -86,6 +86,7 @@ class Columns:
             noted[k] = notes
         found = column_notes.exchange_notes(run, degenerates)
         follows = {str(one.values["column"]): one for one in found if one.id == "column-collinear"}
+        model = replace(model, following=tuple(follows))
         run.hooks.find([one for one in found if one.id != "column-collinear"])
         test = _read_test_rows(run, model)
         model = self.exchange_response(run, model, designs, rows)
