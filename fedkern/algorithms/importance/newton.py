@@ -327,8 +327,9 @@ def spelled(direction: Array, coordinates: tuple[str, ...], several: int = 4) ->
 # its own: it takes back what a mean of so few rows is too far out, and stays. Source: docs/spec/likelihood.md, section 3.
 
 
-# Of a prior's information, what rows say of a number of which they say nothing: of one that no row tells of at all; and, as answers
-# are rounded, of one that follows from others at every client, or has one value there.
+# Of a prior's information, what rows say of a number of which they say nothing: of one that no row tells of at all; and, as
+# answers are rounded, of one that has one value at every client. Of one that follows from others there it is a part of what rows
+# would say of it without these: by the same rule at all clients it is nothing, and rounding grows as the others are alike.
 NOTHING, FOLLOWS = 1e-6, 0.05
 TIE = 1e-4  # of a prior's sd, which such a number is given about 0
 PULL = 0.1  # posterior sds by which a prior may move a number; part by which its variance may be larger than with a narrower one
@@ -435,13 +436,13 @@ class Priors:
             for k in self.intercepts:
                 own = own - np.outer(own[:, k], own[k]) / max(own[k, k], NOTHING)
             within += np.diag(own)
-        left, none = told(hessian - prior), np.abs(np.diag(told(hessian - prior))) < NOTHING
-        weak = none | (within < FOLLOWS)
-        weak[[*self.follows]] = True
-        weak[[*self.intercepts]] = False
+        left = told(hessian - prior)
+        limit = np.where((within < FOLLOWS) | (np.abs(np.diag(left)) < NOTHING), FOLLOWS, 0.0)
+        limit[[*self.follows]] = FOLLOWS * np.diag(left)[[*self.follows]]
+        limit[[*self.intercepts]] = 0.0
         nothing = []
         for j in range(len(R)):
-            if weak[j] and not left[j, j] > FOLLOWS:
+            if left[j, j] <= limit[j] and limit[j]:
                 nothing.append(j)
             elif left[j, j] > 0:
                 left -= np.outer(left[:, j], left[j]) / left[j, j]
