@@ -163,7 +163,15 @@ def test_a_lost_client_of_an_open_job_begins_anew_where_the_run_goes_on() -> Non
     back = kept.load(started(parts, s)[0][0], kept.save(server))
     assert 1 in back.active
     assert (back.site_P[1] == 0).all()
-    assert back.in_round == sum(back.answers(k) > back.round for k in back.active)
+    assert back.in_round == sum(back.answers(k) > back.round for k in range(3))
+
+
+def test_clients_at_their_cap_have_had_their_rounds() -> None:
+    s = settings(covariance="full", schedule="asynchronous", rounds=9, updates_per_client=2)
+    first, clients = started(deal(make_rows("bernoulli"), 3), s)
+    *_, (_, server) = clocks.play(first, clients, clocks.constant([1.0, 1.5, 9.0], 0))
+    assert (server.round, server.stop) == (2, "budget")
+    assert [int(n) for n in server.updates] == [2, 2, 2]
 
 
 def test_questions_are_of_those_that_wait_for_nothing() -> None:

@@ -405,7 +405,7 @@ class Server:
     waiting : client -> version of the q that it was asked to improve
     next : the first client that this round has not come to (sequential schedule, which asks in client order)
     pending : client -> its delta, until all of a synchronous round have come
-    in_round : updates and refusals of deltas since the round began (asynchronous: active clients that have answered in it)
+    in_round : updates and refusals of deltas since the round began (asynchronous: clients that have answered in it)
     drawn : clients drawn by the random schedule since the job began
     wheel : of the random schedule, made with its first draw
     parts : into which "bcm-split" divides the prior: the clients that fit, also where the server knows their sum as one client's
@@ -696,7 +696,8 @@ def _at_variance(slope: Slope, variance: float) -> Slope:
 def _gone(state: Server, client: int, why: str) -> Server:
     """Marks a client that is not asked again: it is one more of those that have "refused", or are "capped" or "lost"."""
     was, wheel = state.is_active(client), None if state.wheel is None else state.wheel.without(client)
-    ahead = state.settings.schedule == "asynchronous" and was and state.answers(client) > state.round
+    # A client at its cap has had its rounds; one that is lost, or out of budget, has none that others wait for.
+    ahead = state.settings.schedule == "asynchronous" and was and why != "capped" and state.answers(client) > state.round
     gone = {why: getattr(state, why).plus(client)}
     return evolve(state, n_active=state.n_active - was, in_round=state.in_round - ahead, wheel=wheel, **gone)
 
@@ -787,7 +788,7 @@ def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
         next_client = state.n_clients if client is None else client
         state = evolve(state, next=next_client)
     elif schedule == "asynchronous":
-        while 0 < state.n_active <= state.in_round and not (_looks(state) or state.stop):
+        while 0 < _present(state) <= state.in_round and not (_looks(state) or state.stop == "rounds"):
             state, free = evolve(state, round=state.round + 1), range(state.n_clients)
             state = evolve(state, in_round=_in_round(state))
     elif state.in_round >= state.n_clients or (state.in_round and schedule == "synchronous"):
@@ -826,8 +827,13 @@ def _looks(state: Server) -> bool:
 
 
 def _in_round(state: Server) -> int:
-    """Returns how many active asynchronous clients have answered in the round that goes on."""
-    return sum(state.answers(k) > state.round for k in state.active)
+    """Returns how many asynchronous clients that are present have answered in the round that goes on."""
+    return sum(state.answers(k) > state.round for k in range(state.n_clients) if k not in state.lost and k not in state.refused)
+
+
+def _present(state: Server) -> int:
+    """Returns the number of asynchronous clients whose answers are waited for, or that have had theirs."""
+    return state.n_clients - len(state.lost) - len(state.refused)
 
 
 def _rescaled(state: Server) -> Server:
