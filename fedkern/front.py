@@ -174,7 +174,8 @@ def _header(held: object) -> tuple[str, ...]:
 def _check_names(model: reading.Said, clients: Mapping[str, object]) -> None:
     """Refuses a formula of whose names some are columns of no client, all of them in one sentence."""
     names = list(dict.fromkeys(name for held in clients.values() for name in _header(held)))
-    plain = [name for key, name in model.data.items() if key != "offset"]  # which may be calculated
+    plain = [name for key, name in model.data.items() if key not in ("offset", "trials")]  # which may be calculated
+    plain += [name for name in str(model.data.get("trials", "")).split(" + ") if name]
     groups = [str(model.random["group"])] if "group" in model.random else []
     if gone := [repr(name) for name in dict.fromkeys((*plain, *model.formula.variables, *groups)) if name not in names]:
         are = f"{listed(gone, 9)} of the formula {'is no column' if len(gone) == 1 else 'are no columns'} of any client"

@@ -84,7 +84,8 @@ def bind(
     >>> from fedkern import kernels
     >>> X, y, mu, log_sigma = np.ones((1, 2)), np.ones(1), np.zeros(2), np.zeros(2)
     >>> data = {"X": X, "y": y, "mu": mu, "log_sigma": log_sigma}
-    >>> step = kernels.bind("glm.clipped_grad_sum", data, ("mu", "log_sigma", "step"), family="gaussian", clip=1.0, key=1, step=0)
+    >>> vary = ("mu", "log_sigma", "step")
+    >>> step = kernels.bind("glm.clipped_grad_sum", data, vary, family="gaussian", clip=1.0, seed=1, step=0)
     >>> clipped, total = step(mu, log_sigma, 7)
     >>> total.shape
     (4,)

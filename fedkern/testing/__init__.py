@@ -166,7 +166,7 @@ def case(kernel: str, seed: int, sizes: Sequence[int] = SIZES, layouts: Sequence
     --------
     >>> from fedkern import testing
     >>> sorted(testing.case("privacy.clip_sum", seed=1).arguments)
-    ['bound', 'rows']
+    ['clip', 'rows']
     """
     random = np.random.default_rng(seed)
     return maker(kernel)(Source(lambda options: options[int(random.integers(len(options)))], random, sizes, layouts))

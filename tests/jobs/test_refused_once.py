@@ -133,7 +133,7 @@ def test_what_all_lines_propose_done_at_once_ends_in_an_answer(
 ) -> None:
     frames = [made(np.random.default_rng(seed)) for seed in range(3)]
     data, model = {name: frame for name, (frame, _) in zip("abc", frames, strict=True)}, frames[0][1]
-    job = {"job": {"method": "likelihood"}, "model": model, "data": {}, "disclosure": {"level": "standard"}}
+    job = {"job": {"method": "likelihood"}, "model": model, "data": {}, "disclosure": {"level": "standard", "rare": "refuse"}}
     with pytest.raises(JobError) as fault:
         fedkern.run(job, data=data)
     assert fedkern.run(done(job, str(fault.value)), data=data).converged in (True, "approximate")

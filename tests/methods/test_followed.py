@@ -288,7 +288,7 @@ OF_RESULTS = ("algorithms/exchanges", "algorithms/importance", "methods/likeliho
 
 HERE, BESIDE = "methods/test_followed.py", "methods/test_remedies.py"
 FOLLOWED = {
-    "algorithm.approximate": "methods/likelihood/test_summaries.py::test_a_job_of_summaries_alone_goes_on_where_it_asks_for_that",
+    "algorithm.approximate": "methods/likelihood/test_summaries.py::test_a_job_of_summaries_alone_goes_on_unless_it_forbids_that",
     "algorithm.optimiser": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "algorithm.points": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "algorithm.sampler": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
@@ -306,7 +306,7 @@ FOLLOWED = {
     "disclosure.small": "jobs/test_few.py::test_the_others_messages_are_the_same_whatever_a_left_out_client_has",
     "job.rounds": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "job.sums": "methods/likelihood/test_summaries.py::"
-    "test_three_small_clients_are_sent_on_to_signed_sums_which_end_in_the_posterior",
+    "test_small_clients_whose_rows_do_for_more_questions_end_in_the_posterior_as_signed_sums_do",
     "model.covariance": "methods/pvi/test_arrival.py::test_a_diagonal_q_of_correlated_columns_says_so_and_names_the_remedy",
     "model.family": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "model.formula": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",

@@ -300,8 +300,13 @@ def folder(tmp_path_factory):
     return path
 
 
+# Open jobs with levels, which have one question more where parties are apart: whether rare ones join.
+WITH_LEVELS = ("likelihood-formula", "pvi-sequential")
+
+
 def finished(place, folder, job, out):
     base, *sets = GOLDEN.JOBS[job]
+    sets += ['disclosure.rare="refuse"'] * (job in WITH_LEVELS)
     config, where = load(str(folder / f"{base}.toml"), sets)
     return perform(place, config, where, Output(out, quiet=True))
 

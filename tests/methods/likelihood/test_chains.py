@@ -12,7 +12,7 @@ import pytest
 import fedkern
 from fedkern.cli import report
 from fedkern.errors import FedkernError, JobError
-from fedkern.results.mixing import mean_error
+from fedkern.results.mixing import published_mean_error as mean_error
 from support.found import ids
 from support.interrupted import Crash, run
 from support.refusal import refusal
