@@ -570,7 +570,7 @@ def test_dates_and_crowded_categories_are_left_out_and_codes_are_asked_for(
 
 
 def test_a_column_of_too_many_levels_is_named_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    files, path = hospitals(tmp_path), tmp_path / "job.toml"
+    files, path = hospitals(tmp_path, 150), tmp_path / "job.toml"
     assert main(["init", *files, "--out", str(path)]) == 0
     ignored = '--set=data.ignore=["patient_id", "surgeon"]'
     capsys.readouterr()
