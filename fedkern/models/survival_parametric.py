@@ -107,12 +107,12 @@ class Baseline:
             return cumulative
         with np.errstate(divide="ignore", over="ignore"):
             if self.family == "weibull":
-                return np.exp(np.log(cumulative) / np.exp(self.own))
+                return np.asarray(np.exp(np.log(cumulative) / np.exp(self.own)))
             hazard, begins = np.exp(np.hstack([np.zeros((len(self.own), 1)), self.own])), np.concatenate([[0.0], self.cuts])
             reached = np.hstack([np.zeros((len(hazard), 1)), np.cumsum(hazard[:, :-1] * np.diff(begins), axis=1)])
             piece = (cumulative[:, :, np.newaxis] > reached[:, np.newaxis, 1:]).sum(axis=2)
             at = np.take_along_axis(reached, piece, axis=1), np.take_along_axis(hazard, piece, axis=1)
-            return begins[piece] + (cumulative - at[0]) / at[1]
+            return np.asarray(begins[piece] + (cumulative - at[0]) / at[1])
 
     def log_cumulative(self, time: Vector) -> Vector:
         """(S, n) logarithms of the cumulative hazard, also where that is no double number."""
