@@ -102,6 +102,8 @@ def test_columns_that_follow_from_others_are_those_of_r(formula: str, named: lis
     for name, own in plain.parameters.items():
         assert result.parameters[name]["mean"] == pytest.approx(own["mean"], abs=0.1 * own["sd"])
         assert result.parameters[name]["sd"] == pytest.approx(own["sd"], rel=0.05)
+    found, wanted = (one.summary["log_evidence"] for one in (result, plain))
+    assert found["value"] == pytest.approx(wanted["value"], abs=0.02 + 4 * (found["error"] + wanted["error"]))
     if "Surv" not in formula:
         means = [one.predict(frame[:5])["mean"].to_numpy() for one in (result, plain)]
         assert means[0] == pytest.approx(means[1], abs=0.03)
