@@ -452,6 +452,8 @@ def test_a_marginal_effect_moves_every_term_of_a_column(frames: dict[str, pd.Dat
     zero = {name: frame.assign(male=(frame.sex == "m").astype(int)) for name, frame in frames.items()}
     result = run(zero, "dose ~ age * male + I(bmi**2) + age:drug + scale(age)", **gaussian)
     theta = {name: row["mean"] for name, row in result.summary["parameters"].items()}
+    assert result.summary["not_estimated"] == ["theta[scale(age)]"]
+    theta["theta[scale(age)]"] = 0.0
     effects, whole = result.summary["marginal"]["effects"], pooled(zero)["all"]
     assert [*effects] == ["age", "male", "bmi", "drug=b", "drug=c"]
     b, c = (float((whole.drug == drug).mean()) for drug in "bc")

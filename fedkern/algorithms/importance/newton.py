@@ -331,6 +331,7 @@ def spelled(direction: Array, coordinates: tuple[str, ...], several: int = 4) ->
 # answers are rounded, of one that has one value at every client. Of one that follows from others there it is a part of what rows
 # would say of it without these: by the same rule at all clients it is nothing, and rounding grows as the others are alike.
 NOTHING, FOLLOWS = 1e-6, 0.05
+ROUNDING = 1e-9  # of a number, what is left of it where it is taken from one like it
 TIE = 1e-4  # of a prior's sd, which such a number is given about 0
 PULL = 0.1  # posterior sds by which a prior may move a number; part by which its variance may be larger than with a narrower one
 
@@ -431,13 +432,16 @@ class Priors:
             across = back.T @ own[:, others]
             return np.asarray(back.T @ own @ back - across @ inside @ across.T)
 
-        within = np.zeros(len(R))
+        within, whole = np.zeros(len(R)), np.zeros(len(R))
         for own in map(told, alone):
+            whole += np.diag(own)
             for k in self.intercepts:
                 own = own - np.outer(own[:, k], own[k]) / max(own[k, k], NOTHING)
             within += np.diag(own)
         left = told(hessian - prior)
-        limit = np.where((within < FOLLOWS) | (np.abs(np.diag(left)) < NOTHING), FOLLOWS, 0.0)
+        # Of a column that is far from 0 rounding alone is left beside the intercept.
+        between = (within < FOLLOWS) & (ROUNDING * whole < FOLLOWS)
+        limit = np.where(between | (np.abs(np.diag(left)) < NOTHING), FOLLOWS, 0.0)
         limit[[*self.follows]] = FOLLOWS * np.diag(left)[[*self.follows]]
         limit[[*self.intercepts]] = 0.0
         nothing = []

@@ -72,9 +72,13 @@ def trained(model: Model) -> Stage:
     sizes = settings.sizes(d) | ({"t": d * (d + 1) // 2} if settings.until else {})
     asked = (arrivals.AskSlope, arrivals.Slope)
     late = dict.fromkeys(asked, len(looks(settings.rounds or 0))) if settings.until else {}
+    if settings.lead and settings.rounds:  # nobody is further ahead of the slowest, who has the rounds
+        by_chance = False
+        most = dict.fromkeys((*model.protocol.to_client, *model.protocol.to_server), settings.rounds + settings.lead)
+        late = most | late
     # Nothing ends these rounds but their number; budgets and what has settled end others.
-    fixed = not (settings.until or by_chance or model.privacy)
     kept = settings.schedule == "asynchronous" and not model.by_client
+    fixed = not (settings.until or by_chance or model.privacy or kept)
     stage = Stage(
         model.protocol, sizes, rounds=settings.rounds, resumable=True, times=late, by_chance=by_chance, in_turn=in_turn,
         trips=settings.rounds if fixed else None, agreed=model.agreed if kept else None,
