@@ -120,29 +120,24 @@ def elbo_by_jax(case: Case) -> Callable[[], Any]:
 # The clipped sum of a private step --------------------
 
 
+OF_A_STEP: dict[str, Any] = {
+    "clip": 0.5,
+    "family": "bernoulli",
+    "estimator": "weight-mc",
+    "seed": SEED,
+    "noise_multiplier": 1.0,
+}
+
+
 def clipped_by_fedkern(case: Case, n_threads: int = 1) -> Callable[[], Any]:
     X, y, mu, log_sigma = case.arrays()
-    options: dict[str, Any] = {
-        "clip": 0.5,
-        "family": "bernoulli",
-        "estimator": "weight-mc",
-        "seed": SEED,
-        "noise_multiplier": 1.0,
-    }
-    return lambda: glm.clipped_grad_sum(X, y, mu, log_sigma, n_threads=n_threads, **options)
+    return lambda: glm.clipped_grad_sum(X, y, mu, log_sigma, n_threads=n_threads, **OF_A_STEP)
 
 
 def clipped_by_bound(case: Case) -> Callable[[], Any]:
     X, y, mu, log_sigma = case.arrays()
-    options: dict[str, Any] = {
-        "clip": 0.5,
-        "family": "bernoulli",
-        "estimator": "weight-mc",
-        "seed": SEED,
-        "noise_multiplier": 1.0,
-    }
     data, varying = {"X": X, "y": y, "mu": mu, "log_sigma": log_sigma}, ("mu", "log_sigma", "step")
-    bound = kernels.bind("glm.clipped_grad_sum", data, varying, step=0, **options)
+    bound = kernels.bind("glm.clipped_grad_sum", data, varying, step=0, **OF_A_STEP)
     return lambda: bound(mu, log_sigma, 0)
 
 

@@ -33,10 +33,8 @@ class Answers:
     def __init__(self, path: Path, ground: Ground, size: int) -> None:
         self._lines, self._mark, self.number = Lines(path, ground), b"", 0
         self._lines.cut(size)
-        for _ in read(path):
-            self.number += 1
-        if self.number:
-            self._mark = bytes.fromhex(json.loads(path.read_bytes().splitlines()[-1])["mark"])
+        for self.number, (_, self._mark) in enumerate(_checked(path), 1):
+            pass
 
     def append(self, record: Record) -> None:
         """Writes a line."""
@@ -78,7 +76,17 @@ def read(path: Path, whole: Record | None = None) -> Iterator[Record]:
     JobError
         A line is not as it was written, or lines are missing.
     """
-    mark, number = b"", 0
+    last, number = b"", 0
+    for record, mark in _checked(path):
+        last, number = mark, number + 1
+        yield record
+    if whole is not None and {"lines": number, "mark": last.hex()} != whole:
+        raise JobError(f"{path}: ends after line {number}, and the run wrote {whole['lines']}")
+
+
+def _checked(path: Path) -> Iterator[tuple[Record, bytes]]:
+    """Yields each line with the digest of all lines so far, which it must have."""
+    mark = b""
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
@@ -92,6 +100,4 @@ def read(path: Path, whole: Record | None = None) -> Iterator[Record]:
             record |= {"frame": b64decode(record["frame"])} if "frame" in record else {}
         except (ValueError, KeyError, TypeError):
             raise JobError(f"{path}: line {number} is not as the run wrote it, or one before it is missing") from None
-        yield record
-    if whole is not None and {"lines": number, "mark": mark.hex()} != whole:
-        raise JobError(f"{path}: ends after line {number}, and the run wrote {whole['lines']}")
+        yield record, mark

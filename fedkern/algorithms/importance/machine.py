@@ -409,7 +409,8 @@ def _without_draws(state: Server) -> Server:
 
 def _posterior(state: Server, answers: list[Curvature]) -> Derivatives:
     """Returns derivatives of the log-posterior of z at the trial points; NaN if a client's value is no number."""
-    prior = [state.prior.curvature(xi) for xi in _sent(state, state.climb.trial)]
+    of_xi = state.prior  # made anew at each look, where numbers are 0
+    prior = [of_xi.curvature(xi) for xi in _sent(state, state.climb.trial)]
     lost = np.any([answer.value <= LOST for answer in answers], axis=0)
     value = np.array([one[0] for one in prior]) + summed([answer.value for answer in answers])
     gradient = np.array([one[1] for one in prior]) + summed([answer.gradient for answer in answers])
