@@ -78,6 +78,7 @@ from .settings import (
     SummedCurvature,
     SummedValues,
     Values,
+    of_derivatives,
 )
 from .summaries import MOVED, Quadratics, merged
 
@@ -270,7 +271,14 @@ def _told(state: Server) -> Server:
     if not state.priors.ties:
         return state
     alone = unpacked(state.own_hessian[0], state.coordinates.size)
-    untold = state.priors.untold(_sent(state, at)[0], state.climb.hessian[0], alone)
+    xi, s = _sent(state, at)[0], state.settings
+    units = np.zeros_like(alone)
+    if s.rounded:
+        prior = state.priors.each[0].curvature(xi)[2]
+        # Of masked sums the unit is the question's alone, and all clients' errors are in the sum.
+        known, errors = (alone, 1.0) if s.box is None else (units, np.sqrt(s.clients))
+        units = errors * np.array([of_derivatives(own, prior, s.clients)[1] for own in known])
+    untold = state.priors.untold(xi, state.climb.hessian[0], alone, units)
     if not untold:
         return state
     return evolve(state, untold=untold, climb=Climb.begin(at), rule=np.zeros(2))

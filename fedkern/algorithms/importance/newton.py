@@ -327,11 +327,10 @@ def spelled(direction: Array, coordinates: tuple[str, ...], several: int = 4) ->
 # its own: it takes back what a mean of so few rows is too far out, and stays. Source: docs/spec/likelihood.md, section 3.
 
 
-# Of a prior's information, what rows say of a number of which they say nothing: of one that no row tells of at all; and, as
-# answers are rounded, of one that has one value at every client. Of one that follows from others there it is a part of what rows
-# would say of it without these: by the same rule at all clients it is nothing, and rounding grows as the others are alike.
-NOTHING, FOLLOWS = 1e-6, 0.05
-ROUNDING = 1e-9  # of a number, what is left of it where it is taken from one like it
+NOTHING = 1e-6  # of a prior's information: rows that say no more of a number say nothing
+DIGITS = 1e-15  # of what rows say of a number, what is left of it where those before it say the same
+SURELY = 5.0  # sds of what rounded answers leave
+ROUNDING = 1e-9  # the same, of a column of which clients say that it follows from others, or differs between them alone
 TIE = 1e-4  # of a prior's sd, which such a number is given about 0
 PULL = 0.1  # posterior sds by which a prior may move a number; part by which its variance may be larger than with a narrower one
 
@@ -413,42 +412,50 @@ class Priors:
         """The number of the widest that is taken."""
         return max(0, len(self.each) - 2)
 
-    def untold(self, xi: Array, hessian: Array, alone: Array) -> tuple[int, ...]:
+    def untold(self, xi: Array, hessian: Array, alone: Array, units: Array) -> tuple[int, ...]:
         """Returns the numbers of which rows say nothing beside those before them, which R has as NA.
 
-        By elimination in their order, after all that is not `read`: what rows still say of a number, over what its prior does.
-        Nearly the same columns, as powers of years, are no such numbers, though rounding may leave as little of them.
+        By elimination in their order, after all that is not `read`: what rows still say of a number is nothing where it is no
+        more than the rounding of the answers. A column that clients do not name as such a one (`follows`), and that differs
+        within clients, may well have as little left (a power of years): there the answers have to say it to all their digits.
 
         Parameters
         ----------
         hessian : (P, P) minus the Hessian of the log-posterior at xi with the first prior
         alone : (J, P, P) minus the Hessians of the clients' log-likelihoods
+        units : (J, P, P) the steps in which these are told
         """
-        prior, R, others = self.each[0].curvature(xi)[2], self.read, ~self.read.any(axis=0)
+        R, read = self.read, self.read.any(axis=0)
+        others = ~read
+        prior = self.each[0].curvature(xi)[2] * np.outer(read, read)
         back = np.linalg.pinv(R) * np.sqrt(np.diag(_numbers(self.each[0], R)[1]))  # to xi from numbers in their priors' sds
-        inside = np.linalg.pinv(hessian[np.ix_(others, others)])
+        back[others] -= np.linalg.pinv(hessian[np.ix_(others, others)]) @ hessian[others] @ back  # as the others follow
+        variances = units**2 / 6  # at most: of symmetric errors E it is s'Vs of v'Ev, s the squares of v
 
-        def told(own: Array) -> Array:
-            across = back.T @ own[:, others]
-            return np.asarray(back.T @ own @ back - across @ inside @ across.T)
+        def rounding(way: Array, variance: Array) -> float:
+            squares = (back @ way) ** 2
+            return SURELY * float(np.sqrt(squares @ variance @ squares))
 
-        within, whole = np.zeros(len(R)), np.zeros(len(R))
-        for own in map(told, alone):
+        whole, within, surely = np.zeros((3, len(R)))
+        for own, variance in zip(back.T @ alone @ back, variances, strict=True):
             whole += np.diag(own)
+            within_client = np.eye(len(R))
             for k in self.intercepts:
-                own = own - np.outer(own[:, k], own[k]) / max(own[k, k], NOTHING)
-            within += np.diag(own)
-        left = told(hessian - prior)
-        # Of a column that is far from 0 rounding alone is left beside the intercept.
-        between = (within < FOLLOWS) & (ROUNDING * whole < FOLLOWS)
-        limit = np.where(between | (np.abs(np.diag(left)) < NOTHING), FOLLOWS, 0.0)
-        limit[[*self.follows]] = FOLLOWS * np.diag(left)[[*self.follows]]
-        limit[[*self.intercepts]] = 0.0
-        nothing = []
+                within_client[k] -= own[k] / max(own[k, k], NOTHING)
+            within += np.diag(within_client.T @ own @ within_client)
+            surely = np.hypot(surely, [rounding(way, variance) for way in within_client.T])
+        left = back.T @ (hessian - prior) @ back
+        named = within <= np.maximum(surely, np.maximum(NOTHING, ROUNDING * whole))
+        named[[*self.follows]] = True
+        nothing, ways = list[int](), np.eye(len(R))  # of each number, and of those before it, which leaves least
         for j in range(len(R)):
-            if left[j, j] <= limit[j] and limit[j]:
+            least = max(NOTHING, DIGITS * whole[j])
+            if named[j]:
+                least = max(least, ROUNDING * whole[j], rounding(ways[:, j], variances.sum(axis=0)))
+            if j not in self.intercepts and (left[j, j] if named[j] else abs(left[j, j])) <= least:
                 nothing.append(j)
             elif left[j, j] > 0:
+                ways -= np.outer(ways[:, j], left[j] / left[j, j]) * (np.arange(len(R)) > j)
                 left -= np.outer(left[:, j], left[j]) / left[j, j]
         return tuple(nothing)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -127,3 +128,21 @@ def test_a_column_with_one_value_hides_no_prior_that_decides() -> None:
     with_it, without = (fedkern.fit(f"y ~ a + b{more}", frame, by="site") for more in (" + one", ""))
     assert "priors" in without.summary
     assert with_it.parameters["theta[b]"]["mean"] == pytest.approx(without.parameters["theta[b]"]["mean"], rel=0.01)
+
+
+@pytest.mark.parametrize("job", [{}, {"disclosure": {"level": "standard"}}])
+def test_a_column_that_follows_at_each_client_by_another_relation_is_estimated(job: dict[str, Any]) -> None:
+    """Each site has two values of x, so that its x^2 follows from x there; of all rows it does not."""
+    rng = np.random.default_rng(0)
+    x, site = np.r_[np.tile([0, 1], 30), np.tile([0, 2], 30)], np.repeat(["a", "b"], 60)
+    frame = pd.DataFrame({"x": x, "y": 1 + x - 0.5 * x**2 + rng.normal(size=120), "site": site})
+    result = fedkern.fit("y ~ x + I(x^2)", frame, by="site", **job)
+    of_lm = {
+        "intercept": (0.998048, 0.123986),
+        "theta[x]": (1.515892, 0.406515),
+        "theta[I(x ** 2)]": (-0.743002, 0.205607),
+    }  # R 4.2.2
+    assert "not_estimated" not in result.summary
+    for name, (mean, se) in of_lm.items():
+        assert result.parameters[name]["mean"] == pytest.approx(mean, abs=0.1 * se)
+        assert result.parameters[name]["sd"] == pytest.approx(se, rel=0.1)
