@@ -327,11 +327,7 @@ def spelled(direction: Array, coordinates: tuple[str, ...], several: int = 4) ->
 # its own: it takes back what a mean of so few rows is too far out, and stays. Source: docs/spec/likelihood.md, section 3.
 
 
-# Of a prior's information, what rows say of a number of which they say nothing: of one that no row tells of at all; and, as
-# answers are rounded, of one that has one value at every client. Of one that follows from others there it is a part of what rows
-# would say of it without these: by the same rule at all clients it is nothing, and rounding grows as the others are alike.
-NOTHING, FOLLOWS = 1e-6, 0.05
-ROUNDING = 1e-9  # of a number, what is left of it where it is taken from one like it
+NOTHING = 1e-6  # of a prior's information, what rows say of a number that none tells of
 TIE = 1e-4  # of a prior's sd, which such a number is given about 0
 PULL = 0.1  # posterior sds by which a prior may move a number; part by which its variance may be larger than with a narrower one
 
@@ -413,40 +409,44 @@ class Priors:
         """The number of the widest that is taken."""
         return max(0, len(self.each) - 2)
 
-    def untold(self, xi: Array, hessian: Array, alone: Array) -> tuple[int, ...]:
+    def untold(self, xi: Array, hessian: Array, alone: Array, errors: Array) -> tuple[int, ...]:
         """Returns the numbers of which rows say nothing beside those before them, which R has as NA.
 
-        By elimination in their order, after all that is not `read`: what rows still say of a number, over what its prior does.
-        Nearly the same columns, as powers of years, are no such numbers, though rounding may leave as little of them.
+        By elimination in their order, after all that is not `read`: no more may be left of a number than rounding makes of
+        nothing. Nearly the same columns, as powers of years, are no such numbers: each client sees that they are not the same.
 
         Parameters
         ----------
         hessian : (P, P) minus the Hessian of the log-posterior at xi with the first prior
-        alone : (J, P, P) minus the Hessians of the clients' log-likelihoods
+        alone, errors : (J, P, P) minus the Hessians of the clients' log-likelihoods, and by how much they may be rounded
         """
         prior, R, others = self.each[0].curvature(xi)[2], self.read, ~self.read.any(axis=0)
         back = np.linalg.pinv(R) * np.sqrt(np.diag(_numbers(self.each[0], R)[1]))  # to xi from numbers in their priors' sds
         inside = np.linalg.pinv(hessian[np.ix_(others, others)])
 
         def told(own: Array) -> Array:
+            """(q, q + P) What rows say of the numbers, and each one's direction."""
             across = back.T @ own[:, others]
-            return np.asarray(back.T @ own @ back - across @ inside @ across.T)
+            ways = back.T.copy()
+            ways[:, others] -= across @ inside
+            return np.hstack([back.T @ own @ back - across @ inside @ across.T, ways])
 
-        within, whole = np.zeros(len(R)), np.zeros(len(R))
-        for own in map(told, alone):
-            whole += np.diag(own)
+        def rounding(left: Array, error: Array) -> Array:
+            ways = np.abs(left[:, len(R) :])
+            return np.asarray((ways @ error * ways).sum(axis=1))
+
+        within, of_rounding = np.zeros(len(R)), np.zeros(len(R))
+        for own, error in zip(map(told, alone), errors, strict=True):
             for k in self.intercepts:
                 own = own - np.outer(own[:, k], own[k]) / max(own[k, k], NOTHING)
             within += np.diag(own)
-        left = told(hessian - prior)
-        # Of a column that is far from 0 rounding alone is left beside the intercept.
-        between = (within < FOLLOWS) & (ROUNDING * whole < FOLLOWS)
-        limit = np.where(between | (np.abs(np.diag(left)) < NOTHING), FOLLOWS, 0.0)
-        limit[[*self.follows]] = FOLLOWS * np.diag(left)[[*self.follows]]
-        limit[[*self.intercepts]] = 0.0
-        nothing = []
+            of_rounding += rounding(own, error)
+        left, error, nothing = told(hessian - prior), errors.sum(axis=0), []
+        may = (within <= of_rounding) | (np.abs(np.diag(left)) < NOTHING)
+        may[[*self.follows]] = True
+        may[[*self.intercepts]] = False
         for j in range(len(R)):
-            if left[j, j] <= limit[j] and limit[j]:
+            if may[j] and left[j, j] <= max(rounding(left[j : j + 1], error)[0], NOTHING):
                 nothing.append(j)
             elif left[j, j] > 0:
                 left -= np.outer(left[:, j], left[j]) / left[j, j]

@@ -109,6 +109,33 @@ def test_columns_that_follow_from_others_are_those_of_r(formula: str, named: lis
         assert means[0] == pytest.approx(means[1], abs=0.03)
 
 
+LEN = """
+4.2 11.5 7.3 5.8 6.4 10 11.2 11.2 5.2 7 16.5 16.5 15.2 17.3 22.5 17.3 13.6 14.5 18.8 15.5 23.6 18.5 33.9 25.5 26.4 32.5 26.7 21.5
+23.3 29.5 15.2 21.5 17.6 9.7 14.5 10 8.2 9.4 16.5 9.7 19.7 23.3 23.6 26.4 20 25.2 25.8 21.2 14.5 27.3 25.5 26.4 22.4 24.5 24.8
+30.9 26.4 27.3 29.4 23
+"""
+TEETH_IN_R = {  # R 4.2.2, lm(len ~ supp * (dose + I(dose^2)), ToothGrowth)
+    "theta[supp[T.VC]]": (-2.1133333, 5.4403880),
+    "theta[dose]": (34.52, 7.4421786),
+    "theta[supp[T.VC]:dose]": (-8.73, 10.5248299),
+    "theta[supp[T.VC]:I(dose ** 2)]": (4.9133333, 4.0510089),
+}
+
+
+def test_a_column_that_follows_from_others_by_another_rule_at_each_client_is_estimated() -> None:
+    """Each client has two of three doses of vitamin C, by which the square is a line there."""
+    dose, supp = np.tile(np.repeat([0.5, 1.0, 2.0], 10), 2), np.repeat(["VC", "OJ"], 30)
+    who = {("VC", 0.5): "ab", ("VC", 1.0): "ac", ("VC", 2.0): "bc"}
+    sites = [who.get(one, "abc") for one in zip(supp, dose)]
+    frame = pd.DataFrame({"len": [float(x) for x in LEN.split()], "supp": supp, "dose": dose})
+    frame["site"] = [own[k % len(own)] for k, own in enumerate(sites)]
+    result = fedkern.fit("len ~ supp * (dose + I(dose^2))", frame, by="site")
+    assert "not_estimated" not in result.summary
+    for name, (mean, sd) in TEETH_IN_R.items():
+        assert result.parameters[name]["mean"] == pytest.approx(mean, abs=0.1 * sd)
+        assert result.parameters[name]["sd"] == pytest.approx(sd, rel=0.1)
+
+
 def test_columns_that_are_nearly_the_same_are_estimated() -> None:
     rng = np.random.default_rng(5)
     x, d = rng.normal(size=(2, 600))
