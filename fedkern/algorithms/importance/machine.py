@@ -57,7 +57,7 @@ from .draws import (
     unresolved,
     with_draws,
 )
-from .newton import Climb, Metric, Prior, Priors, moving, spelled
+from .newton import RELATIVE, Climb, Metric, Prior, Priors, moving, spelled
 from .proposals import Coordinates, Derivatives, held, name_flagged
 from .settings import (
     AT_MODE,
@@ -272,13 +272,13 @@ def _told(state: Server) -> Server:
         return state
     alone = unpacked(state.own_hessian[0], state.coordinates.size)
     xi, s = _sent(state, at)[0], state.settings
-    units = np.zeros_like(alone)
+    variances = (RELATIVE * alone) ** 2
     if s.rounded:
         prior = state.priors.each[0].curvature(xi)[2]
-        # Of masked sums the unit is the question's alone, and all clients' errors are in the sum.
-        known, errors = (alone, 1.0) if s.box is None else (units, np.sqrt(s.clients))
-        units = errors * np.array([of_derivatives(own, prior, s.clients)[1] for own in known])
-    untold = state.priors.untold(xi, state.climb.hessian[0], alone, units)
+        # Of masked sums the unit is the question's alone, and the errors of all clients are in the sum.
+        known, clients = (alone, 1) if s.box is None else (np.zeros_like(alone), s.clients)
+        variances += clients / 6 * np.array([of_derivatives(own, prior, s.clients)[1] for own in known]) ** 2
+    untold = state.priors.untold(xi, state.climb.hessian[0], alone, variances)
     if not untold:
         return state
     return evolve(state, untold=untold, climb=Climb.begin(at), rule=np.zeros(2))

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import repeat
 from typing import NamedTuple
 from typing import Protocol as Shape
 
@@ -327,10 +328,8 @@ def spelled(direction: Array, coordinates: tuple[str, ...], several: int = 4) ->
 # its own: it takes back what a mean of so few rows is too far out, and stays. Source: docs/spec/likelihood.md, section 3.
 
 
-NOTHING = 1e-6  # of a prior's information: rows that say no more of a number say nothing
-DIGITS = 1e-15  # of what rows say of a number, what is left of it where those before it say the same
-SURELY = 5.0  # sds of what rounded answers leave
-ROUNDING = 1e-9  # the same, of a column of which clients say that it follows from others, or differs between them alone
+NOTHING = 1e-6  # of a prior's information, what rows say of a number that none tells of
+SURELY = 5.0  # sds of what rounding makes of nothing
 TIE = 1e-4  # of a prior's sd, which such a number is given about 0
 PULL = 0.1  # posterior sds by which a prior may move a number; part by which its variance may be larger than with a narrower one
 
@@ -397,14 +396,15 @@ class Priors:
     read : (q, P) the numbers by which they are judged, as a linear map of xi
     bent : whether the rows' curvature changes with these
     ties : whether a number of `read` of which rows say nothing is 0
-    follows, intercepts : those that at every client follow from others; and those of a column of ones
+    follows : of each client, those that follow from others there; None where it cannot say
+    intercepts : those of a column of ones
     """
 
     each: tuple[Prior, ...]
     read: Array = field(default_factory=lambda: np.empty((0, 0)))
     bent: bool = False
     ties: bool = False
-    follows: tuple[int, ...] = ()
+    follows: tuple[tuple[int, ...] | None, ...] = ()
     intercepts: tuple[int, ...] = ()
 
     @property
@@ -412,50 +412,46 @@ class Priors:
         """The number of the widest that is taken."""
         return max(0, len(self.each) - 2)
 
-    def untold(self, xi: Array, hessian: Array, alone: Array, units: Array) -> tuple[int, ...]:
+    def untold(self, xi: Array, hessian: Array, alone: Array, variances: Array) -> tuple[int, ...]:
         """Returns the numbers of which rows say nothing beside those before them, which R has as NA.
 
-        By elimination in their order, after all that is not `read`: what rows still say of a number is nothing where it is no
-        more than the rounding of the answers. A column that clients do not name as such a one (`follows`), and that differs
-        within clients, may well have as little left (a power of years): there the answers have to say it to all their digits.
+        By elimination in their order, after all that is not `read`: no more may be left of a number than rounding makes of
+        nothing. Nearly the same columns, as powers of years, are no such numbers: clients see that they are not the same.
 
         Parameters
         ----------
         hessian : (P, P) minus the Hessian of the log-posterior at xi with the first prior
         alone : (J, P, P) minus the Hessians of the clients' log-likelihoods
-        units : (J, P, P) the steps in which these are told
+        variances : (J, P, P) of their entries' rounding, twice as large as they may be, for an entry stands on both sides
         """
-        R, read = self.read, self.read.any(axis=0)
-        others = ~read
-        prior = self.each[0].curvature(xi)[2] * np.outer(read, read)
+        prior, R, others = self.each[0].curvature(xi)[2], self.read, ~self.read.any(axis=0)
         back = np.linalg.pinv(R) * np.sqrt(np.diag(_numbers(self.each[0], R)[1]))  # to xi from numbers in their priors' sds
-        back[others] -= np.linalg.pinv(hessian[np.ix_(others, others)]) @ hessian[others] @ back  # as the others follow
-        variances = units**2 / 6  # at most: of symmetric errors E it is s'Vs of v'Ev, s the squares of v
+        inside = np.linalg.pinv(hessian[np.ix_(others, others)])
 
-        def rounding(way: Array, variance: Array) -> float:
-            squares = (back @ way) ** 2
-            return SURELY * float(np.sqrt(squares @ variance @ squares))
+        def told(own: Array) -> Array:
+            """(q, q + P) What rows say of the numbers, and each one's direction."""
+            across = back.T @ own[:, others]
+            ways = back.T.copy()
+            ways[:, others] -= across @ inside
+            return np.hstack([back.T @ own @ back - across @ inside @ across.T, ways])
 
-        whole, within, surely = np.zeros((3, len(R)))
-        for own, variance in zip(back.T @ alone @ back, variances, strict=True):
-            whole += np.diag(own)
-            within_client = np.eye(len(R))
+        def rounding(left: Array, variance: Array) -> Array:
+            squares = left[:, len(R) :] ** 2
+            return np.asarray((squares @ variance * squares).sum(axis=1))
+
+        may = np.ones(len(R), bool)  # be such a one: where no client sees that it is none
+        for own, variance, follows in zip(map(told, alone), variances, self.follows or repeat(()), strict=False):
             for k in self.intercepts:
-                within_client[k] -= own[k] / max(own[k, k], NOTHING)
-            within += np.diag(within_client.T @ own @ within_client)
-            surely = np.hypot(surely, [rounding(way, variance) for way in within_client.T])
-        left = back.T @ (hessian - prior) @ back
-        named = within <= np.maximum(surely, np.maximum(NOTHING, ROUNDING * whole))
-        named[[*self.follows]] = True
-        nothing, ways = list[int](), np.eye(len(R))  # of each number, and of those before it, which leaves least
+                own = own - np.outer(own[:, k], own[k]) / max(own[k, k], NOTHING)
+            constant = np.diag(own) <= SURELY * np.sqrt(rounding(own, variance))
+            may &= constant | np.isin(range(len(R)), range(len(R)) if follows is None else follows)
+        left, variance, nothing = told(hessian - prior), variances.sum(axis=0), []
+        may |= np.abs(np.diag(left)) < NOTHING
+        may[[*self.intercepts]] = False
         for j in range(len(R)):
-            least = max(NOTHING, DIGITS * whole[j])
-            if named[j]:
-                least = max(least, ROUNDING * whole[j], rounding(ways[:, j], variances.sum(axis=0)))
-            if j not in self.intercepts and (left[j, j] if named[j] else abs(left[j, j])) <= least:
+            if may[j] and left[j, j] <= max(SURELY * float(rounding(left[j : j + 1], variance)[0]) ** 0.5, NOTHING):
                 nothing.append(j)
             elif left[j, j] > 0:
-                ways -= np.outer(ways[:, j], left[j] / left[j, j]) * (np.arange(len(R)) > j)
                 left -= np.outer(left[:, j], left[j]) / left[j, j]
         return tuple(nothing)
 
