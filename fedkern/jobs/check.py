@@ -73,7 +73,7 @@ class Check(At[C]):
             if not split:
                 describe(rows, self.parties.spec, self.names[k], least_of_level=self.config.least_of_level)
             degenerate[k] = own_columns(self.parties.spec_of(rows.names), rows, intercept)
-        found = column_notes.exchange_notes(self, degenerate, split=split, told=False)
+        found = column_notes.exchange_notes(self, degenerate, split=split, told=False).found
         return [Line("note", one) for one in sorted(found, key=lambda one: not one.doubt)]
 
     def unknown(self, encoding: Encoding) -> list[str]:

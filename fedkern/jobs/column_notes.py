@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..algorithms.exchanges import column_notes
 from ..data.degenerate import Degenerate
@@ -18,7 +18,14 @@ from .run import At
 from .stage import Stage
 
 
-def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: bool = False, told: bool = True) -> list[Finding]:
+class Noted(NamedTuple):
+    """Holds findings, and the columns that follow from others at each client; None of one that has too few rows to say so."""
+
+    found: list[Finding]
+    follows: tuple[frozenset[str] | None, ...] = ()
+
+
+def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: bool = False, told: bool = True) -> Noted:
     """Returns findings that all clients' columns share (or, `split`, those of each client), at the server; nothing elsewhere.
 
     A column whose constants the job file gives is taken as right: of its far cells nothing is told. `told`: columns are centred
@@ -46,7 +53,7 @@ def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: 
     graph = getattr(at.config.model, "kind", "") in ("mrf", "sem")
     server, _ = at.exchange(Stage.of(column_notes), lambda: column_notes.start(at.names, split, graph), clients)
     if server is None:
-        return []
+        return Noted([])
     _check_ignored(at, server.misspelt)
     missing, common = server.zeros(at.sizes)
     far = {name: where for name, where in missing.items() if name not in server.far} | server.far
@@ -65,7 +72,7 @@ def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: 
         else:
             remedy = of_response if name == response else "declare-column"
             found.append(Finding.of("column-with-far-cells", column=name, clients=where, owner=name, remedies=[remedy]))
-    return found
+    return Noted(found, tuple(frozenset(one.collinear) if one.judged[1] else None for one in server.told))
 
 
 def _check_ignored(at: At[Any], misspelt: Mapping[str, Mapping[str, str]]) -> None:

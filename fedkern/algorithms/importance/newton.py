@@ -394,14 +394,14 @@ class Priors:
     read : (q, P) the numbers by which they are judged, as a linear map of xi
     bent : whether the rows' curvature changes with these
     ties : whether a number of `read` of which rows say nothing is 0
-    follows, intercepts : those that at every client follow from others; and those of a column of ones
+    follows, intercepts : those that follow from others at each client, None where it cannot say so; and those of a column of ones
     """
 
     each: tuple[Prior, ...]
     read: Array = field(default_factory=lambda: np.empty((0, 0)))
     bent: bool = False
     ties: bool = False
-    follows: tuple[int, ...] = ()
+    follows: tuple[tuple[int, ...] | None, ...] = ()
     intercepts: tuple[int, ...] = ()
 
     @property
@@ -413,7 +413,8 @@ class Priors:
         """Returns the numbers of which rows say nothing beside those before them, which R has as NA.
 
         By elimination in their order, after all that is not `read`: no more may be left of a number than rounding makes of
-        nothing. Nearly the same columns, as powers of years, are no such numbers: each client sees that they are not the same.
+        nothing, whose column has one value, or follows from others, at each client. Nearly the same columns, as powers of years,
+        are no such numbers.
 
         Parameters
         ----------
@@ -435,15 +436,14 @@ class Priors:
             ways = np.abs(left[:, len(R) :])
             return np.asarray((ways @ error * ways).sum(axis=1))
 
-        within, of_rounding = np.zeros(len(R)), np.zeros(len(R))
+        constant = list[NDArray[np.bool_]]()
         for own, error in zip(map(told, alone), errors, strict=True):
             for k in self.intercepts:
                 own = own - np.outer(own[:, k], own[k]) / max(own[k, k], NOTHING)
-            within += np.diag(own)
-            of_rounding += rounding(own, error)
+            constant.append(np.diag(own) <= rounding(own, error) + NOTHING)
+        follows = [[own is None or j in own for j in range(len(R))] for own in self.follows or ((),)]
         left, error, nothing = told(hessian - prior), errors.sum(axis=0), []
-        may = (within <= of_rounding) | (np.abs(np.diag(left)) < NOTHING)
-        may[[*self.follows]] = True
+        may = (np.array(constant) | np.array(follows)).all(axis=0)
         may[[*self.intercepts]] = False
         for j in range(len(R)):
             if may[j] and left[j, j] <= max(rounding(left[j : j + 1], error)[0], NOTHING):

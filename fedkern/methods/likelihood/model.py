@@ -70,7 +70,7 @@ class Model(WeighedModel[OutputSection]):
     coarse : whether the response is a score of few whole numbers, as the server alone knows
     summaries : the clients that take part by a summary, and how many numbers each may tell
     widened : which of `wider` the prior is, once that is known
-    following : columns that at every client follow from others, at the server
+    following : the columns that follow from others at each client, at the server; None of one that cannot say so
     """
 
     config: Config
@@ -79,7 +79,7 @@ class Model(WeighedModel[OutputSection]):
     coarse: bool = False
     summaries: Mapping[int, int] = field(default_factory=dict)
     widened: int | None = None
-    following: tuple[str, ...] = ()
+    following: tuple[frozenset[str] | None, ...] = ()
 
     def __post_init__(self) -> None:
         self.encoding.check_references(self.references)
@@ -302,7 +302,7 @@ class Model(WeighedModel[OutputSection]):
             read,
             bent=not self.measured,
             ties=not (self.given_priors or self.summaries),
-            follows=self.numbers_of(self.following),
+            follows=tuple(None if own is None else self.numbers_of(own) for own in self.following),
             intercepts=self.numbers_of(["intercept"] * self.encoding.intercept),
         )
 

@@ -84,9 +84,9 @@ class Columns:
                     summaries.check_rows(n, p, model.size, questions, run.names[k], table.source)
             run.note_rows(k, notes, designs[k].faults, len(designs[k].X))
             noted[k] = notes
-        found = column_notes.exchange_notes(run, degenerates)
+        found, following = column_notes.exchange_notes(run, degenerates)
         follows = {str(one.values["column"]): one for one in found if one.id == "column-collinear"}
-        model = replace(model, following=tuple(follows))
+        model = replace(model, following=following)
         run.hooks.find([one for one in found if one.id != "column-collinear"])
         test = _read_test_rows(run, model)
         model = self.exchange_response(run, model, designs, rows)

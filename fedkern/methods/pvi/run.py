@@ -55,7 +55,7 @@ def fit(run: Run[Config]) -> Fit | None:
             designs[k], degenerates[k], notes = _encode(model, run.names[k], tables.pop(k))
         run.note_rows(k, notes, designs[k].faults, n_rows)
     if model.privacy is None:
-        run.hooks.find(column_notes.exchange_notes(run, degenerates))
+        run.hooks.find(column_notes.exchange_notes(run, degenerates).found)
     test = _test_rows(run.parties, model) if run.place.is_server else None
     # The response's units come before the clients' machines, whose rows are in these units.
     model = replace(model, response=response.exchange_level(run, model, {k: _rows(design) for k, design in designs.items()}))

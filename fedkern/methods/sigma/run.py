@@ -70,7 +70,7 @@ def fit(run: Run[Config]) -> Fit | None:
         if model.privacy is not None:
             areas[k] = budget.add_noise(run, model.privacy, model.response, k, areas[k], files.clients[k])
     # `degenerate` holds the covariates of which nothing can be learnt.
-    run.hooks.find(column_notes.exchange_notes(run, {k: area_rows.degenerate for k, area_rows in areas.items()}))
+    run.hooks.find(column_notes.exchange_notes(run, {k: area_rows.degenerate for k, area_rows in areas.items()}).found)
     model = replace(model, units=_units(run, model, areas))
     run.know_alike(model.told)
     sites = {}

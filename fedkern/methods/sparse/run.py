@@ -167,7 +167,7 @@ def _data(run: Run[Config], model: SparseModel, tables: dict[int, Table]) -> Dat
         notes += model.gaps(columns[k])
         run.note_rows(k, notes, design.faults, len(design.X))
     # Questions about columns come before the scales, which a wrong column would spoil for all.
-    run.hooks.find(column_notes.exchange_notes(run, degenerates))
+    run.hooks.find(column_notes.exchange_notes(run, degenerates).found)
     values = _values(run, model, columns)
     if values is not None:
         run.hooks.notes += model.two_valued(values)

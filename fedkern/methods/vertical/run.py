@@ -201,7 +201,7 @@ def _rows(run: Run[Config], model: VerticalModel, aligned: Aligned) -> Rows:
         run.note_rows(k, [*column.notes, *others, *admitted.private_notes(config, len(column.X))], column.faults, len(column.X))
     if model.open:
         degenerate = {k: column.degenerate for k, column in arrays.items()}
-        run.hooks.find(column_notes.exchange_notes(run, degenerate, split=True))
+        run.hooks.find(column_notes.exchange_notes(run, degenerate, split=True).found)
     return Rows(arrays, server, aligned.train, aligned.test, aligned.new, aligned.ids)
 
 
