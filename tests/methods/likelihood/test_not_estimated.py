@@ -137,6 +137,31 @@ def test_a_column_that_follows_from_others_by_another_rule_at_each_client_is_est
         assert result.parameters[name]["sd"] == pytest.approx(sd, rel=0.1)
 
 
+PEAS = """
+011 49.5 110 62.8 000 46.8 101 57.0 100 59.8 111 58.5 001 55.5 010 56.0 010 62.8 111 55.8 100 69.5 001 55.0
+100 62.0 111 48.8 001 45.5 010 44.2 110 52.0 000 51.5 101 49.8 011 48.8 101 57.2 110 59.0 011 53.2 000 56.0
+"""
+PEAS_IN_R = {  # R 4.2.2, lm(yield ~ block + N * P * K, npk), NA for N1:P1:K1
+    "theta[N[T.n1]]": (9.85, 2.7785388),
+    "theta[P[T.p1]]": (0.41666667, 2.7785388),
+    "theta[N[T.n1]:K[T.k1]]": (-4.7, 3.2083802),
+}
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_product_that_some_clients_lack_is_not_estimated_however_rows_are_dealt(seed: int) -> None:
+    """By lot a product has one value at a client, and follows from blocks at another."""
+    cells, yields = PEAS.split()[::2], [float(x) for x in PEAS.split()[1::2]]
+    frame = pd.DataFrame({name: [name.lower() + cell[k] for cell in cells] for k, name in enumerate("NPK")})
+    frame = frame.assign(block=[f"b{k // 4}" for k in range(24)], y=yields)
+    frame["site"] = np.random.default_rng(seed).permutation(np.arange(24) % 2)
+    result = fedkern.fit("y ~ block + N * P * K", frame, by="site")
+    assert result.summary["not_estimated"] == ["theta[N[T.n1]:P[T.p1]:K[T.k1]]"]
+    for name, (mean, sd) in PEAS_IN_R.items():
+        assert result.parameters[name]["mean"] == pytest.approx(mean, abs=0.1 * sd)
+        assert sd < result.parameters[name]["sd"] < 1.2 * sd  # of 12 degrees of freedom
+
+
 def test_columns_that_are_nearly_the_same_are_estimated() -> None:
     rng = np.random.default_rng(5)
     x, d = rng.normal(size=(2, 600))
