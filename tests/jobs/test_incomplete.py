@@ -261,5 +261,5 @@ def test_a_client_of_incomplete_rows_alone_is_left_out() -> None:
     assert found.parameters["theta[x]"]["mean"] == pytest.approx(without.parameters["theta[x]"]["mean"], abs=0.01)
     with pytest.raises(JobError, match="no client is left"):
         fedkern.run(made, data={"c": lacking, "d": lacking})
-    with pytest.raises(JobError, match="client 'c', .*rows that count"):
+    with pytest.raises(JobError, match=r"client 'c', .*rows that count"):
         fedkern.run({**made, "disclosure": {"level": "standard"}}, data=data | {"c": lacking})
