@@ -117,10 +117,14 @@ def kept(
     alone, leaves_out = config.level == "none", config.disclosure.small == "leave-out"
     usual, tables, why_of, apart = config.at_standard(), dict[int, Table](), dict[int, str](), dict[str, str]()
     signed, requirement = signers(place, parties.n_clients), usual.requirement
-    summed, faulty = dict[int, int](), Refusals()
+    summed, empty, faulty = dict[int, int](), dict[int, str](), Refusals()
+    drops = alone and requirement.drops  # else others would know that these rows are none, and not too few
     for k in place.mine(parties.n_clients):
         with faulty.collecting(), owned(k):
             (table, spec), name, policies = _read(parties, k), parties.names[k], bindings[k].policies
+            if drops and table.incomplete and not table.n_rows:
+                empty[k] = f"each of its {table.incomplete} rows lacks a cell"
+                continue
             near = None
             if not alone:  # the rows are noted before they are counted: the answer depends on them
                 with between(k):
@@ -153,12 +157,14 @@ def kept(
     # All places must leave out the same clients, and learn no more than which.
     left = _joined(place, dict.fromkeys(why_of, 0)) if leaves_out else {}
     summaries = _joined(place, summed) if config.requirement.small_by_summary and not alone else {}
-    numbers = tuple(k for k in everybody if k not in left)
+    incomplete = _joined(place, dict.fromkeys(empty, 0)) if drops else {}
+    numbers = tuple(k for k in everybody if k not in left and k not in incomplete)
     notes = tuple(Finding.of("left-out", client=parties.names[k]) for k in left)
+    notes += tuple(Finding.of("left-out-incomplete", client=parties.names[k]) for k in incomplete)
     group = getattr(getattr(config.model, "random", None), "group", None)  # no strata, which are each client's own by design
     notes += _shared_groups(group, tables.values()) if alone else ()
     among = {now: summaries[k] for now, k in enumerate(numbers) if k in summaries}
-    return Kept(_renumbered(parties, numbers, tables), numbers, notes, why_of, apart, among)
+    return Kept(_renumbered(parties, numbers, tables), numbers, notes, why_of | empty, apart, among)
 
 
 def _shared_groups(group: str | None, tables: Iterable[Table]) -> tuple[Finding, ...]:

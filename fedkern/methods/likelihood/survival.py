@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc, ndtr
 
 from ...algorithms.core import once
+from ...algorithms.core.exchange import LEAST
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges.answers import CumulativeHazards
 from ...algorithms.exchanges.sums import AskPearson, PearsonSums, SurvivalSums
@@ -125,13 +126,13 @@ def _of_hazards(model: CoxModel, server: once.Server[SurvivalSums], sizes: Seque
     """Returns what the clients' sums say of the model; `sizes`: their rows, which they tell with numeric columns."""
     notes = once.not_in("the checks of hazards", server, model.telling)
     if nothing := [model.telling[k] for k, sums in sorted(server.replies.items()) if not sums.events]:
-        notes.append(Finding.of("next-to-no-events", clients=nothing))
+        notes.append(Finding.of("next-to-no-events", clients=nothing, least=LEAST))
     content, more = _content(model, in_order(server.replies))
     counts = sites.count_rows(model, model.telling, {k: {"events": sums.events} for k, sums in server.replies.items()})
     notes += more
     events: dict[int, dict[str, int]] = {}
     if not model.secure and sizes:
-        events = {k: {"rows": sizes[k], "events": sums.events} for k, sums in server.replies.items()}
+        events = {k: {"rows": sizes[k], "events": sums.events} for k, sums in server.replies.items() if sums.events}
     return Checked({**content, **counts}, tuple(notes), events=events)
 
 
