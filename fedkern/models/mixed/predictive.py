@@ -14,7 +14,7 @@ effects (a realised discrepancy: Gelman, Meng and Stern 1996). Where the model i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -98,29 +98,18 @@ def _statistics(n: float, sums: Vector) -> Vector:
 
 
 class Keyed:
-    """Draws random numbers for some draws of the posterior, as many for each, other ones at each call."""
+    """Draws random numbers for some draws of the posterior at once, of which `draw` is the first; other ones at each call."""
 
-    def __init__(self, key: int, *draws: int, part: int = 0):
-        self._key, self._draws, self._step = key, draws, part * CALLS
+    def __init__(self, key: int, draw: int, part: int = 0):
+        self._key, self._draw, self._step = key, draw, part * CALLS
 
     def uniform(self, n: int) -> Vector:
-        return self._made(rng.uniform, n)
+        self._step += 1
+        return rng.uniform(n, key=self._key, draw=self._draw, step=self._step)
 
     def normal(self, n: int) -> Vector:
-        return self._made(rng.normal, n)
-
-    def of(self, part: slice) -> Keyed:
-        """Returns the same of some of the draws."""
-        some = Keyed(self._key, *self._draws[part])
-        some._step = self._step
-        return some
-
-    def _made(self, kernel: Callable[..., Vector], n: int) -> Vector:
         self._step += 1
-        drawn = np.empty((len(self._draws), n // len(self._draws)))
-        for of_draw, draw in zip(drawn, self._draws):
-            kernel(len(of_draw), key=self._key, draw=draw, step=self._step, out=of_draw)
-        return drawn.ravel()
+        return rng.normal(n, key=self._key, draw=self._draw, step=self._step)
 
 
 def sums(rows: Rows, inner: Vector, key: int) -> Sums:
@@ -168,7 +157,7 @@ def _by_products(rows: Rows, inner: Vector, key: int) -> Vector:
     weights = np.column_stack([inner[:, :p], np.ones(S)])
     total, squares = weights @ products[:-1, -1], ((weights @ products[:-1, :-1]) * weights).sum(axis=1)
     along = total / np.sqrt(n)
-    source, sd = Keyed(key, *range(S)), rows.layout.scale(inner)
+    source, sd = Keyed(key, 0), rows.layout.scale(inner)
     errors = source.normal(2 * S).reshape(S, 2)
     rest = 2 * special("gammaincinv")(0.5 * n - 1, source.uniform(S))
     again = squares + 2 * sd * (along * errors[:, 0] + np.sqrt(np.maximum(squares - along**2, 0.0)) * errors[:, 1])
@@ -182,7 +171,7 @@ def _replicated(rows: Rows, inner: Vector, key: int, number: int) -> Vector:
     replicated = np.empty((len(inner), 3))
     # One pass over the rows for several draws, but of levels, whose scale is a vector.
     for part in pieces(len(inner), 1 if record.leveled else max(1, CACHED // max(n, 1))):
-        source, eta = Keyed(key, *range(part.start, part.stop), part=number), predictor(rows, inner[part])
+        source, eta = Keyed(key, part.start, number), predictor(rows, inner[part])
         k = len(eta)
         if d:
             eta = with_effects(rows, eta, T[part], source.normal(k * rows.n_groups * d).reshape(k, rows.n_groups, d))
@@ -201,14 +190,14 @@ def _misfits(rows: Rows, inner: Vector, key: int, number: int) -> Vector:
     if not record.counted or record.dispersion is not None:
         return chi_squares
     some = inner[np.linspace(0, len(inner) - 1, MISFITS).round().astype(int)]
-    # Other numbers than those of `_replicated`.
-    source, eta = Keyed(key, *range(len(inner), len(inner) + MISFITS), part=number), predictor(rows, some)
+    eta, first = predictor(rows, some), len(inner)  # other numbers than those of `_replicated`
     if rows.layout.group:
-        u = effects.draw_effects(rows, some, source.uniform(MISFITS * rows.n_groups).reshape(MISFITS, rows.n_groups))
+        uniform = Keyed(key, first, number).uniform(MISFITS * rows.n_groups)
+        u = effects.draw_effects(rows, some, uniform.reshape(MISFITS, rows.n_groups))
         eta = with_effects(rows, eta, rows.layout.factor(some, "group"), u)
     for part in pieces(MISFITS, max(1, CACHED // max(len(rows), 1))):
         mean, (scale, trials) = record.mean(record.kept(eta[part])).ravel(), _each(rows, rows.layout.scale(some[part]))
-        again = record.draw(source.of(part), mean, scale, trials)
+        again = record.draw(Keyed(key, first + 1 + part.start, number), mean, scale, trials)
         total = 1.0 if trials is None else trials
         variance = np.maximum(record.spread(mean, scale, total), LEAST_VARIANCE)
         expected = total * record.expected(mean, scale)
