@@ -116,7 +116,7 @@ def kept(
     # Where all rows are in one process nothing is asked of them, and it is said what would be if parties were apart.
     alone, leaves_out = config.level == "none", config.disclosure.small == "leave-out"
     usual, tables, own, apart = config.at_standard(), dict[int, Table](), dict[int, str](), dict[str, str]()
-    signed, requirement = signers(place, parties.n_clients), usual.requirement
+    signed, requirement, nothing = signers(place, parties.n_clients), usual.requirement, config.requirement
     summed, faulty = dict[int, int](), Refusals()
     for k in place.mine(parties.n_clients):
         with faulty.collecting(), owned(k):
@@ -125,7 +125,7 @@ def kept(
             if not alone:  # the rows are noted before they are counted: the answer depends on them
                 with between(k):
                     near = holders.asked(config, parties, k, bindings[k], table, spec)
-            asked = config.requirement if alone else holders.bound(config, policies, signed=k in signed)
+            asked = nothing if alone else holders.bound(config, policies, signed=k in signed)
             refusals, few = faults_of(config, asked, parties, table, spec, name), None
             with refusals.collecting():
                 usable = refusals.usable(table)
@@ -152,7 +152,7 @@ def kept(
     faulty.refuse()
     # All places must leave out the same clients, and learn no more than which.
     left = _joined(place, dict.fromkeys(own, 0)) if leaves_out else {}
-    summaries = _joined(place, summed) if config.requirement.small_by_summary and not alone else {}
+    summaries = _joined(place, summed) if nothing.small_by_summary and not alone else {}
     numbers = tuple(k for k in everybody if k not in left)
     notes = tuple(Finding.of("left-out", client=parties.names[k]) for k in left)
     group = getattr(getattr(config.model, "random", None), "group", None)  # no strata, which are each client's own by design
