@@ -292,7 +292,7 @@ class Model(WeighedModel[OutputSection]):
             return WIDER[:1]
         return WIDER if self.measured else LESS_WIDE
 
-    @property
+    @cached_property
     def priors(self) -> importance.Priors:
         """The prior that all know, and the wider ones of which rows may decide."""
         read = np.zeros((len(self.coding.matrix), self.size))
