@@ -25,8 +25,8 @@ NO_VALUE = 'or set model.missing = "impute" (sparse, but not "sem"), "drop" or "
 LEFT_OUT = 'or set model.missing = "drop" (likelihood, pvi, vertical)'
 COMMA = 'if numbers have decimal commas set [data.dialect] decimal = ",", and if commas part thousands (1,234) remove them'
 LABEL = (
-    "or write 0 and 1, or the same two labels, in all files, or name the label that counts as 1 (data.positive), or set "
-    "model.family for a response that is measured or counted"
+    "or write 0 and 1, or the same two labels, in all files (of three labels make a column of two), "
+    "or name the label that counts as 1 (data.positive), or set model.family for a response that is measured or counted"
 )
 NAMED = 6  # rows of each fault
 HINT = "`fedkern check --local` shows the holder of the file where"

@@ -18,6 +18,8 @@ from .released import Drawn, Group, difference, of_draws
 
 Array = NDArray[np.float64]
 CONTRAST = re.compile(r"(.*)\[(.*) vs (.*)\]")
+# Of the mean of a function of a column, to the column.
+BACK: dict[str, Any] = {"log": np.exp, "log2": np.exp2, "log10": lambda x: 10.0**x, "sqrt": np.square, "exp": np.log}
 MOST_CELLS = 10_000  # rows of a grid, of which each combination of columns is one
 Cells = list[dict[str, Any]]
 
@@ -72,8 +74,8 @@ def summarised(values: Array) -> dict[str, float]:
 def grid(encoding: Encoding, at: Mapping[str, object], by: Sequence[str]) -> tuple[Cells, Cells]:
     """Returns the cells that are asked for, and for each of them all rows over which it averages, cell after cell.
 
-    Columns in `at` have these values, columns in `by` all their levels; other numbers are at the centre of the job's rows, and
-    over other levels is averaged, each of which counts alike.
+    Columns in `at` have these values, columns in `by` all their levels; other numbers (or their logarithm, where the formula has
+    that) are at the centre of the job's rows, and over other levels is averaged, each of which counts alike.
     """
     columns: dict[str, Any] = {column.name: column for column in encoding.columns}
     known: dict[str, Any] = columns if encoding.formula is None else dict(encoding.formula.known)
@@ -81,6 +83,9 @@ def grid(encoding: Encoding, at: Mapping[str, object], by: Sequence[str]) -> tup
     # A formula knows the centres of what it transforms, and the encoding those of columns that are terms.
     both = [(name, of[name]) for of in (columns, known) for name in known if name in of and name not in levels]
     centres = {name: of.center for name, of in both if of.center is not None and (of.center, of.scale) != (0.0, 1.0)}
+    for call, back in BACK.items():  # a column that a formula has through a function alone, where that is at its mean
+        made = {name: columns.get(f"{call}({name})") for name in known if name not in {*levels, *centres}}
+        centres |= {name: float(back(of.center)) for name, of in made.items() if of is not None and of.center is not None}
     roles = (encoding.response, encoding.trials, encoding.weight, encoding.row_id)
     needed = list(dict.fromkeys([*known, *(name for name in encoding.needed if name not in roles)]))
     if odd := [name for name in by if name not in levels] + [name for name in at if name not in needed]:

@@ -217,6 +217,8 @@ class Result:
         result = self.prediction(rows).scores
         if not result:
             response = self.summary["encoding"].get("response")
+            if self.job.get("data", {}).get("time"):
+                raise JobError("predictions of survival times have no scores, for rows may be censored: use predict")
             lacking = f"the rows have no column {response!r} to compare predictions with, or it is empty in all of them"
             raise JobError(f"{lacking}; add it, or use predict")
         return dict(result)

@@ -266,6 +266,20 @@ def test_heavy_tails_shares_and_rare_values_make_no_result_fall() -> None:
     assert fallen <= 3
 
 
+def test_spreads_of_few_rows_or_of_a_part_of_the_range_are_no_other_unit() -> None:
+    """Magnesium in pots of three kilns (carData's Pottery); and a site whose patients are of one age among those of all ages."""
+    kilns = [[4.3, 3.43, 3.88, 5.64, 5.34, 3.47, 4.26, 5.91, 4.52, 7.23, 5.69, 5.51, 4.45, 3.94]]
+    kilns += [[0.56, 0.67, 0.53, 0.67, 0.6], [0.67, 0.63, 0.67, 0.68, 0.72]]
+    random = np.random.default_rng(4)
+    ages = [random.normal(mean, sd, 120) for mean, sd in ((70.0, 2.0), (50.0, 14.0), (52.0, 15.0))]
+    of_unit = [ages[1] / 7.5, *ages[1:]]
+    for columns, sure in ((kilns, False), (ages, False), (of_unit, True)):
+        means, squares = np.array([np.mean(c) for c in columns]), np.array([np.var(c) * len(c) for c in columns])
+        found = apart.compare_spreads(squares, np.array([len(c) - 1.0 for c in columns]), means)
+        assert found.odd.any()
+        assert found.sure.any() == sure
+
+
 # --- another unit whose standard deviation is not five times the others'
 
 ENOUGH: dict[str, Any] = {"data": {"response": "died"}}  # rows for the job's own default: no note on that comes first

@@ -42,6 +42,21 @@ def linear() -> Result:
     return fedkern.fit("z ~ age * sex + stage", ROWS, by="site", priors=WIDE, output={"sites": True})
 
 
+def test_a_column_behind_a_logarithm_is_where_that_is_at_its_mean() -> None:
+    found = fedkern.fit("z ~ log(age) + sex", ROWS, by="site", priors=WIDE)
+    (low, high), at_mean = found.effects(by="sex")["mean"], float(np.exp(np.log(AGE).mean()))
+    X = np.column_stack([np.ones(120), np.log(AGE), SEX == "m"])
+    b = np.linalg.lstsq(X, ROWS["z"].to_numpy(), rcond=None)[0]
+    np.testing.assert_allclose([low, high], [b[0] + b[1] * np.log(at_mean), b[0] + b[1] * np.log(at_mean) + b[2]], atol=0.03)
+
+
+def test_survival_times_have_no_scores_and_that_is_said() -> None:
+    rows = ROWS.assign(died=ROWS["y"])
+    found = fedkern.fit("Surv(age, died) ~ sex", rows, "weibull", by="site", output={"survival_at": [50.0]})
+    with pytest.raises(JobError, match="survival times have no scores"):
+        found.scores(rows)
+
+
 @pytest.fixture(scope="module")
 def logistic() -> Result:
     return fedkern.fit("y ~ age + sex", ROWS, by="site", priors=WIDE)

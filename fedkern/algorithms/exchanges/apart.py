@@ -104,9 +104,12 @@ def compare_spreads(
     odd &= far > NOTED
     agree = varies & ~odd
     certain = np.abs(np.log(np.where(varies, times, 1.0))) > np.log(MANIFOLD)
-    if means is not None and agree.any():
-        certain |= bool(np.median(np.abs(means[agree]) / np.sqrt(variance[agree])) > 1)
-    return Apart(times, np.log(times), odd, agree, odd & certain & (far > NO_ORDINARY), torn)
+    if means is not None and agree.any() and np.median(np.abs(means[agree]) / np.sqrt(variance[agree])) > 1:
+        # A wrong cell makes a standard deviation larger; a unit that makes it smaller makes the mean so too.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            beside = means / np.median(means[agree]) / times
+        certain |= (times > 1) | ((beside >= 1 / ALIKE) & (beside <= ALIKE))
+    return Apart(times, np.log(times), odd, agree, odd & certain & (far > NO_ORDINARY) & (degrees >= LEAST), torn)
 
 
 def _beyond_others(values: Array, with_value: Sites, alike: float | Array, usual: float | Array) -> Array:

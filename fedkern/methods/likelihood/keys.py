@@ -619,8 +619,9 @@ def _times(config: Config) -> Iterator[str]:
     for column in dict.fromkeys(column for column in roles.values() if [*roles.values()].count(column) > 1):
         both = " and ".join(f"data.{name}" for name, own in roles.items() if own == column)
         yield f'{both} are both "{column}"; name different columns'
+    terms = config.formula.variables if config.formula else ()
     for column in (data.time, data.entry, data.strata, data.time_upper):
-        if column is not None and column in data.columns:
+        if column is not None and column in data.columns and column not in terms:
             yield f"data.columns.{column}: this column is no covariate; remove the table"
     if not _rising(output.survival_at or []):
         yield f"output.survival_at = {output.survival_at}: wanted times above 0, each later than the one before"

@@ -304,6 +304,18 @@ def test_checks_and_sites_are_those_of_the_others(by_a_summary: Callable[..., No
     assert not any("'a'" in note for note in result.notes)
 
 
+def test_events_that_are_not_known_are_not_called_few(by_a_summary: Callable[..., None]) -> None:
+    """Of a client by a summary no events are counted: those of the others are not all."""
+    rng = np.random.default_rng(2)
+    data = {
+        name: (rng.normal(size=(n, 3)), (np.arange(n) % 8 == 0).astype(float)) for name, n in (("a", 300), ("b", 50), ("c", 50))
+    }
+    by_a_summary(0)
+    assert "few-events" not in ids(fedkern.run(JOB, data=data))
+    by_a_summary()  # nobody
+    assert "few-events" in ids(fedkern.run(JOB, data={name: data[name] for name in "bc"}))
+
+
 def test_rows_that_lack_a_cell_are_counted_of_all(by_a_summary: Callable[..., None]) -> None:
     """It is before the rounds, as the summary."""
     data = cancer()

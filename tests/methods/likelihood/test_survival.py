@@ -203,6 +203,16 @@ def test_a_client_without_events_adds_nothing_and_is_named(tmp_path: Path, files
     assert any("no row has its event" in note for note in said["notes"])
 
 
+def test_a_stratum_that_is_a_term_may_have_a_reference() -> None:
+    rng = np.random.default_rng(5)
+    rows = pd.DataFrame({"age": rng.normal(60, 9, 300), "sx": rng.choice(["f", "m"], 300), "site": np.arange(300) % 3})
+    rows = rows.assign(days=rng.exponential(np.exp(-0.03 * (rows.age - 60) * (rows.sx == "m"))), died=1)
+    formula, columns = "Surv(days, died) ~ age * sx + strata(sx)", {"sx": {"reference": "m"}}
+    usual, other = (fedkern.fit(formula, rows, by="site", columns=own) for own in ({}, columns))
+    one, same = usual.parameters["theta[age:sx[T.m]]"], other.parameters["theta[age:sx[T.f]]"]
+    assert one["mean"] == pytest.approx(-same["mean"], abs=0.05 * one["sd"])
+
+
 # survival's ovarian: days, whether she died, age, treatment.
 OVARIAN = """
 59 1 72.3315 1 115 1 74.4932 1 156 1 66.4658 1 421 0 53.3644 2 431 1 50.3397 1 448 0 56.4301 1 464 1 56.937 2 475 1 59.8548 2
