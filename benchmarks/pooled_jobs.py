@@ -24,14 +24,25 @@ clients, n, p, family, which = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[
 random = np.random.default_rng(1)
 X = random.normal(size=(clients * n, p))
 eta = 0.3 + X @ (random.normal(size=p) / np.sqrt(p)) * 0.7
-y = eta + random.normal(size=len(eta)) if family == "gaussian" else (random.random(len(eta)) < 1 / (1 + np.exp(-eta))).astype(int)
+mean, chance = np.exp(eta), 1 / (1 + np.exp(-eta))
+y = {
+    "bernoulli": lambda: (random.random(len(eta)) < chance).astype(int),
+    "gaussian": lambda: eta + random.normal(size=len(eta)),
+    "student": lambda: eta + random.standard_t(5, len(eta)),
+    "poisson": lambda: random.poisson(mean),
+    "negative-binomial": lambda: random.poisson(mean * random.gamma(2.0, 0.5, len(eta))),
+    "gamma": lambda: random.gamma(3.0, mean / 3),
+    "beta": lambda: np.clip(random.beta(8 * chance, 8 * (1 - chance)), 1e-6, 1 - 1e-6),
+}[family]()
+del eta, mean, chance
 def seconds():
     return sum(one.ru_utime + one.ru_stime for one in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
 if which == "statsmodels":
     import statsmodels.api as sm
     began = seconds()
     Z = sm.add_constant(X)
-    fit = (sm.OLS(y, Z) if family == "gaussian" else sm.Logit(y, Z)).fit(**({} if family == "gaussian" else {"disp": 0}))
+    made = {"gaussian": sm.OLS, "bernoulli": sm.Logit, "poisson": sm.Poisson, "negative-binomial": sm.NegativeBinomial}[family]
+    fit = made(y, Z).fit(**({} if family == "gaussian" else {"disp": 0}))
     print(json.dumps({"seconds": seconds() - began, "bse": float(fit.bse[1]), "version": __import__("statsmodels").__version__}))
 else:
     import fedkern, pandas
