@@ -3,9 +3,10 @@
     python benchmarks/pooled_jobs.py [--base FOLDER] [--rows 3x5000x80,3x5000x160] [--out benchmarks/results/pooled_jobs.txt]
 
 Each job runs in a process of its own, from rows in memory to the result; seconds are of its processor time, children included,
-with fedkern's imports. Memory is that of the data and what the job takes at its highest beside them. `--base`: a checkout of another commit, with its extension, which is measured in turns with this one. The
-load is that when a line begins. statsmodels is no dependency: without it, it has no column (FEDKERN_PEERS names an
-interpreter that has it).
+with fedkern's imports and without those of pandas and statsmodels. Memory is that of the data and what the job takes at its
+highest beside them. `--base`: a checkout of another commit, with its extension, which is measured in turns with this one. The
+load is that when a line begins. statsmodels is no dependency: without it, or where it has no such family, it has no line that
+says anything (FEDKERN_PEERS names an interpreter that has it).
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ else:
     result = fedkern.run(job, data=data)
     s = result.summary
     sent = [one for one in s["wire"].values()]
-    print(json.dumps({"seconds": seconds() - began, "MB": round(held / 2**20 + resident("VmHWM") - before), "ess": s["ess"], "rounds": s["rounds_of_draws"], "converged": s["converged"],
+    told = {"seconds": seconds() - began, "MB": round(held / 2**20 + resident("VmHWM") - before)}
+    print(json.dumps({**told, "ess": s["ess"], "rounds": s["rounds_of_draws"], "converged": s["converged"],
                       "error": s["monte_carlo_error"], "wire": sent[0]}))
 """
 
