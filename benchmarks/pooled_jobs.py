@@ -3,9 +3,10 @@
     python benchmarks/pooled_jobs.py [--base FOLDER] [--rows 3x5000x80,3x5000x160] [--out benchmarks/results/pooled_jobs.txt]
 
 Each job runs in a process of its own, from rows in memory to the result; seconds are of its processor time, children included,
-with fedkern's imports. Memory is that of the data and what the job takes at its highest beside them. `--base`: a checkout of another commit, with its extension, which is measured in turns with this one. The
-load is that when a line begins. statsmodels is no dependency: without it, it has no column (FEDKERN_PEERS names an
-interpreter that has it).
+with fedkern's imports and without those of pandas and statsmodels. Memory is that of the data and what the job takes at its
+highest beside them. `--base`: a checkout of another commit, with its extension, which is measured in turns with this one. The
+load is that when a line begins. statsmodels is no dependency: without it, or where it has no such family, it has no line that
+says anything (FEDKERN_PEERS names an interpreter that has it).
 """
 
 from __future__ import annotations
@@ -24,14 +25,25 @@ clients, n, p, family, which = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[
 random = np.random.default_rng(1)
 X = random.normal(size=(clients * n, p))
 eta = 0.3 + X @ (random.normal(size=p) / np.sqrt(p)) * 0.7
-y = eta + random.normal(size=len(eta)) if family == "gaussian" else (random.random(len(eta)) < 1 / (1 + np.exp(-eta))).astype(int)
+mean, chance = np.exp(eta), 1 / (1 + np.exp(-eta))
+y = {
+    "bernoulli": lambda: (random.random(len(eta)) < chance).astype(int),
+    "gaussian": lambda: eta + random.normal(size=len(eta)),
+    "student": lambda: eta + random.standard_t(5, len(eta)),
+    "poisson": lambda: random.poisson(mean),
+    "negative-binomial": lambda: random.poisson(mean * random.gamma(2.0, 0.5, len(eta))),
+    "gamma": lambda: random.gamma(3.0, mean / 3),
+    "beta": lambda: np.clip(random.beta(8 * chance, 8 * (1 - chance)), 1e-6, 1 - 1e-6),
+}[family]()
+del eta, mean, chance
 def seconds():
     return sum(one.ru_utime + one.ru_stime for one in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
 if which == "statsmodels":
     import statsmodels.api as sm
     began = seconds()
     Z = sm.add_constant(X)
-    fit = (sm.OLS(y, Z) if family == "gaussian" else sm.Logit(y, Z)).fit(**({} if family == "gaussian" else {"disp": 0}))
+    made = {"gaussian": sm.OLS, "bernoulli": sm.Logit, "poisson": sm.Poisson, "negative-binomial": sm.NegativeBinomial}[family]
+    fit = made(y, Z).fit(**({} if family == "gaussian" else {"disp": 0}))
     print(json.dumps({"seconds": seconds() - began, "bse": float(fit.bse[1]), "version": __import__("statsmodels").__version__}))
 else:
     import fedkern, pandas
@@ -47,7 +59,8 @@ else:
     result = fedkern.run(job, data=data)
     s = result.summary
     sent = [one for one in s["wire"].values()]
-    print(json.dumps({"seconds": seconds() - began, "MB": round(held / 2**20 + resident("VmHWM") - before), "ess": s["ess"], "rounds": s["rounds_of_draws"], "converged": s["converged"],
+    told = {"seconds": seconds() - began, "MB": round(held / 2**20 + resident("VmHWM") - before)}
+    print(json.dumps({**told, "ess": s["ess"], "rounds": s["rounds_of_draws"], "converged": s["converged"],
                       "error": s["monte_carlo_error"], "wire": sent[0]}))
 """
 

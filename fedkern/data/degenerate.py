@@ -27,7 +27,7 @@ COARSE = 1e10  # values over their range: fewer than six of a number's sixteen d
 LEFT = 1e-3  # of an effect's standard deviation beside what follows from others: its variance is inflated 10^6 times
 NAMED = 1e-2  # of a standardised coefficient of the others
 WORK = 4e9  # operations of the factorisation: more rows are thinned, and where too few are left nothing is said
-BLOCK = 16384
+BLOCK = 1 << 12
 ROUNDING = 1e-9  # of a column's constants: what is left of a zero that was standardised; of its sd: what may be its effect's
 
 

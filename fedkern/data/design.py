@@ -50,7 +50,7 @@ __all__ = ["Column", "Design", "Encoding", "Fault", "Faults", "Spec", "check_hea
 
 LEAST_OF_LEVEL = 3  # rows of a site that have a level, if any has: of fewer a sum tells too much, and the level who they are
 MOST_LEVELS = 50  # of such a column
-BLOCK = 1 << 13  # rows that are read at once, so that they stay near the processor
+BLOCK = 1 << 12  # rows that are read at once, so that they stay near the processor
 SAME_LABELS = "correct the cell, or the file that differs: all write the same two labels"
 _Values = NDArray[np.float64]
 

@@ -352,7 +352,8 @@ def log_gamma_numbers(source: Any, shape: Any, n: int) -> Vector:
         of = np.broadcast_to(whole, u.shape)[missed]
         log[missed] = np.log(special("gammaincinv")(of, source.uniform(n)[missed]) / of)
     if np.any(shape < 1):
-        log += np.where(shape < 1, np.log(source.uniform(n)) / shape + np.log1p(shape) - np.log(shape), 0.0)
+        with np.errstate(divide="ignore"):
+            log += np.where(shape < 1, np.log(source.uniform(n)) / shape + np.log1p(shape) - np.log(shape), 0.0)
     return np.asarray(log)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.exchanges.columns import Abreast, Summary, moments
-from fedkern.data.isolated import distances, farthest
+from fedkern.data.isolated import FAR, distances, has_far, robust
 from fedkern.data.standardised import MANY, middle, smallest
 from fedkern.models.mixed.fewer import fewer
 
@@ -31,7 +31,10 @@ def test_a_middle_and_ends_are_those_of_all_numbers_in_order(kind: str, n: int) 
     assert middle(np.concatenate([values, [np.nan] * 3])) == np.median(values)
     few = min(5, n)
     assert np.array_equal(np.sort(smallest(values, few)), np.sort(values)[:few])
-    assert farthest(values) == distances(values).max()
+    centre, sd = robust(values)
+    for away in (0.0, 0.9 * FAR, 1.1 * FAR):
+        beside = np.append(values, centre + away * sd)
+        assert has_far(beside) == (distances(beside).max() > FAR)
     assert np.array_equal(values, given)
 
 

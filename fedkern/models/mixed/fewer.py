@@ -16,7 +16,7 @@ from scipy.special import gammaln
 
 Vector = NDArray[np.float64]
 
-BLOCK = 1 << 15  # rows of a factor at once
+BLOCK = 1 << 12  # rows of a factor at once, so that they stay near the processor
 WORTH = 2  # times as many rows as there are left make it worth while
 SOME = 8  # times the root of the number of rows are looked at first
 LOG_ROOT = 0.5 * np.log(2 * np.pi)

@@ -148,14 +148,15 @@ def _by_products(rows: Rows, inner: Vector, key: int) -> Vector:
 
     Of n normal errors only the parts along the ones and along the means count, and the rest's squares, chi-square of n - 2.
     """
-    n, S, p = len(rows), len(inner), rows.layout.p
-    products = np.zeros((p + 2, p + 2))
+    n, S, weights = len(rows), len(inner), inner[:, : rows.layout.p]
+    if rows.offset is not None:
+        weights = np.column_stack([weights, np.ones(S)])
+    sums, products = np.zeros(weights.shape[1]), np.zeros((weights.shape[1], weights.shape[1]))
     for part in pieces(n, TOGETHER):
-        offset = np.zeros(n)[part] if rows.offset is None else rows.offset[part]
-        columns = np.column_stack([rows.X[part], offset, np.ones(len(offset))])
+        columns = rows.X[part] if rows.offset is None else np.column_stack([rows.X[part], rows.offset[part]])
+        sums += np.ones(len(columns)) @ columns
         products += columns.T @ columns
-    weights = np.column_stack([inner[:, :p], np.ones(S)])
-    total, squares = weights @ products[:-1, -1], ((weights @ products[:-1, :-1]) * weights).sum(axis=1)
+    total, squares = weights @ sums, ((weights @ products) * weights).sum(axis=1)
     along = total / np.sqrt(n)
     source, sd = Keyed(key, 0), rows.layout.scale(inner)
     errors = source.normal(2 * S).reshape(S, 2)
