@@ -39,6 +39,7 @@ class Rules:
     cap : answers of one client that may be in the model; None for any number
     lead : answers by which an asynchronous client may be ahead of the slowest; None for any number
     weights, seed : of chance: public weights, one a client, or empty for equal ones; of the keyed stream
+    needs_all : the server stops where one client may not be asked any more
     """
 
     n_clients: int
@@ -48,6 +49,7 @@ class Rules:
     lead: int | None = None
     weights: tuple[float, ...] = ()
     seed: int = 0
+    needs_all: bool = False
 
 
 class Course(NamedTuple):
@@ -151,7 +153,7 @@ class Schedule:
             return "settled"
         if self.rules.rounds is not None and self.round >= self.rules.rounds:
             return "rounds"
-        if self.n_active:
+        if self.n_active == self.rules.n_clients or (self.n_active and not self.rules.needs_all):
             return None
         return "budget" if self.refused or self.capped else "lost"
 

@@ -100,17 +100,6 @@ class Settings:
         at, chance = looks(self.rounds or 0) if self.until else (), (self.client_weights, self.seed)
         return Rules(n_clients, self.rounds, at, self.updates_per_client, self.lead, *chance)
 
-    def stop(self, round: int, *, budget: bool, lost: bool) -> str | None:
-        """Returns the reason why no more is asked, or None to go on.
-
-        All rounds are done, a budget (or the public cap) is spent, or clients are lost.
-        """
-        if self.rounds is not None and round >= self.rounds:
-            return "rounds"
-        if budget:
-            return "budget"
-        return "lost" if lost else None
-
     def sizes(self, d: int) -> dict[str, int]:
         """Returns the lengths of the messages' arrays: d coefficients, p numbers of a packed precision."""
         p = d if self.covariance == "diagonal" else d * (d + 1) // 2
