@@ -260,7 +260,7 @@ def test_a_clock_that_jumps_changes_when_a_client_is_heard_and_not_what_is_found
 def test_a_q_whose_sds_have_not_settled_has_not_arrived() -> None:
     """Its mean is that of the posterior of all rows, and its sds are 3 % too wide."""
     parts = deal(make_rows("bernoulli"), 3)
-    (server, _), clients = started(parts, s := settings(covariance="full", schedule="asynchronous", rounds=12, until=True))
+    (server, _), _ = started(parts, s := settings(covariance="full", schedule="asynchronous", rounds=12, until=True))
     best = run(parts, settings(covariance="full", rounds=30))[0]
     for factor, settled in ((1.0, True), (1 / 1.03**2, False)):
         q = pvi.Gaussian(factor * best.q.h, factor * best.q.P)
