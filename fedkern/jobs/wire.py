@@ -37,7 +37,7 @@ WHEN: dict[type[Message], str] = {
     **dict.fromkeys((rare_levels.AskRareLevels, *rare_levels.RareLevels.may_send), "for each block of levels"),
     SumSignature: "where a client signs its key",
     SumSignatures: "where a client signs its key",
-    **dict.fromkeys((Readmitted, Stored), "where a client that was lost is back"),
+    **dict.fromkeys((Readmitted, Stored), "where a run goes on with a client that it had lost"),
     Keep: "at a checkpoint",
     Kept: "at a checkpoint",
 }
