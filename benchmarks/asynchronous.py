@@ -156,7 +156,7 @@ def private_jobs(n: int, seeds: int, updates: int = 80) -> Iterator[str]:
 
             def charge(k: int, asked: Charge, paid: dict[int, int] = paid) -> Charged | ChargeFailed:
                 if paid[k] == updates:
-                    return ChargeFailed(asked.steps, 1.0, 1.0)
+                    return ChargeFailed(asked.steps, 1, 1)
                 paid[k] += 1
                 return Charged(asked.steps)
 
@@ -177,6 +177,33 @@ def private_jobs(n: int, seeds: int, updates: int = 80) -> Iterator[str]:
             lost += sum(paid.values()) - int(server.updates.sum())
         said = ", ".join(f"{name} {np.median(own):.3f} sd (worst {max(own):.3f})" for name, own in errors.items())
         yield f"  {schedule}: {said}; paid and not used {lost}"
+
+
+def paid_jobs(jobs: int = 20) -> Iterator[str]:
+    """How many of the updates that private clients pay for are in no q, among jobs that end by rounds and by budgets."""
+    mechanism = Mechanism(sampling="poisson", sampling_rate=0.2, noise_multiplier=2.0, clip=1.0, dimension=2 * D, secure=False)
+    paid, used = 0, 0
+    for seed in range(jobs):
+        rng, law = np.random.default_rng(seed), (clocks.exponential, clocks.pareto)[seed % 2]
+        n, rounds = int(rng.integers(3, 9)), (None, 20)[seed % 3 == 0]
+        left = dict(enumerate(rng.integers(20, 60, n).tolist()))
+
+        def charge(k: int, asked: Charge, left: dict[int, int] = left) -> Charged | ChargeFailed:
+            if not left[k]:
+                return ChargeFailed(asked.steps, 1, 1)
+            left[k] -= 1
+            return Charged(asked.steps)
+
+        before = sum(left.values())
+        s = settings(
+            schedule="asynchronous", rounds=rounds, optimiser="adagrad", local_steps=2, damping=1 / n, damping_form="moment",
+            average="half", lead=LEAD,
+        )  # fmt: skip
+        source = {"mechanism": lambda k: mechanism, "source": lambda k, seed=seed: KeyedSource(seed, k)}
+        started, clients = machines(federation(n, seed), s, True, **source)
+        *_, (_, server) = clocks.play(started, clients, law(rng.choice([1.0, 3.0, 30.0], n), seed), charge)
+        paid, used = paid + before - sum(left.values()), used + int(server.updates.sum())
+    yield f"{jobs} private jobs with exponential and Pareto delays: {paid} updates paid for, {paid - used} not used"
 
 
 # Ranks --------------------
@@ -266,7 +293,7 @@ def main() -> None:
     path = ROOT / "benchmarks" / "results" / f"asynchronous-{name}.txt"
     with path.open("w", encoding="utf-8") as file:
         private = private_jobs(given.clients, given.seeds) if given.clients <= FEW else ()
-        simulated = chain(open_jobs(given.clients, given.seeds), private, settled_jobs())
+        simulated = chain(open_jobs(given.clients, given.seeds), private, paid_jobs(), settled_jobs())
         for line in ranks(given.seeds) if given.ranks else simulated:
             print(line, flush=True)
             print(line, file=file, flush=True)
