@@ -16,10 +16,11 @@ import json
 import logging
 import time
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..algorithms.core.messages import SERVER, Message, Protocol, Release, Released, RemoteFault, Saved, schema
+from ..algorithms.core.messages import SERVER, Event, Message, Protocol, Release, Released, RemoteFault, Saved, schema
 from ..data.faults import Refused
 from ..errors import (
     BudgetSpent,
@@ -43,8 +44,10 @@ from .draws import Draws, Reference
 from .files import Lines, RunFolder, spare, write_atomically
 from .holding.chain import Mark
 from .ledger import Ledger, control_line
+from .opened import Opened
 from .outbox import Outbox, pack_frames, unpack_frames
 from .releases import Releases
+from .replaying import Replaying
 from .stamp import Stamp, boot
 
 # Faults whose text tells nothing of rows, so that others may read it in a private job too.
@@ -89,6 +92,7 @@ class Keeper(Hooks):
     remembers : whether answers are stored: in a private job and with `stores_answers`, where there is a folder
     clients : the numbers of those that live here
     gone : name -> why, of clients that the job goes on without; the numbers of those lost in this protocol are the driver's
+    replays : an earlier run, whose answers are computed again in the order of its log
     answers, kept_answers : of a stage whose answers are kept, at the server; once it has ended, what summary.json says of them
     """
 
@@ -110,6 +114,8 @@ class Keeper(Hooks):
         self._metrics_size, self._answers_size = 0, 0  # of a resumed run, at its checkpoint
         self.answers: Answers | None = None
         self.kept_answers: Record | None = None
+        self.replays: Opened | None = None
+        self._replaying: Replaying | None = None
         self._logs: dict[Path, Lines] = {}
         self.clients: tuple[int, ...] = ()
         self.gone: dict[str, str] = {}
@@ -152,10 +158,13 @@ class Keeper(Hooks):
             # All parties go back to one number; later checkpoints are removed, for they belong to a past that is done again.
             if resume:
                 parties = [*clients, *([SERVER] if place.is_server else [])]
-                self.checkpoint_number = number = self._choose(place, parties)
+                self.checkpoint_number = number = self._choose(place, parties, readmits=protocol.readmits)
                 for party in parties:
                     self.folder.forget_after(party, protocol.name, number)
                     saved = self._read(party, number)
+                    # One that was lost before has an older state, which the server compares with its own.
+                    if protocol.readmits and not saved and (older := self.folder.numbers(party, protocol.name)):
+                        saved = self._read(party, max(older))
                     if saved and party == SERVER:
                         start = self._restart(protocol, start, saved, codec)
                     elif saved:
@@ -169,6 +178,8 @@ class Keeper(Hooks):
                     self._outboxes[client] = self._outbox(client, protocol.save(clients[client]))
                 if place.is_server and self.private:
                     self._releases = Releases(self.folder, protocol.name, lambda: self.stamp(SERVER, sync=True))
+        if self.replays is not None and place.is_server and agreed is not None:
+            self._replaying = Replaying(self.replays, agreed, codec, protocol.to_server)
         if self.folder and place.is_server and agreed is not None:
             path = self.folder.path / FILE
             self.answers = Answers(path, self.folder.ground(path), self._answers_size)
@@ -177,6 +188,7 @@ class Keeper(Hooks):
             place.signals.hold()
         try:
             ended = place.run_protocol(protocol, start, clients, codec, self)
+            self._replaying = None
             if self.answers is not None:
                 self.answers.close()
                 self.kept_answers, self.answers = self.answers.content, None
@@ -257,6 +269,12 @@ class Keeper(Hooks):
         """Keeps an answer, where a result hangs on the order in which they came."""
         if self.answers is not None:
             self.answers.frame(self.wire.clients[client], bytes(frame))
+
+    def turns(self, client: int, frame: Frame, message: Message) -> Iterable[tuple[int, Event | None]]:
+        """Gives answers to the machine as they come, or in the order of a log."""
+        if self._replaying is not None:
+            return self._replaying.turns(client, bytes(frame))
+        return super().turns(client, frame, message)
 
     def delivered(self, direction: str, client: int, n_bytes: int) -> None:
         """Counts the bytes of a message that has arrived."""
@@ -419,10 +437,10 @@ class Keeper(Hooks):
                 self._logs[path].cut(at)
         return self._logs[path]
 
-    def _choose(self, place: Any, parties: list[int]) -> int:
+    def _choose(self, place: Any, parties: list[int], *, readmits: bool) -> int:
         """Returns the number from which the run goes on, and notes the checkpoints here that can't be read."""
         assert self.folder
-        readable, faults = self._find_readable(parties)
+        readable, faults = self._find_readable(parties, readmits=readmits)
         lost = {n: self._lost(n) for n in readable.get(SERVER, [])}
 
         def rule(offers: Offers) -> int | None:
@@ -432,15 +450,16 @@ class Keeper(Hooks):
 
         number: int | None = place.choose(readable, rule)
         if number is None:
+            why = "".join(f"; {fault}" for _, fault in faults)
             raise JobError(
                 f"{self.folder.path}: the parties have no checkpoint of {self.protocol} in common, so the run can't go on; "
-                "start it anew in another folder (--out)"
+                f"start it anew in another folder (--out){why}"
             )
         instead = "an older checkpoint is used" if number else "the rounds start anew"
         self.notes += [f"{fault}; {instead}" if n > number else fault for n, fault in faults]
         return number
 
-    def _find_readable(self, parties: list[int]) -> tuple[dict[int, list[int]], list[tuple[int, str]]]:
+    def _find_readable(self, parties: list[int], *, readmits: bool) -> tuple[dict[int, list[int]], list[tuple[int, str]]]:
         """Reads the checkpoints of parties.
 
         Returns
@@ -451,7 +470,7 @@ class Keeper(Hooks):
         Raises
         ------
         JobError
-            A party has checkpoints and can read none of them.
+            A party has checkpoints and can read none of them; if lost clients come back, it may be one of those.
         """
         assert self.folder
         readable: dict[int, list[int]] = {}
@@ -470,7 +489,7 @@ class Keeper(Hooks):
             # The start counts as one of the older checkpoints that a party keeps, until later ones take its place.
             if max(numbers, default=0) <= spare(party):
                 readable[party].append(0)
-            if not readable[party]:
+            if not readable[party] and not (readmits and party != SERVER):
                 why = "; ".join(fault for _, fault in own_faults)
                 raise JobError(f"{why}: none can be read, so the run can't go on; start it anew (--out)")
             faults += own_faults
@@ -500,5 +519,5 @@ class Keeper(Hooks):
             return again
         for k, name in enumerate(self.wire.clients):
             if k not in still and self.gone.pop(name, None) is not None:
-                self.notes.append(f"client {name!r}, which had been lost, is back, and has begun anew")
+                self.notes.append(f"client {name!r}, which had been lost, is back")
         return again

@@ -20,6 +20,16 @@ from .model import Model
 from .stages import trained
 
 
+def refuse_rows(run: Opened) -> None:
+    """Raises JobError where the answers of a run may not be computed again from rows."""
+    if run.privacy is not None:
+        why = "noise on rows that have changed would be a second release, for which nobody has paid"
+        raise JobError(f"{run.path}: the job is private, and its answers are never computed again: {why}. Leave out --rows")
+    if isinstance(run.config, Config) and run.config.secret_batches:
+        why = "only clients know which rows were in their batches"
+        raise JobError(f'{run.path}: {why} (algorithm.random_source = "secure"), and draw others now. Leave out --rows')
+
+
 def replay(run: Opened) -> str:
     """Returns the digest of the posterior that follows from the answers.
 
