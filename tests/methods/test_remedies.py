@@ -202,3 +202,19 @@ def test_too_few_rounds_of_a_vertical_job_are_given_more() -> None:
     assert few.converged is False
     assert "few-rounds-to-settle" in ids(few)
     assert fedkern.run(job, data=data, server=server).converged == "settled"
+
+
+def test_scores_that_are_taken_for_counts_are_sent_to_the_gaussian_family() -> None:
+    """Whole numbers from 0 to 10, which vary less than counts: the remedy is least squares."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=600)
+    rows = pd.DataFrame(
+        {"x": x, "v": np.clip(np.round(6 + 0.8 * x + 1.8 * rng.normal(size=600)), 0, 10), "site": np.arange(600) % 3}
+    )
+    first = fedkern.fit("v ~ x", rows, by="site")
+    assert first.converged is False
+    assert 'take model.family = "gaussian"' in str(first.summary["verdict"])
+    slope = np.polyfit(x, rows["v"], 1)[0]
+    then = fedkern.fit("v ~ x", rows, "gaussian", by="site")
+    assert then.converged is True
+    assert then.parameters["theta[x]"]["mean"] == pytest.approx(slope, abs=0.01)

@@ -92,7 +92,9 @@ def describe(replies: Mapping[int, Replicated], model: Model, *, mend_first: boo
         return f"{words_before}it is no model of them, and its intervals cannot be used{offset}"
     by = ratio**0.5
     if by < 1:
-        return f"{words}: intervals are about {1 / by:.2g} times too wide; no family here varies less"
+        scores = ' of counts varies less: of scores, or what is measured in whole numbers, take model.family = "gaussian"'
+        less = scores if family.link == "log" else " here varies less"
+        return f"{words}: intervals are about {1 / by:.2g} times too wide; no family{less}"
     narrow = f"intervals are about {by:.2g} times too narrow"
     narrow = f"{words}: {narrow}; " if apart is None else f"{words}; {narrow}; where its counts are right "
     if family.link == "log":
