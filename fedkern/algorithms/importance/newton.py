@@ -382,10 +382,10 @@ class Tied:
 
 def _numbers(prior: Prior, rows: Array) -> tuple[Array, Array]:
     """Returns mean (m,) and covariance (m, m) of numbers of which a prior is normal."""
-    inside = rows.any(axis=0)
-    _, gradient, hessian = prior.curvature(np.zeros(rows.shape[1]))
+    inside, at = rows.any(axis=0), getattr(prior, "middle", np.zeros(rows.shape[1]))
+    _, gradient, hessian = prior.curvature(at)
     back = rows[:, inside] @ np.linalg.inv(hessian[np.ix_(inside, inside)])
-    return back @ gradient[inside], back @ rows[:, inside].T
+    return rows @ at + back @ gradient[inside], back @ rows[:, inside].T
 
 
 @dataclass(frozen=True)
@@ -399,6 +399,7 @@ class Priors:
     bent : whether the rows' curvature changes with these
     ties : whether a number of `read` of which rows say nothing is 0
     follows, intercepts : those that at every client follow from others; and those of a column of ones
+    named : those with a prior of their own, which tells of them where rows do not
     """
 
     each: tuple[Prior, ...]
@@ -407,6 +408,7 @@ class Priors:
     ties: bool = False
     follows: tuple[int, ...] = ()
     intercepts: tuple[int, ...] = ()
+    named: tuple[int, ...] = ()
 
     @property
     def most(self) -> int:
@@ -443,7 +445,7 @@ class Priors:
         between = (within < FOLLOWS) & (ROUNDING * whole < FOLLOWS)
         limit = np.where(between | (np.abs(np.diag(left)) < NOTHING), FOLLOWS, 0.0)
         limit[[*self.follows]] = FOLLOWS * np.diag(left)[[*self.follows]]
-        limit[[*self.intercepts]] = 0.0
+        limit[[*self.intercepts, *self.named]] = 0.0
         nothing = []
         for j in range(len(R)):
             if left[j, j] <= limit[j] and limit[j]:

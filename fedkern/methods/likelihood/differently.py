@@ -191,12 +191,20 @@ def describe_sensitivity(
     marked = {why: [name for name, row in sensitive.items() if row["mark"] == why] for why in (CONFLICT, STRONG)}
     said = list[str]()
     if model is not None and at_mode is not None:
+        keys = model.named.keys
+        for why, names in marked.items():
+            own = [name for name in names if name in keys]
+            marked[why] = [name for name in names if name not in keys]
+            if own:
+                by = f"{why}; given by {' and '.join(dict.fromkeys(keys[name] for name in own))}"
+                said.append(Finding.of("sensitive-to-the-prior", why=by, names=own))
+        given = [*said]
         said, remedy, judged = _of_coefficients(model, at_mode, [*marked[CONFLICT], *marked[STRONG]])
         hardly = {label(n) for n, own in zip(model.published, _share_of_prior(model, at_mode)) if own > HALF}
         # Other numbers' priors have no key, by which a reader could leave it to the rows.
         conflict = [name for name in marked[CONFLICT] if _is_coefficient(name) and not judged]
         strong = [name for name in marked[STRONG] if not (_is_coefficient(name) and judged) or (name in hardly and not said)]
-        marked = {CONFLICT + remedy: conflict, STRONG: strong}
+        marked, said = {CONFLICT + remedy: conflict, STRONG: strong}, [*given, *said]
     said += [Finding.of("sensitive-to-the-prior", why=why, names=names) for why, names in marked.items() if names]
     if unknown := [name for name, one in alone.items() if not one["known"]]:
         said.append(Finding.of("unknown-without-a-client", clients=unknown))

@@ -81,7 +81,7 @@ class TimeModel(Model):
 
     def check_columns(self) -> list[str]:
         curves = self.survival_at or (self.config.lifetimes and self.output.restricted_mean is not None)
-        return notes_of(self.patient) if curves else []
+        return [*super().check_columns(), *(notes_of(self.patient) if curves else [])]
 
     @property
     def of_patient(self) -> dict[str, Any]:
@@ -227,6 +227,10 @@ class LifetimeModel(TimeModel):
     def centre(self) -> float:
         """The centre of the intercept's prior: 0, in the model's own unit of time."""
         return 0.0
+
+    @property
+    def zero_of_intercept(self) -> float | None:
+        return None if self.family == "weibull" else -self.log_unit
 
     def prior_of(self, layout: Layout) -> Prior | Walk:
         usual = super().prior_of(layout)

@@ -41,9 +41,11 @@ family = "{family}"
 """
 SMALL = "[algorithm]\npoints = 1024\neffective = 300\n[output]\ndraws = 100\nchains = 2\n"
 STRICT = '[disclosure]\nlevel = "strict"\n'
+BY_WARD = '[model.random]\ngroup = "ward"'
+OF_CHAINS = '\n[model.priors."group_sd[intercept]"]\nkind = "half-normal"\nsd = 1.0'  # the prior of the stored posteriors
 KEYS = {
-    "weibull": {"data": 'time_upper = "until"', "model": '[model.random]\ngroup = "ward"'},
-    "exponential": {"model": '[model.random]\ngroup = "ward"'},
+    "weibull": {"data": 'time_upper = "until"', "model": BY_WARD + OF_CHAINS},
+    "exponential": {"model": BY_WARD + OF_CHAINS},
     "piecewise": {"model": "cuts = [6, 12, 24, 48]"},
     "cox": {},
 }
