@@ -57,7 +57,7 @@ from .draws import (
     unresolved,
     with_draws,
 )
-from .newton import Climb, Metric, Prior, Priors, moving, spelled
+from .newton import RELATIVE, Climb, Metric, Prior, Priors, moving, spelled
 from .proposals import Coordinates, Derivatives, held, name_flagged
 from .settings import (
     AT_MODE,
@@ -78,6 +78,7 @@ from .settings import (
     SummedCurvature,
     SummedValues,
     Values,
+    of_derivatives,
 )
 from .summaries import MOVED, Quadratics, merged
 
@@ -270,7 +271,14 @@ def _told(state: Server) -> Server:
     if not state.priors.ties:
         return state
     alone = unpacked(state.own_hessian[0], state.coordinates.size)
-    untold = state.priors.untold(_sent(state, at)[0], state.climb.hessian[0], alone)
+    xi, s = _sent(state, at)[0], state.settings
+    variances = (RELATIVE * alone) ** 2
+    if s.rounded:
+        prior = state.priors.each[0].curvature(xi)[2]
+        # Of masked sums the unit is the question's alone, and the errors of all clients are in the sum.
+        known, clients = (alone, 1) if s.box is None else (np.zeros_like(alone), s.clients)
+        variances += clients / 6 * np.array([of_derivatives(own, prior, s.clients)[1] for own in known]) ** 2
+    untold = state.priors.untold(xi, state.climb.hessian[0], alone, variances)
     if not untold:
         return state
     return evolve(state, untold=untold, climb=Climb.begin(at), rule=np.zeros(2))
