@@ -5,10 +5,12 @@
 A federation has four clients of 12 wards with 8 rows each (eight clients of 40 rows, where clients have effects), two columns
 with the same true coefficients everywhere, and effects that are drawn anew. True standard deviations are .1, .3, 1, 2.5 and 5 in
 turn, of a gaussian response times that of its errors. Each is fitted twice: with the default, half-student(3, 2.5), of a gaussian
-response half-student(3, 1) of its own standard deviation, and with half-normal(1) by a named prior in the same unit. A line has
-the share of jobs that are "converged", the largest k-hat, and of the standard deviation and the slope of `a`: the mean distance
-of the posterior mean from the truth, in posterior standard deviations, and the share of 90 % intervals that hold the truth.
-`--kept` gets a line for each job when it is done, and those that it has are not run again.
+response half-student(3, 1) of its own standard deviation, and with half-normal(1) by a named prior in the same unit.
+
+A line has the share of jobs that are "converged", the largest k-hat, and of the standard deviation and the slope of `a` the mean
+distance of the posterior mean from the truth, in posterior standard deviations, and the share of 90 % intervals that hold the
+truth. A job that finds no mode is in the first of these alone. `--kept` gets a line for each job when it is done, and those that
+it has are not run again.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import numpy as np
 import pandas as pd
 
 import fedkern
+from fedkern.errors import NumericalError
 
 SDS = (0.1, 0.3, 1.0, 2.5, 5.0)
 SLOPES, WARDS, ROWS, SD = (0.4, -0.3), 12, 8, 12.0
@@ -67,12 +70,15 @@ def fitted(name: str, prior: str, seed: int) -> dict[str, Any]:
         model["priors"] = dict.fromkeys(scales, own)
     job: dict[str, Any] = {"job": {"method": "likelihood", "seed": seed}, "data": {"response": "y"}, "model": model}
     job["disclosure"] = {"level": "none"}  # where effects are large few rows of a client decide
-    summary = fedkern.run(job, data=frames(name, sd, seed)).summary
+    out: dict[str, Any] = {"model": name, "prior": prior, "seed": seed, "right": False, "k_hat": None}
+    try:
+        summary = fedkern.run(job, data=frames(name, sd, seed)).summary
+    except NumericalError as ended:
+        return out | {"said": str(ended)}
     unit = SD if name.startswith("gaussian") else 1.0
     parameters = {key.partition("[")[0] + key.partition("[")[2]: one for key, one in summary["parameters"].items()}
     truth = {f"{level}_sdintercept]": sd * unit, "thetaa]": SLOPES[0] * unit}
-    out: dict[str, Any] = {"model": name, "prior": prior, "seed": seed, "right": summary["converged"] is True}
-    out["k_hat"] = summary["k_hat"]
+    out |= {"right": summary["converged"] is True, "k_hat": summary["k_hat"]}
     for key, true in zip(("sd", "slope"), truth.items()):
         one = parameters[true[0]]
         out[key] = [(one["mean"] - true[1]) / one["sd"], bool(one["q05"] <= true[1] <= one["q95"])]
@@ -105,11 +111,12 @@ def lines(found: list[dict[str, Any]]) -> Iterator[str]:
             for prior in PRIORS:
                 own = [one for one in found if (one["model"], one["prior"]) == (name, prior)]
                 own = [one for one in own if sd is None or SDS[one["seed"] % len(SDS)] == sd]
+                right, own = np.mean([one["right"] for one in own]), [one for one in own if one["k_hat"] is not None]
                 shares = "".join(
                     f"{np.mean([one[key][0] for one in own]):>11.2f}{np.mean([one[key][1] for one in own]):>6.2f}"
                     for key in ("sd", "slope")
                 )
-                right, k_hat = np.mean([one["right"] for one in own]), max(one["k_hat"] for one in own)
+                k_hat = max(one["k_hat"] for one in own)
                 yield f"{name:<20}{'all' if sd is None else f'{sd:g}':>8}  {prior:<13}{right:>6.2f}{k_hat:>7.2f}{shares}"
 
 

@@ -50,6 +50,7 @@ from ...results.other_way import OF_TWO
 from . import named_priors
 from .keys import Config, OutputSection
 from .named_priors import Named
+from .own_keys import PriorSection
 from .rows import Held, check_slopes, sort_by_group
 
 Array = NDArray[np.float64]
@@ -220,6 +221,16 @@ class Model(WeighedModel[OutputSection]):
     def slopes(self) -> dict[str, int]:
         """Covariates whose coefficients differ between groups, and their columns of X."""
         return {name: self.encoding.names.index(name) for name in self.config.random.slopes}
+
+    @property
+    def given_to_numbers(self) -> Mapping[str, PriorSection]:
+        """The priors that the job gives to single numbers, by the names in its file."""
+        return self.config.model.priors
+
+    @property
+    def looked_at(self) -> bool:
+        """Whether holders look at what the job asks of their rows."""
+        return self.config.level != "none"
 
     @cached_property
     def named(self) -> Named:
@@ -773,8 +784,7 @@ class Model(WeighedModel[OutputSection]):
     @property
     def named_in_words(self) -> str:
         """The priors of single numbers, and how a line goes on with them."""
-        tables = self.config.model_dump()["model"]["priors"]
-        return "".join(f", {of_number(name, one)}" for name, one in tables.items())
+        return "".join(f", {of_number(name, one.model_dump())}" for name, one in self.given_to_numbers.items())
 
     def describe_priors(self) -> str:
         """Returns the priors of coefficients and intercept, on one line."""

@@ -101,7 +101,7 @@ def of_model(model: Model) -> Named:
         Two are of one number, or a number cannot have such a prior.
     """
     found, given = Named(), dict[Number, str]()
-    for name, section in model.config.model.priors.items():
+    for name, section in model.given_to_numbers.items():
         number = _by_name(model).get(name)
         if number is None:
             continue
@@ -117,7 +117,7 @@ def of_model(model: Model) -> Named:
 def check(model: Model) -> None:
     """Refuses priors of numbers that the model does not have, with a JobError."""
     known = _by_name(model)
-    for name in model.config.model.priors:
+    for name in model.given_to_numbers:
         if name not in known and not (name == "dispersion" and model.by_evidence):  # of which one family has one
             raise JobError(f"{key_of(name)}: {_why_not(name, known, model)}")
 
@@ -209,7 +209,7 @@ def _of_coefficient(k: int, prior: Block, model: Model, key: str, *, own: bool) 
         row = row @ model.affine / unit if model.encoding.standardised else row
         prior = prior.over(model.units.scale * unit, zero)
     sd = prior.scale if prior.kind == "student" else prior.sd
-    if own and sd <= HELD and not model.row.linear and model.config.level != "none":
+    if own and sd <= HELD and not model.row.linear and model.looked_at:
         raise JobError(
             f"{key}: this prior is {sd:.2g} wide in standard deviations of its column, and so holds the posterior where the job "
             'has it; give it by unit = "sd", so that holders can judge it before they answer, or take a wider one'

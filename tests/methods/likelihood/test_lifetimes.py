@@ -520,7 +520,11 @@ def test_an_event_before_the_first_visit_is_one_in_an_interval_from_0(tmp_path: 
     frames = {name: frame.assign(since=0.0) for name, frame in federation("weibull", 1).items()}
     assert any(((f.months == 0) & (f.until > 0)).any() for f in frames.values())
     late = fedkern.run(
-        written(tmp_path / "late", frames, text("weibull", SMALL, data='time_upper = "until"\nentry = "since"', model=TOGETHER))
+        written(
+            tmp_path / "late",
+            frames,
+            text("weibull", SMALL, data='time_upper = "until"\nentry = "since"', model=TOGETHER + OF_CHAINS),
+        )
     )
     plain = fedkern.run(written(tmp_path / "plain", federation("weibull", 1), text("weibull", SMALL)))
     assert late.parameters["shape"]["mean"] == pytest.approx(plain.parameters["shape"]["mean"], rel=1e-6)
