@@ -423,6 +423,16 @@ class Model(WeighedModel[OutputSection]):
         """Returns the level that a column's others are compared with."""
         return self.references.get(column) or levels[0]
 
+    @property
+    def bases(self) -> dict[str, str]:
+        """The level that the others are compared with, of each column of labels."""
+        formula = self.encoding.formula
+        if formula is None:
+            labelled = ((one.name, one.levels) for one in self.encoding.columns if one.levels is not None)
+            return {name: self.reference(name, levels) for name, levels in labelled}
+        labels = ((name, formula.known[name].levels) for name in formula.variables)
+        return {name: min(formula.compared(name), default=levels[0]) for name, levels in labels if levels is not None}
+
     @cached_property
     def coding(self) -> Coding:
         """The map to the coefficients that are published, at reference levels."""

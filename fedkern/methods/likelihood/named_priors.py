@@ -124,12 +124,11 @@ def check(model: Model) -> None:
 
 def _why_not(name: str, known: Mapping[str, Number], model: Model) -> str:
     plain = name.removeprefix("theta[").removesuffix("]") if name.startswith("theta[") else name
-    for column in model.encoding.columns:
-        base = "" if column.levels is None else model.reference(column.name, column.levels)
-        if base and plain in [f"{block}{column.name}={base}" for block in model.blocks]:
+    for column, base in model.bases.items():
+        if plain in [f"{block}{one}" for block in model.blocks for one in (f"{column}={base}", f"{column}[T.{base}]")]:
             return (
-                f"level {base!r} of {column.name!r} is what the others are compared with, and has no coefficient; give the "
-                f"prior to one of these, or choose data.columns.{toml_key(column.name)}.reference"
+                f"level {base!r} of {column!r} is what the others are compared with, and has no coefficient; give the prior to "
+                "one of these, or choose another reference"
             )
     near = [known[alias].names[0] for alias in get_close_matches(name, known, 3)]
     hint = f"did you mean {' or '.join(map(repr, dict.fromkeys(near)))}?" if near else ""

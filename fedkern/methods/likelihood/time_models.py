@@ -70,14 +70,7 @@ class TimeModel(Model):
     @cached_property
     def patient(self) -> Patient:
         """The patient whose curves the result has."""
-        formula, references = self.encoding.formula, dict[str, str]()
-        if formula is None:
-            labelled = ((one.name, one.levels) for one in self.encoding.columns if one.levels is not None)
-            references = {name: self.reference(name, levels) for name, levels in labelled}
-        else:
-            labels = ((name, formula.known[name].levels) for name in formula.variables)
-            references = {name: min(formula.compared(name), default=levels[0]) for name, levels in labels if levels is not None}
-        return patient_of(self.encoding, self.declared, references, self.config.data.standardise)
+        return patient_of(self.encoding, self.declared, self.bases, self.config.data.standardise)
 
     def check_columns(self) -> list[str]:
         curves = self.survival_at or (self.config.lifetimes and self.output.restricted_mean is not None)

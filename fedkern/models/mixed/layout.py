@@ -666,7 +666,7 @@ class Prior:
         return np.asarray(value)
 
     def curvature(self, xi: Vector) -> tuple[float, Vector, Vector]:
-        """Returns the log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P); of rows of T as `_rows` has them."""
+        """Returns the log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P), of rows as `_rows` says."""
         p, value = self.layout.p, float(self.values(xi[np.newaxis])[0])
         gradient, hessian = np.zeros(self.size), np.zeros((self.size, self.size))
         _, slope, curved = self._of_coefficients(xi[:p])
