@@ -67,6 +67,7 @@ from .settings import (
     REFUSED,
     SUMS,
     WIDTH,
+    WITHOUT_FEW,
     AskCurvature,
     AskNormal,
     AskValues,
@@ -447,7 +448,7 @@ def _refused(values: Array, names: tuple[str, ...]) -> None:
     if refused.any():
         raise NumericalError(
             f"client {name_flagged(refused, names)} answers no question about a point {OF_FEW}, without which there is no way to "
-            "the mode: take a narrower prior, or pool these rows with another site's"
+            f"the mode: {WITHOUT_FEW}"
         )
 
 

@@ -321,7 +321,7 @@ class Model(WeighedModel[OutputSection]):
             return WIDER[:1]
         return WIDER if self.measured else LESS_WIDE
 
-    @property
+    @cached_property
     def priors(self) -> importance.Priors:
         """The prior that all know, and the wider ones of which rows may decide."""
         read = np.zeros((len(self.coding.matrix), self.size))
@@ -428,7 +428,7 @@ class Model(WeighedModel[OutputSection]):
         """The level that the others are compared with, of each column of labels."""
         formula = self.encoding.formula
         if formula is None:
-            labelled = ((one.name, one.levels) for one in self.encoding.columns if one.levels is not None)
+            labelled = ((column.name, column.levels) for column in self.encoding.columns if column.levels is not None)
             return {name: self.reference(name, levels) for name, levels in labelled}
         labels = ((name, formula.known[name].levels) for name in formula.variables)
         return {name: min(formula.compared(name), default=levels[0]) for name, levels in labels if levels is not None}
