@@ -6,7 +6,8 @@
 regression on age, smoke and their product with a random intercept of each child, at the defaults of `method = "likelihood"`:
 in one process, and under mpirun with a rank for each client. NUTS samples the same model (non-centred, four chains of 1,000
 one after the other, after 500 of warm-up) on the pooled rows with columns standardised as the job does. "ess": of the job as
-its summary says it, of NUTS that of the slowest of coefficients and log tau by ArviZ. Seconds are of whole processes, with
+its summary says it, of NUTS that of the slowest of coefficients and log tau by ArviZ. The job has the prior of tau that NUTS has. Seconds are of
+whole processes, with
 all that they load, compile and write; medians over runs.
 """
 
@@ -37,6 +38,9 @@ response = "wheeze"
 family = "bernoulli"
 [model.random]
 group = "child"
+[model.priors."group_sd[intercept]"]
+kind = "half-normal"
+sd = 1.0
 """
 NUTS = """
 import json, sys, time

@@ -102,7 +102,7 @@ def of_model(model: Model) -> Named:
     """
     found, given = Named(), dict[Number, str]()
     for name, section in model.given_to_numbers.items():
-        number = _by_name(model).get(name)
+        number = by_name(model).get(name)
         if number is None:
             continue
         if number in given:
@@ -116,7 +116,7 @@ def of_model(model: Model) -> Named:
 
 def check(model: Model) -> None:
     """Refuses priors of numbers that the model does not have, with a JobError."""
-    known = _by_name(model)
+    known = by_name(model)
     for name in model.given_to_numbers:
         if name not in known and not (name == "dispersion" and model.by_evidence):  # of which one family has one
             raise JobError(f"{key_of(name)}: {_why_not(name, known, model)}")
@@ -136,7 +136,7 @@ def _why_not(name: str, known: Mapping[str, Number], model: Model) -> str:
     return f"no number of the result that may have a prior of its own has this name; {hint or f'there are {every}'}"
 
 
-def _by_name(model: Model) -> dict[str, Number]:
+def by_name(model: Model) -> dict[str, Number]:
     """Returns all names of all numbers that may have a prior of their own."""
     return {name: number for number in _numbers(model) for name in number.names}
 

@@ -471,3 +471,16 @@ def test_an_intercept_of_a_weibull_hazard_has_no_unit_of_its_own() -> None:
         "weibull", data, {"intercept": {**NORMAL, "unit": "sd"}, "shape": {"kind": "gamma", "shape": 9.0, "rate": 9.0}}, **times
     )
     assert result.converged is True
+
+
+def test_a_reference_of_a_formula_is_named() -> None:
+    data = frames(lambda rng, eta: rng.poisson(np.exp(eta)).astype(float))
+    with pytest.raises(JobError, match="level 'F' of 'sex' is what the others are compared with"):
+        fedkern.fit("y ~ x + sex", data, "poisson", priors={"sex[T.F]": NORMAL})
+
+
+@pytest.mark.parametrize(("sd", "tells"), [(0.005, True), (0.05, False)])
+def test_holders_are_told_of_a_prior_that_holds_a_coefficient(sd: float, tells: bool) -> None:
+    config = model_at("bernoulli", {"x": {"kind": "normal", "sd": sd, "unit": "sd"}}).config
+    assert [one.id for one in config.tells_rows] == ["narrow-prior-tells-rows"] * tells
+    assert not model_at("gaussian", {"x": {"kind": "normal", "sd": sd, "unit": "sd"}}).config.tells_rows
