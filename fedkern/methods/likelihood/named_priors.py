@@ -114,16 +114,21 @@ def of_model(model: Model) -> Named:
     return found
 
 
-def check(model: Model) -> None:
-    """Refuses priors of numbers that the model does not have, with a JobError."""
+def check(model: Model, *, levels_known: bool = True) -> None:
+    """Refuses priors of numbers that the model does not have, with a JobError; of levels only where these are known."""
     known = by_name(model)
     for name in model.given_to_numbers:
-        if name not in known and not (name == "dispersion" and model.by_evidence):  # of which one family has one
+        of_level = not (levels_known or name.startswith(("group_", "client_"))) and any(mark in _plain(name) for mark in "=[")
+        if name not in known and not of_level and not (name == "dispersion" and model.by_evidence):  # which one family has
             raise JobError(f"{key_of(name)}: {_why_not(name, known, model)}")
 
 
+def _plain(name: str) -> str:
+    return name.removeprefix("theta[").removesuffix("]") if name.startswith("theta[") else name
+
+
 def _why_not(name: str, known: Mapping[str, Number], model: Model) -> str:
-    plain = name.removeprefix("theta[").removesuffix("]") if name.startswith("theta[") else name
+    plain = _plain(name)
     for column, base in model.bases.items():
         if plain in [f"{block}{one}" for block in model.blocks for one in (f"{column}={base}", f"{column}[T.{base}]")]:
             return (

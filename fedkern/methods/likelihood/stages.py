@@ -177,8 +177,7 @@ def check_job(check: Check[Config]) -> Said | None:
     if (test := check.parties.test()) is not None:
         check_header(test.names, encoding, test.source)
     model, unknown = model_of(check.config, check.names, encoding, check.summaries), check.unknown(encoding)
-    if not unknown:  # else a name may be that of a level
-        named_priors.check(model)
+    named_priors.check(model, levels_known=not unknown)
     singly = "log-likelihoods at the draws (SingleValues)" if check.config.singly else ""
     response = ("times" if model.config.hazards else "response") if model.compares_alone else ""
     additive = check.config.requirement.additive

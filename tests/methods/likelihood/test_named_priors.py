@@ -416,6 +416,10 @@ def test_notes_print_and_check_name_the_key(capsys: pytest.CaptureFixture[str]) 
     assert "x normal(-0.2, 0.02)" in str(result)
     job = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "model": {"family": "poisson", "priors": {"x": OF_X}}}
     assert "x normal(0.02, 0.02)" in "\n".join(fedkern.check(job, data=data, verbose=True))
+    level = {"sex=M": NORMAL}  # which a check without rows cannot know
+    assert fedkern.check({**job, "model": {"family": "poisson", "priors": level}}, data=data)
+    with pytest.raises(JobError, match="did you mean"):
+        fedkern.check({**job, "model": {"family": "poisson", "priors": {"theta[xx]": NORMAL}}}, data=data)
 
 
 # Bad input --------------------
