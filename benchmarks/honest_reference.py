@@ -314,6 +314,9 @@ def _nuts(model: Model, mean: Vector, root: Vector) -> Vector:
     return mean + np.asarray(mcmc.get_samples()) @ root.T
 
 
+OF_EFFECTS = 2.5  # the scale of the prior of their sd, of responses without a unit
+
+
 def _normal(x: Any, mean: Any, sd: float) -> Any:
     return -0.5 * jnp.sum(((x - mean) / sd) ** 2)
 
@@ -376,7 +379,10 @@ def _regression(
         if rows.group is None:
             return found + jnp.sum(terms(eta, numbers))
         tau = jnp.exp(xi[free])
-        return found - 0.5 * (tau / unit) ** 2 + xi[free] + _over_groups(rows.group, lambda at: terms(at, numbers), eta, tau)
+        found += xi[free] - 2 * jnp.log1p(
+            (tau / (unit if unit != 1.0 else OF_EFFECTS)) ** 2 / 3
+        )  # half-Student, as the default is
+        return found + _over_groups(rows.group, lambda at: terms(at, numbers), eta, tau)
 
     def told(draws: Vector) -> dict[str, Vector]:
         constant, *slopes = rows.K @ draws[:, :p].T

@@ -178,6 +178,7 @@ def job(kind: str, **random: object) -> dict[str, Any]:
     about = KINDS[kind]
     (name,) = about.keys() & RANDOM.keys()
     model = {"family": about["family"], "random": {**RANDOM[name], **random}}
+    model["priors"] = {f"{name}[intercept]": {"kind": "half-normal", "sd": 1.0}}  # that of NUTS
     return {
         "job": {"method": "likelihood", "seed": 4},
         "data": {"time": "months", "event": "died", "entry": "since"},

@@ -85,7 +85,7 @@ def job(kind: str, folder: Path) -> Path:
     for name, frame in federation(kind).items():
         frame.to_csv(folder / "rows" / f"{name}.csv", index=False)
     link = f'link = "{said["link"]}"\n' if "link" in said else ""
-    random = '[model.random]\ngroup = "ward"\n' if "wards" in said else ""
+    random = OF_WARDS if "wards" in said else ""
     (folder / "job.toml").write_text(
         f'[job]\nmethod = "likelihood"\nseed = 3\n[data]\nclients = ["rows/*.csv"]\nresponse = "state"\nleast_rows = 1\n'
         f'levels = {json.dumps(levels_of(kind))}\n[model]\nfamily = "{said["family"]}"\n{PRIORS}{link}{random}'
@@ -94,6 +94,7 @@ def job(kind: str, folder: Path) -> Path:
 
 
 PRIORS = "prior_sd = 2.5\nintercept_sd = 5.0\n"  # those of NUTS, which no rows widen
+OF_WARDS = '[model.random]\ngroup = "ward"\n[model.priors."group_sd[intercept]"]\nkind = "half-normal"\nsd = 1.0\n'
 
 
 def nuts(kind: str) -> dict[str, dict[str, float]]:

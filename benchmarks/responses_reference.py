@@ -70,7 +70,9 @@ def _response(rng: np.random.Generator, family: str, eta: Vector) -> Vector:
 def job(family: str, number: int) -> dict[str, Any]:
     """The tables of the job, without where its rows are."""
     of = kind(number)
-    random = {"group": {"random": {"group": "ward"}}, "client": {"random": {"client": True}}, "": {}}[of]
+    random: dict[str, Any] = {"group": {"random": {"group": "ward"}}, "client": {"random": {"client": True}}, "": {}}[of]
+    if of:
+        random["priors"] = {f"{of}_sd[intercept]": {"kind": "half-normal", "sd": 1.0, "unit": "sd"}}
     return {
         "job": {"method": "likelihood", "seed": number},
         "data": {"response": "y", "ignore": [] if of == "group" else ["ward"], "least_rows": 1},  # clients are small

@@ -50,7 +50,8 @@ def fit(
         (ordinal of an ordered category), of whole numbers from 0, or with `offset(log(..))`, poisson or negative-binomial by
         evidence, gaussian of other numbers, binomial of `cbind(..)`, cox of `Surv(..)`. The first line of the result says it
     by : the column of one table that names each row's client; it is no covariate
-    priors : keys of [model] that are priors, such as `{"prior_sd": 1.0}`
+    priors : keys of [model] that are priors, such as `{"prior_sd": 1.0}`, and priors of single numbers by the names that a result
+        has for them, such as `{"age": {"kind": "normal", "sd": 0.1}}`
     privacy : keys of [privacy], among them `epsilon` and `delta`; the method is then `pvi`, whose columns have bounds
         (`columns={"age": {"center": 60, "scale": 12}}`)
     method : by default `likelihood`, with `privacy` `pvi`, with `map` `sigma`. The first line of the result says it
@@ -94,7 +95,10 @@ def fit(
         if family == "binomial" and method == "pvi":
             family = "bernoulli"  # of which pvi takes trials
     laid: dict[str, Any] = {"job": {"method": method}, "data": {}}
-    laid["model"] = {"formula": formula, "family": family, **(priors or {})}
+    named = {name: prior for name, prior in (priors or {}).items() if isinstance(prior, Mapping)}
+    laid["model"] = {"formula": formula, "family": family, **{k: v for k, v in (priors or {}).items() if k not in named}}
+    if named:
+        laid["model"]["priors"] = named
     if map is not None:
         _lay_map(model, map, clients, laid)
     laid["data"] |= keys

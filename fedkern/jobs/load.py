@@ -99,7 +99,11 @@ def layered(raw: Raw, layers: Sequence[Tables]) -> dict[str, Any]:
 def config_of(keys: Keys[C], raw: Raw, *, name: str = "job") -> C:
     """Checks the tables of a job and returns its method's configuration; JobError, which begins with `name`, with all faults."""
     raw, old = _with_new_keys(raw)
-    if faults := [*retired.faults(raw), *keys.refused(raw)]:
+    faults = [*retired.faults(raw), *keys.refused(raw)]
+    declared = getattr(keys.Config.model_fields["model"].annotation, "model_fields", {})
+    if "priors" in table(raw, "model") and "priors" not in declared:
+        faults.append('model.priors: priors of single numbers are of method = "likelihood"; take that, or remove the table')
+    if faults:
         raise JobError(f"{name}: " + "; also ".join(faults))
     config = validate_file(
         keys.Config, keys.fill_defaults(raw), lambda config: chain(keys.conflicts(config), counts_nobody(config)), name

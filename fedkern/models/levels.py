@@ -20,7 +20,7 @@ from ..kernels import multinomial as kernels
 from .encoding import INTERCEPT, Encoding
 from .expfam import unpacked
 from .mixed.conditional import MOST, pieces
-from .mixed.layout import Layout, Normal, Prior, Shape
+from .mixed.layout import Layout, Named, Prior, Shape
 from .mixed.marginal import Contrast, Moved, Slope, in_place, over_effects, predictor_over_effects, with_columns
 from .mixed.marginal import of_variance as changes_of_variance
 from .mixed.rows import Rows as EffectRows
@@ -141,12 +141,13 @@ def prior_of_thresholds(levels: Sequence[str], shares: Vector, link: str, centre
     """
     named = threshold_names(levels)
     centres = _distance(np.cumsum(shares)[:-1], link)
-    first = Shape(named[0], named[0], np.asarray, Normal(centre, sd), start=float(centres[0]), reach=20 * min(sd, 2.5))
+    prior = Named.of("normal", mean=centre, sd=sd)
+    first = Shape(named[0], named[0], np.asarray, prior, start=float(centres[0]), reach=20 * min(sd, 2.5))
     gaps = np.log(np.diff(centres))
     return (
         first,
         *(
-            Shape(f"log gap to {name}", f"gap to {name}", np.exp, Normal(0.0, GAP_SD), start=start)
+            Shape(f"log gap to {name}", f"gap to {name}", np.exp, Named.of("normal", sd=GAP_SD), start=start)
             for name, start in zip(named[1:], gaps.tolist())
         ),
     )

@@ -29,13 +29,13 @@ from ..kernels import mixed as kernels
 from ..kernels.families import HALF_LOG_TAU
 from .expfam import unpacked
 from .mixed import Prior, Rows
-from .mixed.layout import SHAPE, Elsewhere, Layout, LogHalfNormal, Shape
+from .mixed.layout import SHAPE, Elsewhere, Layout, Named, Shape
 from .mixed.quadrature import even
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-WALK = Shape("log walk sd", "walk sd", np.exp, LogHalfNormal(), start=float(np.log(0.5)), of_prior=True)
+WALK = Shape("log walk sd", "walk sd", np.exp, Named.of("half-normal"), start=float(np.log(0.5)), of_prior=True)
 
 
 def shapes_of(family: str, cuts: tuple[float, ...]) -> tuple[Shape, ...]:

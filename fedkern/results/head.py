@@ -144,12 +144,28 @@ def _priors(summary: Record, model: Record, data: Record) -> str:
     effects = "effects at the means of columns and levels" if _of_effects(summary, model) else "coefficients"
     words = f"{effects} N({prior.get('mean', 0):g}, {sd:g}^2) per {UNITS.get(str(data.get('standardise')), 'sd')}{by}"
     words += _widened(summary, "prior_sd", PRIOR_SD)
+    single = model.get("priors", {}) if summary["method"] == "likelihood" else {}
+    named = "".join(f", {of_number(name, one)}" for name, one in single.items())
     spread, centre = used.get("intercept_sd") or model.get("coefficient_sd"), model.get("intercept_centre")
     if spread is None or not (model.get("intercept") or model.get("family") == "ordinal") or model.get("family") in NOMINAL:
-        return words
+        return words + named
     of = "intercept" if model["family"] != "ordinal" else "mean of thresholds"
     level = "pooled level" if centre is None else f"{centre:g}"
-    return f"{words}, {of} N({level}, {spread:g}^2){_widened(summary, 'intercept_sd', INTERCEPT_SD)}"
+    return f"{words}, {of} N({level}, {spread:g}^2){_widened(summary, 'intercept_sd', INTERCEPT_SD)}{named}"
+
+
+def of_number(name: str, prior: Record) -> str:
+    """Returns the prior of a single number, in words.
+
+    Examples
+    --------
+    >>> from fedkern.results.head import of_number
+    >>> of_number("age", {"kind": "normal", "mean": 0.1, "sd": 0.5, "unit": "sd"})
+    'age normal(0.1, 0.5) in sds'
+    """
+    numbers = [0.0] if prior.get("mean") is None and prior["kind"] in ("normal", "student") else []
+    numbers += [real(prior[key]) for key in ("mean", "df", "sd", "scale", "shape", "rate") if prior.get(key) is not None]
+    return f"{name} {prior['kind']}({', '.join(f'{one:g}' for one in numbers)}){' in sds' * (prior.get('unit') == 'sd')}"
 
 
 def _of_effects(summary: Record, model: Record) -> bool:

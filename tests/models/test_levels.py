@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import logsumexp, ndtr
 
 from fedkern.kernels.families import FAMILIES
@@ -85,7 +86,7 @@ def test_priors_of_thresholds_are_those_that_are_said() -> None:
     rng = np.random.default_rng(0)
     xi = rng.standard_normal((5, of.size))
     normal = lambda x, mean, sd: -0.5 * ((x - mean) / sd) ** 2 - np.log(sd * np.sqrt(2 * np.pi))  # noqa: E731
-    wanted = normal(xi[:, :2], 0, 2.5).sum(axis=1) + np.log(2) + normal(np.exp(xi[:, 2]), 0, 1) + xi[:, 2]
+    wanted = normal(xi[:, :2], 0, 2.5).sum(axis=1) + stats.t.logpdf(np.exp(xi[:, 2]), 3, 0, 2.5) + np.log(2) + xi[:, 2]
     at_shares = np.log(np.cumsum(SHARES)[:-1] / (1 - np.cumsum(SHARES)[:-1]))
     wanted += normal(levels.thresholds(xi, 4).mean(axis=1), at_shares.mean(), 5) + normal(xi[:, 4:], 0, 1.5).sum(axis=1)
     np.testing.assert_allclose(prior.values(xi), wanted, rtol=1e-12)

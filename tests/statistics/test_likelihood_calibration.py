@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from fedkern.models.mixed import Prior
-from support.calibrated import KINDS, stands
+from support.calibrated import KINDS, OF_EFFECTS, stands
 
 DATA_SETS = 200
 ERROR = 1e-3  # of the test of all parameters of a kind together
@@ -43,8 +43,9 @@ def test_negative_control_a_prior_twice_as_wide_is_seen(monkeypatch: pytest.Monk
 
     def wider(layout: Any, *, prior_sd: float, intercept_sd: float, intercept_centre: float) -> Prior:
         own = {"prior_sd": 2 * prior_sd, "intercept_sd": 2 * intercept_sd, "intercept_centre": intercept_centre}
-        return usual(layout, **own, tau_sd=2.0)
+        return usual(layout, **own)
 
     monkeypatch.setattr(Prior, "usual", wider)
+    monkeypatch.setitem(OF_EFFECTS, "sd", 2.0)
     p = p_values(stands(KINDS["wards"], range(DATA_SETS // 2)).shares)
     assert min(p.values()) < ERROR / len(p), p

@@ -21,6 +21,7 @@ from fedkern.results.weighted import WeightedDraws
 
 Array = NDArray[np.float64]
 
+OF_EFFECTS = {"kind": "half-normal", "sd": 1.0}  # the prior of their sd, of which truths are drawn
 CENTRE = 0.5  # of the intercept's prior: its default is the response's level, which no truth can be drawn from
 
 
@@ -49,7 +50,9 @@ class Kind:
         """The job's section."""
         random: dict[str, Any] = {"group": "ward"} if self.wards else {}
         random |= {"client": True} if self.by_client else {}
-        return {"family": self.family, "intercept_centre": CENTRE, **self.prior, **({"random": random} if random else {})}
+        own = {f"{level}_sd[intercept]": dict(OF_EFFECTS) for level in random}
+        more = {"random": random, "priors": own} if random else {}
+        return {"family": self.family, "intercept_centre": CENTRE, **self.prior, **more}
 
 
 COUNTS = {"prior_sd": 0.7, "intercept_sd": 1.0}

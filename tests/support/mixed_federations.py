@@ -39,6 +39,8 @@ class Kind:
     intercept: float = -0.5
 
 
+# Of the stored chains, where effects are an intercept; with a slope these have the default.
+OF_CHAINS = '[model.priors."{level}_sd[intercept]"]\nkind = "half-normal"\nsd = 1.0\nunit = "sd"\n'
 BY_WARD = 'group = "ward"'
 KINDS = {
     "many groups": Kind("bernoulli", 4, 20, 8, tau=1.0, random=BY_WARD),
@@ -101,7 +103,8 @@ def written(name: str, folder: Path, seed: int = 1, more: str = "") -> Path:
         head = "x,exposed,y" if not kind.groups else "x,exposed,ward,y"
         (folder / f"site-{k + 1}.csv").write_text("\n".join([head, *lines]) + "\n")
         names.append(f"site-{k + 1}.csv")
-    job = folder / "job.toml"
+    job, levels = folder / "job.toml", [level for level in ("group", "client") if level in kind.random and not kind.slope]
+    more += "".join(OF_CHAINS.format(level=level) for level in levels)
     job.write_text(
         f'[job]\nmethod = "likelihood"\nseed = {seed}\n[data]\nclients = {names!r}\nresponse = "y"\nleast_rows = 1\n'
         f'[model]\nfamily = "{kind.family}"\n[model.random]\n{kind.random}\n{more}'.replace("'", '"')

@@ -3,8 +3,9 @@ benchmarks/papers/references, from where the tests read it.
 
 The rows are those of tests/support/mixed_federations.py, all clients together, the priors the defaults of
 `method = "likelihood"` (docs/spec/likelihood.md): columns standardised, coefficients N(0, 2.5^2), the intercept
-N(level, 5^2), standard deviations HalfNormal(1), off-diagonals N(0, 1), 1 / sqrt(r) HalfNormal(1); of a Gaussian response times
-its pooled standard deviation.
+N(level, 5^2), 1 / sqrt(r) HalfNormal(1); of a Gaussian response times its pooled standard deviation. Standard deviations
+of effects are HalfNormal(1), which the tests' jobs give as a prior of these; with a slope rows of T have the default, a
+multivariate Student distribution.
 
 Stored of each model: means and standard deviations, with their Monte-Carlo errors, of what its summary calls by these names: in
 the columns' own units.
@@ -50,6 +51,8 @@ def model(kind, X, z, group, client, y, level, unit):
         u = numpyro.sample("u", dist.Normal(0, 1).expand([kind.clients * kind.groups, d]))
         if d == 2:
             off = numpyro.sample("off", dist.Normal(0, 1))
+            for d, square in ((1, tau[0] ** 2), (2, off**2 + tau[1] ** 2)):  # Student's in the place of the normal density
+                numpyro.factor(f"row {d}", 0.5 * square - 0.5 * (3 + d) * jnp.log1p(square / (3 * 2.5**2)))
             eta = eta + tau[0] * u[group, 0] + z * (off * u[group, 0] + tau[1] * u[group, 1])
         else:
             eta = eta + tau[0] * u[group, 0]

@@ -380,10 +380,10 @@ class Tied:
 
 def _numbers(prior: Prior, rows: Array) -> tuple[Array, Array]:
     """Returns mean (m,) and covariance (m, m) of numbers of which a prior is normal."""
-    inside = rows.any(axis=0)
-    _, gradient, hessian = prior.curvature(np.zeros(rows.shape[1]))
+    inside, at = rows.any(axis=0), getattr(prior, "middle", np.zeros(rows.shape[1]))
+    _, gradient, hessian = prior.curvature(at)
     back = rows[:, inside] @ np.linalg.inv(hessian[np.ix_(inside, inside)])
-    return back @ gradient[inside], back @ rows[:, inside].T
+    return rows @ at + back @ gradient[inside], back @ rows[:, inside].T
 
 
 @dataclass(frozen=True)
@@ -398,6 +398,7 @@ class Priors:
     ties : whether a number of `read` of which rows say nothing is 0
     follows : of each client, those that follow from others there; None where it cannot say
     intercepts : those of a column of ones
+    named : those with a prior of their own, which tells of them where rows do not
     """
 
     each: tuple[Prior, ...]
@@ -406,6 +407,7 @@ class Priors:
     ties: bool = False
     follows: tuple[tuple[int, ...] | None, ...] = ()
     intercepts: tuple[int, ...] = ()
+    named: tuple[int, ...] = ()
 
     @property
     def most(self) -> int:
@@ -447,10 +449,11 @@ class Priors:
             may &= constant | np.isin(range(len(R)), range(len(R)) if follows is None else follows)
         left, variance, nothing = told(hessian - prior), variances.sum(axis=0), []
         may |= np.abs(np.diag(left)) < NOTHING
-        may[[*self.intercepts]] = False
+        may[[*self.intercepts, *self.named]] = False
         for j in range(len(R)):
-            if may[j] and left[j, j] <= max(SURELY * float(rounding(left[j : j + 1], variance)[0]) ** 0.5, NOTHING):
-                nothing.append(j)
+            little = left[j, j] <= max(SURELY * float(rounding(left[j : j + 1], variance)[0]) ** 0.5, NOTHING)
+            if little and (may[j] or j in self.named):
+                nothing += [j] * bool(may[j])
             elif left[j, j] > 0:
                 left -= np.outer(left[:, j], left[j]) / left[j, j]
         return tuple(nothing)

@@ -23,6 +23,7 @@ from ...results import given_scales, guard, heterogeneity, other_way
 from ...results.gaussian import label
 from ...results.other_way import REWRITE, Reversed
 from .model import Model
+from .named_priors import by_name, key_of
 
 Array = NDArray[np.float64]
 Row = dict[str, object]  # of a table
@@ -192,16 +193,29 @@ def describe_sensitivity(
     marked = {why: [name for name, row in sensitive.items() if row["mark"] == why] for why in (CONFLICT, STRONG)}
     said = list[str]()
     if model is not None and at_mode is not None:
+        given, marked = _of_named(model, marked)
         said, remedy, judged = _of_coefficients(model, at_mode, [*marked[CONFLICT], *marked[STRONG]])
         hardly = {label(n) for n, own in zip(model.published, _share_of_prior(model, at_mode)) if own > HALF}
-        # Other numbers' priors have no key, by which a reader could leave it to the rows.
+        # Other numbers' default priors are not made wider, so that there is none to leave out.
         conflict = [name for name in marked[CONFLICT] if _is_coefficient(name) and not judged]
         strong = [name for name in marked[STRONG] if not (_is_coefficient(name) and judged) or (name in hardly and not said)]
-        marked = {CONFLICT + remedy: conflict, STRONG: strong}
+        keys = [key_of(name) for name in strong if name in by_name(model) and not _is_coefficient(name)]
+        another = f"; another prior is {' and '.join(keys)}" if keys else ""
+        marked, said = {CONFLICT + remedy: conflict, STRONG + another: strong}, [*given, *said]
     said += [Finding.of("sensitive-to-the-prior", why=why, names=names) for why, names in marked.items() if names]
     if unknown := [name for name, one in alone.items() if not one["known"]]:
         said.append(Finding.of("unknown-without-a-client", clients=unknown))
     return said
+
+
+def _of_named(model: Model, marked: Mapping[str, list[str]]) -> tuple[list[str], dict[str, list[str]]]:
+    """Returns notes on numbers with priors of their own, which name the keys, and all other names."""
+    keys, notes = model.named.keys, list[str]()
+    for why, names in marked.items():
+        if own := [name for name in names if name in keys]:
+            by = f"{why}; given by {' and '.join(dict.fromkeys(keys[name] for name in own))}"
+            notes.append(Finding.of("sensitive-to-the-prior", why=by, names=own))
+    return notes, {why: [name for name in names if name not in keys] for why, names in marked.items()}
 
 
 def _of_coefficients(model: Model, at_mode: Found, marked: Sequence[str]) -> tuple[list[str], str, bool]:

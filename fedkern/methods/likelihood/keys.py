@@ -33,6 +33,8 @@ from ...kernels import families
 from ...kernels.families import FAMILIES, LEVELED
 from ...models.formula.expansion import Formula
 from ...models.mixed.layout import INTERCEPT_SD, PRIOR_SD, SHAPES
+from ...models.own.priors import POSITIVE
+from ...printing import toml_key
 from . import level_keys, own_keys
 from .level_keys import Levels
 from .own_keys import PriorSection
@@ -47,6 +49,7 @@ MOST_CUTS = 40
 SURVIVAL_AT = "ask for output.survival_at or output.restricted_mean, which are on the scale of times"
 RowKind = Literal["responses", "ordered", "nominal", "cox", "lifetimes", "own"]
 AUTO, COUNTS = "auto", ("poisson", "negative-binomial")  # the family by evidence, and of which; the first one is tried first
+OF_INTERCEPT = {"intercept", "threshold"}  # of which the mean of thresholds is one
 HELD = 1e-2  # standard deviation of a prior up to which it holds the posterior, whatever rows say
 
 
@@ -112,7 +115,9 @@ class ModelSection(incomplete.ModelSection):
     )
     factory: str | None = key(None, help='own: "package.module:function", of a package that is installed at every holder')
     options: dict[str, Any] = key({}, help="own: what the function gets beside the rows")
-    priors: dict[str, PriorSection] = key({}, help="own: of the parameters; default: the model's own prior")
+    priors: dict[str, PriorSection] = key(
+        {}, help="of single numbers, by the names that results have for them; own: of the parameters; default: the model's own"
+    )
     local: bool | None = key(None, help="own: the model has unknowns of each client, which are sampled with all else (hmc)")
     family: OfJob = key(
         "bernoulli",
@@ -157,9 +162,16 @@ class ModelSection(incomplete.ModelSection):
         return float((self.prior_sd or PRIOR_SD) ** -2.0)
 
     @property
+    def given_priors(self) -> dict[str, float]:
+        """The keys of priors of all coefficients and of the intercept that the job gives."""
+        names = ("prior_sd", "intercept_sd", "intercept_centre")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    @property
     def default_priors(self) -> tuple[bool, bool]:
         """Whether the prior of coefficients, and that of the intercept, is not the job's."""
-        return self.prior_sd is None, self.intercept and self.intercept_sd is None and self.intercept_centre is None
+        given = self.given_priors
+        return "prior_sd" not in given, self.intercept and not given.keys() - {"prior_sd"}
 
 
 class AlgorithmSection(Section):
@@ -311,8 +323,12 @@ class Config(JobConfig):
         model = self.model
         if self.own or self.row.linear:
             return ()
-        given = {name: value for name in ("prior_sd", "intercept_sd") if (value := getattr(model, name)) is not None}
-        held = [f"model.{name} = {value:g}" for name, value in given.items() if value <= HELD]
+        given = model.given_priors.items()
+        held = [f"model.{name} = {value:g}" for name, value in given if value <= HELD and name != "intercept_centre"]
+        # In the column's own unit nobody knows how narrow a prior is before the columns are agreed (`named_priors`).
+        of_any = {name: one for name, one in model.priors.items() if one.kind not in POSITIVE and one.unit == "sd"}
+        in_sds = {name: one.sd or one.scale or HELD for name, one in of_any.items()}
+        held += [f"model.priors.{toml_key(name)}" for name, sd in in_sds.items() if sd <= HELD]
         # A wide one is as a default that rows have widened: clients refuse the questions at which few of their rows have weight.
         return (Finding.of("narrow-prior-tells-rows", priors=" and ".join(held), part="the posterior"),) if held else ()
 
@@ -501,6 +517,8 @@ def conflicts(config: Config) -> Iterator[str]:
         yield "model.intercept_centre is the prior's of an intercept, and model.intercept = false; leave it out"
     yield from laid.conflicts(config, config.formula)
     yield from faults_of_names(data.names, "data.names")
+    if twice := [f"model.{name}" for name in model.given_priors if name != "prior_sd" and model.priors.keys() & OF_INTERCEPT]:
+        yield f"{' and '.join(twice)} and [model.priors] say the prior of one number, the intercept; remove one of them"
     if model.nu is not None and model.family != "student":
         yield f'model.nu is of model.family = "student", whose errors have degrees of freedom, not of "{model.family}"; remove it'
     yield from _trials(config)

@@ -203,15 +203,14 @@ class OrderedModel(LevelModel):
 class NominalModel(LevelModel):
     """Holds a job of levels without an order: each but the first has coefficients of its own."""
 
-    @cached_property
-    def layout(self) -> Layout:
-        """The places of the numbers of xi."""
+    @property
+    def plain_layout(self) -> Layout:
         return Layout(levels.block_names(self.levels, self.encoding.names), self.family)
 
     def prior_of(self, layout: Layout) -> Prior:
         own = self.encoding.names, self.pooled_shares, self.config.model.intercept_centre
         usual = levels.prior_of_blocks(layout, *own, *self.prior_sds)
-        return usual if self.effects is None else usual.of_effects(self.effects, len(self.blocks))
+        return self.named.over(usual if self.effects is None else usual.of_effects(self.effects, len(self.blocks)), self)
 
     @property
     def takes_client(self) -> bool:

@@ -45,8 +45,12 @@ from ...models.spatial.units import Units, sums
 from ...models.weighing import Least, Weighed
 from ...privacy.masks import FEWEST
 from ...results import rates
+from ...results.head import of_number
 from ...results.other_way import OF_TWO
+from . import named_priors
 from .keys import Config, OutputSection
+from .named_priors import Named
+from .own_keys import PriorSection
 from .rows import Held, check_slopes, sort_by_group
 
 Array = NDArray[np.float64]
@@ -184,6 +188,7 @@ class Model(WeighedModel[OutputSection]):
 
     def check_columns(self) -> list[str]:
         """Returns notes on what the job gives with the agreed columns; refuses those with which it cannot, with a JobError."""
+        named_priors.check(self)
         return []
 
     def describe_rows(self, rows: Any) -> list[str]:
@@ -217,9 +222,29 @@ class Model(WeighedModel[OutputSection]):
         """Covariates whose coefficients differ between groups, and their columns of X."""
         return {name: self.encoding.names.index(name) for name in self.config.random.slopes}
 
+    @property
+    def given_to_numbers(self) -> Mapping[str, PriorSection]:
+        """The priors that the job gives to single numbers, by the names in its file."""
+        return self.config.model.priors
+
+    @property
+    def looked_at(self) -> bool:
+        """Whether holders look at what the job asks of their rows."""
+        return self.config.level != "none"
+
+    @cached_property
+    def named(self) -> Named:
+        """The priors that the job gives to single numbers."""
+        return named_priors.of_model(self)
+
     @cached_property
     def layout(self) -> Layout:
         """The places of the numbers of xi."""
+        return self.named.laid_out(self.plain_layout)
+
+    @property
+    def plain_layout(self) -> Layout:
+        """The same before the job gives priors to some."""
         random = self.config.random
         group = (INTERCEPT, *random.slopes) if random.group is not None else ()
         client = (INTERCEPT, *random.client_slopes) if random.client else ()
@@ -258,7 +283,7 @@ class Model(WeighedModel[OutputSection]):
         """Returns the prior of a layout of these coefficients, which may have fewer effects."""
         of_coefficients, of_intercept = self.prior_sds
         usual = Prior.usual(layout, prior_sd=of_coefficients, intercept_sd=of_intercept, intercept_centre=self.centre)
-        return usual if self.effects is None else usual.of_effects(self.effects)
+        return self.named.over(usual if self.effects is None else usual.of_effects(self.effects), self)
 
     @cached_property
     def effects(self) -> Array | None:
@@ -274,10 +299,14 @@ class Model(WeighedModel[OutputSection]):
         return times[0] * (m.prior_sd or PRIOR_SD), times[1] * (m.intercept_sd or INTERCEPT_SD)
 
     @property
+    def zero_of_intercept(self) -> float | None:
+        """What an intercept is where the model's is 0; None where that depends on other numbers."""
+        return self.units.level if self.measured else 0.0
+
+    @property
     def given_priors(self) -> list[str]:
         """The keys of the priors that the job gives."""
-        m = self.config.model
-        return [f"model.{key}" for key in ("prior_sd", "intercept_sd", "intercept_centre") if getattr(m, key) is not None]
+        return [f"model.{key}" for key in self.config.model.given_priors]
 
     @property
     def priors_in_summary(self) -> dict[str, object]:
@@ -304,6 +333,7 @@ class Model(WeighedModel[OutputSection]):
             ties=not (self.given_priors or self.summaries),
             follows=tuple(None if names is None else self.numbers_of(names) for names in self.following),
             intercepts=self.numbers_of(["intercept"] * self.encoding.intercept),
+            named=tuple(self.coding.kept.index(k) for k in self.named.rows),
         )
 
     def prior_of_a_client(self, layout: Layout) -> Density:
@@ -393,6 +423,16 @@ class Model(WeighedModel[OutputSection]):
         """Returns the level that a column's others are compared with."""
         return self.references.get(column) or levels[0]
 
+    @property
+    def bases(self) -> dict[str, str]:
+        """The level that the others are compared with, of each column of labels."""
+        formula = self.encoding.formula
+        if formula is None:
+            labelled = ((column.name, column.levels) for column in self.encoding.columns if column.levels is not None)
+            return {name: self.reference(name, levels) for name, levels in labelled}
+        labels = ((name, formula.known[name].levels) for name in formula.variables)
+        return {name: min(formula.compared(name), default=levels[0]) for name, levels in labels if levels is not None}
+
     @cached_property
     def coding(self) -> Coding:
         """The map to the coefficients that are published, at reference levels."""
@@ -401,7 +441,7 @@ class Model(WeighedModel[OutputSection]):
     @property
     def published(self) -> tuple[str, ...]:
         """The names of the coefficients that are published."""
-        return tuple(self.layout.coefficients[j] for j in self.coding.kept)
+        return tuple(self.plain_layout.coefficients[j] for j in self.coding.kept)
 
     # Machines --------------------
 
@@ -502,7 +542,7 @@ class Model(WeighedModel[OutputSection]):
         centre[: layout.p], far[: layout.p] = prior.mean, reach(prior.sd, self._standardised)
         if self.encoding.intercept and not self.blocks[1:]:
             centre[0] = self._start_of_intercept
-        far[layout.off_diagonal] = reach(np.array(prior.tau_sd))
+        far[layout.off_diagonal] = reach(np.array(prior.scale))
         far[layout.shapes_at] = [shape.reach for shape in layout.shapes]
         if prior.effects is None:
             return Box.about(centre, far)
@@ -676,6 +716,10 @@ class Model(WeighedModel[OutputSection]):
                 B[j, j], B[0, j] = 1 / scale, -center / scale * (not columns[name].flat)
         return B
 
+    def moves_intercept(self, terms: Sequence[str]) -> bool:
+        """Tells whether an intercept's effect at columns of 0 is not that at their means."""
+        return bool(self._terms_on_data_scale(terms)[0, 1:].any())
+
     def units_of(self, terms: Sequence[str]) -> list[float]:
         """Returns the factor of each term of an effect, from standardised columns to one a unit of its column."""
         columns = {column.name: column for column in self.encoding.columns}
@@ -746,6 +790,11 @@ class Model(WeighedModel[OutputSection]):
         needs = f"; each client needs more than {wanted} rows" if wanted else ""
         yield f"curvature {told}, and their labels{needs}"
         yield from described.rotation(self.config.requirement, d)
+
+    @property
+    def named_in_words(self) -> str:
+        """The priors of single numbers, and how a line goes on with them."""
+        return "".join(f", {of_number(name, one.model_dump())}" for name, one in self.given_to_numbers.items())
 
     def describe_priors(self) -> str:
         """Returns the priors of coefficients and intercept, on one line."""

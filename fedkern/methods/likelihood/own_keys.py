@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ...jobs.keys import LARGEST, Positive, Section, key
 from ...models.own.priors import Block, Priors
+from ...printing import toml_key
 
 WANTED = {  # of each prior: keys that must be there, and those that may be
     "normal": (("sd",), ("mean",)),
@@ -38,6 +39,11 @@ class PriorSection(Section):
     shape: Positive | None = key(None, help="gamma, whose mean is shape / rate")
     rate: Positive | None = key(None, help="gamma")
     eta: Positive | None = key(None, help="lkj: 1 is uniform, more is nearer to no correlation")
+    unit: Literal["own", "sd"] | None = key(
+        None,
+        help="of a regression's number; own (default): as it is printed; sd: columns, and a gaussian or student response, in "
+        "their standard deviations",
+    )
     size: int | None = key(
         None, ge=1, le=MOST, help="how many parameters NAME[1], NAME[2], .. have this prior; lkj: rows of the matrix"
     )
@@ -71,6 +77,8 @@ def conflicts(data: Any, model: Any, algorithm: Any, output: Any) -> Iterator[st
     yield from _options(model.options)
     for name, one in model.priors.items():
         yield from _prior(name, one)
+        if one.unit is not None:
+            yield f'model.priors.{toml_key(name)}.unit is of a regression\'s numbers, not of model.kind = "own"; remove it'
     yield from _counted(model.priors)
     if model.local and algorithm.sampler == "importance":
         yield (
@@ -99,9 +107,11 @@ def conflicts(data: Any, model: Any, algorithm: Any, output: Any) -> Iterator[st
 
 def not_own(model: Any, algorithm: Any) -> Iterator[str]:
     """Yields the faults of a job without own models whose keys only such a job has."""
-    for name in ("factory", "options", "priors", "local"):
+    for name in ("factory", "options", "local"):
         if getattr(model, name):
             yield f'model.{name} is for model.kind = "own"; set it, or remove the key'
+    for name, one in model.priors.items():
+        yield from _prior(name, one)
     if algorithm.sampler == "sfvi":
         yield 'algorithm.sampler = "sfvi" is for model.kind = "own" with model.local = true; take "importance", or "hmc"'
     if algorithm.starts is not None:
@@ -129,12 +139,12 @@ def _prior(name: str, one: PriorSection) -> Iterator[str]:
     needed, may = WANTED[one.kind]
     for lacks in needed:
         if getattr(one, lacks) is None:
-            yield f'model.priors.{name}.{lacks} is missing: kind = "{one.kind}" needs {" and ".join(needed)}'
+            yield f'model.priors.{toml_key(name)}.{lacks} is missing: kind = "{one.kind}" needs {" and ".join(needed)}'
     for more in SAID:
         if getattr(one, more) is not None and more not in (*needed, *may):
-            yield f'model.priors.{name}.{more}: kind = "{one.kind}" has none; it has {", ".join((*needed, *may))}'
+            yield f'model.priors.{toml_key(name)}.{more}: kind = "{one.kind}" has none; it has {", ".join((*needed, *may))}'
     if one.kind == "lkj" and one.size == 1:
-        yield f"model.priors.{name}.size = 1: a correlation matrix has at least 2 rows"
+        yield f"model.priors.{toml_key(name)}.size = 1: a correlation matrix has at least 2 rows"
 
 
 def _options(value: object, where: str = "model.options") -> Iterator[str]:

@@ -21,8 +21,9 @@ from ...jobs.check import Check, OwnFile, Said
 from ...jobs.formula import agreeing
 from ...jobs.stage import Stage
 from ...models.encoding import INTERCEPT
+from ...models.mixed.layout import EFFECT_DF, EFFECT_SCALE, EFFECT_SCALE_IN_SDS
 from ...privacy.plan import Plan
-from . import by_evidence, changes, dispersion, durations, own_check, own_variational, summaries
+from . import by_evidence, changes, dispersion, durations, named_priors, own_check, own_variational, summaries
 from .keys import Config
 from .model import TOLD, Model
 from .models import check_summaries, model_of
@@ -176,6 +177,7 @@ def check_job(check: Check[Config]) -> Said | None:
     if (test := check.parties.test()) is not None:
         check_header(test.names, encoding, test.source)
     model, unknown = model_of(check.config, check.names, encoding, check.summaries), check.unknown(encoding)
+    named_priors.check(model, levels_known=not unknown)
     singly = "log-likelihoods at the draws (SingleValues)" if check.config.singly else ""
     response = ("times" if model.config.hazards else "response") if model.compares_alone else ""
     additive = check.config.requirement.additive
@@ -205,13 +207,14 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     how = f"{model.walks.chains} chains of {model.walks.rounds} rounds of draws" if model.chains else "rounds of draws"
     yield f"job      {config.job.method}, the mode and {how}, seed {model.seed}"
     others = "".join(f" or {one.family}, by evidence" for one in by_evidence.others(model))
-    yield f"model    {model.family}{others}, {model.describe_priors()}"
+    yield f"model    {model.family}{others}, {model.describe_priors()}{model.named_in_words}"
+    scale = EFFECT_SCALE_IN_SDS if model.measured else EFFECT_SCALE
     for what, terms in (
         (f"groups   of column {model.group!r}", model.layout.group),
         ("effects  of clients", model.layout.client),
     ):
         if terms:
-            yield f"{what}: {_effects(terms)}; sd ~ HalfNormal(1){model.unit_in_words}"
+            yield f"{what}: {_effects(terms)}; sd ~ half-student({EFFECT_DF:g}, {scale:g}){model.unit_in_words}"
     if model.group is not None:
         least = config.rules.groups
         asked = f"{least} groups of each client at least; " if least else ""

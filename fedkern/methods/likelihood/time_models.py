@@ -70,18 +70,11 @@ class TimeModel(Model):
     @cached_property
     def patient(self) -> Patient:
         """The patient whose curves the result has."""
-        formula, references = self.encoding.formula, dict[str, str]()
-        if formula is None:
-            labelled = ((column.name, column.levels) for column in self.encoding.columns if column.levels is not None)
-            references = {name: self.reference(name, levels) for name, levels in labelled}
-        else:
-            labels = ((name, formula.known[name].levels) for name in formula.variables)
-            references = {name: min(formula.compared(name), default=levels[0]) for name, levels in labels if levels is not None}
-        return patient_of(self.encoding, self.declared, references, self.config.data.standardise)
+        return patient_of(self.encoding, self.declared, self.bases, self.config.data.standardise)
 
     def check_columns(self) -> list[str]:
         curves = self.survival_at or (self.config.lifetimes and self.output.restricted_mean is not None)
-        return notes_of(self.patient) if curves else []
+        return [*super().check_columns(), *(notes_of(self.patient) if curves else [])]
 
     @property
     def of_patient(self) -> dict[str, Any]:
@@ -227,6 +220,10 @@ class LifetimeModel(TimeModel):
     def centre(self) -> float:
         """The centre of the intercept's prior: 0, in the model's own unit of time."""
         return 0.0
+
+    @property
+    def zero_of_intercept(self) -> float | None:
+        return None if self.family == "weibull" else -self.log_unit
 
     def prior_of(self, layout: Layout) -> Prior | Walk:
         usual = super().prior_of(layout)

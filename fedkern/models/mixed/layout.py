@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Literal, Protocol
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from scipy.linalg import solve_triangular
 from ...kernels.families import FAMILIES as RECORDS
 from ...kernels.families import HALF_LOG_TAU, HAZARDS, NOMINAL, taken_by
 from ..encoding import INTERCEPT
+from ..own.priors import POSITIVE, Block, Densities, Kind, block_of
 
 # --------------------
 # Lists the numbers that a family has beside its coefficients, as coordinates of xi: their names and their priors.
@@ -27,7 +28,6 @@ from ..encoding import INTERCEPT
 Vector = NDArray[np.float64]
 
 LEAST = 1e-12  # of phi^2: beyond it a count is Poisson
-LOG_HALF_NORMAL = 0.5 * math.log(2 / math.pi)  # the density of |N(0, 1)| at 0
 
 
 class Density(Protocol):
@@ -47,23 +47,50 @@ class Density(Protocol):
 
 
 @dataclass(frozen=True)
-class Normal:
-    """Holds the prior coordinate ~ N(mean, sd^2); people read the coordinate itself."""
+class Named:
+    """Holds a prior as job files have it, of the number that people read; of one above 0 the coordinate is the logarithm."""
 
-    mean: float = 0.0
-    sd: float = 1.0
+    prior: Block
+
+    @classmethod
+    def of(cls, kind: Kind, **numbers: float) -> Self:
+        """Returns the prior of a kind of `models.own.priors`, with its numbers."""
+        return cls(block_of(kind, numbers))
 
     def value(self, x: Vector) -> Vector:
-        return np.asarray(-0.5 * ((x - self.mean) / self.sd) ** 2 - math.log(self.sd) - HALF_LOG_TAU)
+        with np.errstate(all="ignore"):
+            return self.prior.densities(x).bare
 
     def log_jacobian(self, x: Vector) -> Vector:
-        return np.zeros_like(x)
+        return x if self.prior.kind in POSITIVE else np.zeros_like(x)
 
     def slope(self, x: Vector) -> Vector:
-        return np.asarray((self.mean - x) / self.sd**2)
+        return self.prior.densities(x).slope
 
     def curve(self, x: Vector) -> Vector:
-        return np.full_like(x, self.sd**-2.0)
+        return self.prior.densities(x).curved
+
+
+@dataclass(frozen=True)
+class Squared(Named):
+    """Holds the prior of the coordinate's square, as a density of both signs."""
+
+    def value(self, x: Vector) -> Vector:
+        with np.errstate(divide="ignore"):
+            return super().value(2 * np.log(np.abs(x)))
+
+    def log_jacobian(self, x: Vector) -> Vector:
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(2 * np.abs(x)))
+
+    def slope(self, x: Vector) -> Vector:
+        with np.errstate(all="ignore"):
+            return np.asarray((2 * super().slope(2 * np.log(np.abs(x))) - 1) / x)
+
+    def curve(self, x: Vector) -> Vector:
+        with np.errstate(all="ignore"):
+            own = self.prior.densities(2 * np.log(np.abs(x)))
+            return np.asarray((4 * own.curved + 2 * own.slope - 1) / x**2)
 
 
 @dataclass(frozen=True)
@@ -101,48 +128,6 @@ class LogHalfCauchyRoot:
 
     def curve(self, x: Vector) -> Vector:
         return np.asarray(0.25 - 0.25 * np.tanh(0.5 * x) ** 2)
-
-
-@dataclass(frozen=True)
-class LogHalfNormal:
-    """Holds the prior exp(coordinate) ~ HalfNormal(sd)."""
-
-    sd: float = 1.0
-
-    def value(self, x: Vector) -> Vector:
-        with np.errstate(over="ignore"):
-            return np.asarray(LOG_HALF_NORMAL - np.log(self.sd) - 0.5 * np.exp(2 * x) / self.sd**2)
-
-    def log_jacobian(self, x: Vector) -> Vector:
-        return x
-
-    def slope(self, x: Vector) -> Vector:
-        return np.asarray(1 - np.exp(2 * x) / self.sd**2)
-
-    def curve(self, x: Vector) -> Vector:
-        return np.asarray(2 * (np.exp(2 * x) / self.sd**2))
-
-
-@dataclass(frozen=True)
-class LogGamma:
-    """Holds the prior exp(coordinate) ~ Gamma(shape, rate)."""
-
-    shape: float
-    rate: float
-
-    def value(self, x: Vector) -> Vector:
-        with np.errstate(over="ignore"):
-            constant = self.shape * math.log(self.rate) - math.lgamma(self.shape)
-            return np.asarray((self.shape - 1) * x - self.rate * np.exp(x) + constant)
-
-    def log_jacobian(self, x: Vector) -> Vector:
-        return x
-
-    def slope(self, x: Vector) -> Vector:
-        return np.asarray(self.shape - self.rate * np.exp(x))
-
-    def curve(self, x: Vector) -> Vector:
-        return np.asarray(self.rate * np.exp(x))
 
 
 @dataclass(frozen=True)
@@ -209,12 +194,14 @@ class Shape:
         return np.asarray(np.maximum(published, LEAST) ** -1) if self.folded else published
 
 
-SD = Shape("log sd", "sd", np.exp, LogHalfNormal(), called="sigma", reach=9.0)
+SD = Shape("log sd", "sd", np.exp, Named.of("half-normal"), called="sigma", reach=9.0)
 PHI = Shape("phi", "1 / sqrt r", np.abs, HalfCauchy(), start=1.0, folded=True, called="dispersion")
-NU = Shape("log nu", "nu", np.exp, LogGamma(2.0, 0.1), start=math.log(10.0))
+NU = Shape("log nu", "nu", np.exp, Named.of("gamma", shape=2.0, rate=0.1), start=math.log(10.0))
 SHAPE = Shape("log shape", "shape", np.exp, LogHalfCauchyRoot())
 PRECISION = Shape("log precision", "precision", np.exp, LogHalfCauchyRoot(), start=2.0)
-ZEROS = Shape("logit zeros", "structural zeros", _logistic, Normal(0.0, 1.5), start=-1.0, called="structural_zeros", loose=True)
+ZEROS = Shape(
+    "logit zeros", "structural zeros", _logistic, Named.of("normal", sd=1.5), start=-1.0, called="structural_zeros", loose=True
+)
 
 SHAPES: dict[str, tuple[Shape, ...]] = {
     "gaussian": (SD,),
@@ -518,12 +505,20 @@ PRIOR_SD, INTERCEPT_SD = 2.5, 5.0  # of coefficients, of columns in their standa
 WIDER, LESS_WIDE = (1, 10, 100, 1000, 10_000, 1_000_000), (1, 10, 100, 1000, 1_000_000)
 
 
+# Degrees of freedom and scale of the prior of effects' standard deviations, and the scale where the response has a unit.
+EFFECT_DF, EFFECT_SCALE, EFFECT_SCALE_IN_SDS = 3.0, 2.5, 1.0
+NORMAL_DF = 1e6  # at which Student's distribution is as good as normal
+
+
+OfLength = Callable[[Vector], Densities]  # the density of a row of T, by the logarithm of its length
+
+
 @dataclass(frozen=True)
 class Prior:
     """Holds the prior of xi.
 
-    beta_k ~ N(mean_k, sd_k^2); entries of T and T_c: diagonal ~ HalfNormal(tau_sd), below it N(0, tau_sd^2); the family's numbers
-    as `shapes` say, with the standard deviation of a gaussian response ~ HalfNormal(dispersion_sd). The prior of a first
+    beta_k ~ N(mean_k, sd_k^2); the rows of T and T_c, whose lengths are the standard deviations of effects, ~ a multivariate
+    Student distribution, which is half-Student for a first row; the family's numbers as `shapes` say. The prior of a first
     threshold is of the mean of all: so it is the same whichever end the levels are counted from.
 
     Densities are of xi's coordinates, Jacobians of logarithms included once; that of phi is the half-normal one, of |phi|.
@@ -532,36 +527,31 @@ class Prior:
     ----------
     layout : of xi
     mean, sd : (p,) of the coefficients
-    tau_sd, dispersion_sd : see above
+    scale : of effects
     effects : (p, p) C, where the first prior is of effects: C (beta - mean) ~ N(0, 1)
+    df : number of such an effect -> degrees of freedom, where it is Student's
+    lengths : level and number of a row of T or T_c -> the prior of its length, whose direction is then uniform
+    shift : (p,) of ordered levels: the mean of thresholds has its prior where these times beta are added to it
     """
 
     layout: Layout
     mean: Vector
     sd: Vector
-    tau_sd: float = 1.0
-    dispersion_sd: float = 1.0
+    scale: float = EFFECT_SCALE
     effects: Vector | None = None
+    df: Mapping[int, float] = field(default_factory=dict)
+    lengths: Mapping[tuple[Level, int], Block] = field(default_factory=dict)
+    shift: Vector | None = None
 
     @classmethod
     def usual(
-        cls,
-        layout: Layout,
-        *,
-        prior_sd: float = PRIOR_SD,
-        intercept_sd: float = INTERCEPT_SD,
-        intercept_centre: float = 0.0,
-        tau_sd: float = 1.0,
-        pooled_sd: float = 1.0,
+        cls, layout: Layout, *, prior_sd: float = PRIOR_SD, intercept_sd: float = INTERCEPT_SD, intercept_centre: float = 0.0
     ) -> Prior:
-        """Makes a prior with one standard deviation for all coefficients but the intercept.
-
-        If the response has a unit of its own, all of them are times `pooled_sd`.
-        """
-        unit = pooled_sd if layout.measured else 1.0
+        """Makes a prior with one standard deviation for all coefficients but the intercept."""
         is_intercept = np.array([name == INTERCEPT for name in layout.coefficients])
-        sd = unit * np.where(is_intercept, intercept_sd, prior_sd)
-        return cls(layout, np.where(is_intercept, intercept_centre, 0.0), sd, tau_sd * unit, unit)
+        sd = np.where(is_intercept, intercept_sd, prior_sd)
+        scale = EFFECT_SCALE_IN_SDS if layout.measured else EFFECT_SCALE
+        return cls(layout, np.where(is_intercept, intercept_centre, 0.0), sd, scale)
 
     def of_effects(self, K: Vector, blocks: int = 1) -> Prior:
         """Returns the prior where other effects u (q,) have it, of which the coefficients of each of some blocks are K u.
@@ -574,41 +564,89 @@ class Prior:
         effects = np.kron(np.eye(blocks), solve_triangular(R, np.eye(len(R)), trans="T"))
         return replace(self, effects=np.asarray(effects, np.float64))
 
+    def with_named(self, numbers: Vector, own: Mapping[int, Block]) -> Prior:
+        """Returns the prior where some of p numbers (p, p) @ beta have priors of their own, and the others that which they had.
+
+        Each of these is independent of all else.
+        """
+        factor = np.diag(self.sd) if self.effects is None else np.linalg.inv(self.effects)
+        others, centre, C, sd = np.setdiff1d(np.arange(len(numbers)), [*own]), numbers @ self.mean, numbers.copy(), self.sd.copy()
+        R = np.linalg.qr((numbers[others] @ factor).T, mode="r")
+        C[others] = solve_triangular(R, numbers[others], trans="T")
+        for k, prior in own.items():
+            centre[k], sd[k] = prior.mean, prior.scale if prior.kind == "student" else prior.sd
+            C[k] /= sd[k]
+        df = {k: prior.df for k, prior in own.items() if prior.kind == "student"}
+        return replace(self, mean=np.asarray(np.linalg.solve(numbers, centre), np.float64), sd=sd, effects=C, df=df)
+
     @property
     def size(self) -> int:
         """P, the number of unknowns."""
         return self.layout.size
 
+    @property
+    def middle(self) -> Vector:
+        """(P,) a place where a prior of coefficients that is not normal has its mode; 0 where all are."""
+        at = np.zeros(self.size)
+        if self.df:
+            at[: self.layout.p] = self.mean
+        return at
+
     @cached_property
-    def _logs(self) -> tuple[NDArray[np.int64], Vector]:
-        """Coordinates that are logarithms of half-normal numbers, and the scales of these."""
-        return self.layout.diagonal, np.full(len(self.layout.diagonal), self.tau_sd)
+    def _rows(self) -> list[tuple[slice, OfLength, OfLength]]:
+        """Rows of T and T_c: coordinates, the last of them a logarithm, and densities by the logarithm of the length.
+
+        The second is for the way to a mode: the same, or one like it that has no peak without a curvature at a length of 0.
+        """
+        rows = list[tuple[slice, OfLength, OfLength]]()
+        for level in LEVELS:
+            begin = self.layout.at(level).start
+            for i in range(len(self.layout.terms(level))):
+                at, own = slice(begin + _triangle(i), begin + _triangle(i + 1)), self.lengths.get((level, i))
+                usual = partial(_of_row, i + 1, EFFECT_DF, self.scale)
+                rows.append((at, usual, usual) if own is None else (at, partial(_of_length, i + 1, own), smooth(i + 1, own)))
+        return rows
 
     @cached_property
     def _shapes(self) -> list[tuple[int, Density]]:
         """The family's numbers: coordinates and their priors."""
-
-        def scaled(prior: Density) -> Density:
-            return replace(prior, sd=prior.sd * self.dispersion_sd) if isinstance(prior, LogHalfNormal) else prior
-
-        return [(k, scaled(s.prior)) for k, s in enumerate(self.layout.shapes, start=self.layout.shapes_at.start)]
+        return [(k, shape.prior) for k, shape in enumerate(self.layout.shapes, start=self.layout.shapes_at.start)]
 
     def _read(self, points: Vector) -> tuple[Vector, Vector]:
-        """Returns (S, P) the numbers whose priors `_shapes` are, and (S, gaps) the parts that gaps have in the first of these.
+        """Returns (S, P) the numbers whose priors `_shapes` are, and (S, P) the derivatives of the first of these.
 
         With m gaps the mean of the thresholds is the first, and (m + 1 - j) / (m + 1) of the j-th gap.
         """
+        moved = np.zeros_like(points)
         if not self.layout.ordered:
-            return points, np.empty((len(points), 0))
-        gaps, first = self.layout.exponents, self.layout.shapes_at.start
-        part = np.exp(points[:, list(gaps)]) * np.arange(len(gaps), 0, -1) / (len(gaps) + 1)
+            return points, moved
+        gaps, first = list(self.layout.exponents), self.layout.shapes_at.start
+        moved[:, gaps] = np.exp(points[:, gaps]) * np.arange(len(gaps), 0, -1) / (len(gaps) + 1)
         read = points.copy()
-        read[:, first] += part.sum(axis=1)
-        return read, part
+        read[:, first] += moved[:, gaps].sum(axis=1)
+        moved[:, first] = 1.0
+        if self.shift is not None:
+            read[:, first] += points[:, : self.layout.p] @ self.shift
+            moved[:, : self.layout.p] = self.shift
+        return read, moved
+
+    def _of_coefficients(self, beta: Vector) -> tuple[Vector, Vector, Vector]:
+        """Returns log-densities (.., p) of independent numbers that make beta (.., p), slopes, and minus second derivatives."""
+        z = (beta - self.mean) / self.sd if self.effects is None else (beta - self.mean) @ self.effects.T
+        value, slope, curved = -0.5 * z**2 - HALF_LOG_TAU, -z, np.ones_like(z)
+        for k, df in self.df.items():
+            own = block_of("student", {"df": df}).densities(z[..., k])
+            value[..., k], slope[..., k], curved[..., k] = own.value, own.slope, own.curved
+        return value, slope, curved
+
+    @cached_property
+    def _log_volume(self) -> float:
+        """The logarithm of these numbers' volume over that of beta."""
+        return float(-np.log(self.sd).sum() if self.effects is None else np.linalg.slogdet(self.effects)[1])
 
     def values(self, points: Vector) -> Vector:
         """Returns (S,) log-densities of the points (S, P)."""
-        total = self.without_jacobian(points) + points[:, self._logs[0]].sum(axis=1)
+        total = self.without_jacobian(points) + points[:, self.layout.diagonal].sum(axis=1)
         for k, prior in self._shapes:
             total = total + prior.log_jacobian(points[:, k])
         return np.asarray(total)
@@ -618,48 +656,79 @@ class Prior:
 
         The sensitivity to the prior raises these to a power.
         """
-        beta = points[:, : self.layout.p] - self.mean
-        if self.effects is None:
-            value = -0.5 * ((beta / self.sd) ** 2).sum(axis=1) - np.log(self.sd).sum()
-        else:
-            value = -0.5 * ((beta @ self.effects.T) ** 2).sum(axis=1) + np.linalg.slogdet(self.effects)[1]
-        value -= self.layout.p * HALF_LOG_TAU
-        below = points[:, self.layout.off_diagonal] / self.tau_sd
-        value -= 0.5 * (below**2).sum(axis=1) + below.shape[1] * (math.log(self.tau_sd) + HALF_LOG_TAU)
-        places, scale = self._logs
-        with np.errstate(over="ignore"):
-            value += (LOG_HALF_NORMAL - np.log(scale) - 0.5 * np.exp(2 * points[:, places]) / scale**2).sum(axis=1)
+        value = self._of_coefficients(points[:, : self.layout.p])[0].sum(axis=1) + self._log_volume
+        with np.errstate(all="ignore"):
+            for at, density, _ in self._rows:
+                value += density(_log_length(points[:, at])).value
             read, _ = self._read(points)
         for k, prior in self._shapes:
             value += prior.value(read[:, k])
         return np.asarray(value)
 
     def curvature(self, xi: Vector) -> tuple[float, Vector, Vector]:
-        """Returns the log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P).
-
-        That is diagonal but for effects and thresholds.
-        """
-        p = self.layout.p
-        gradient, curvature = np.zeros(self.size), np.zeros(self.size)
-        curvature[:p] = self.sd**-2.0
-        gradient[:p] = -(xi[:p] - self.mean) * curvature[:p]
-        below = self.layout.off_diagonal
-        curvature[below] = self.tau_sd**-2.0
-        gradient[below] = -xi[below] * curvature[below]
-        places, scale = self._logs
-        square = np.exp(2 * xi[places]) / scale**2
-        gradient[places], curvature[places] = 1 - square, 2 * square
-        read, part = self._read(xi[np.newaxis])
+        """Returns the log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P), of rows as `_rows` says."""
+        p, value = self.layout.p, float(self.values(xi[np.newaxis])[0])
+        gradient, hessian = np.zeros(self.size), np.zeros((self.size, self.size))
+        _, slope, curved = self._of_coefficients(xi[:p])
+        C = np.diag(1 / self.sd) if self.effects is None else self.effects
+        gradient[:p], hessian[:p, :p] = C.T @ slope, (C.T * curved) @ C
+        for at, density, climbed in self._rows:
+            y = _log_length(xi[np.newaxis, at])
+            own = climbed(y)
+            value += 0.0 if climbed is density else float(own.value[0] - density(y).value[0])
+            last = np.exp(2 * (xi[at][-1] - y))  # the share that the diagonal entry has of the square
+            turned = np.append(xi[at][:-1] * np.exp(-2 * y), last)
+            gradient[at] = own.slope * turned
+            gradient[at.stop - 1] += 1.0
+            bent = np.append(np.full(len(turned) - 1, np.exp(-2 * y[0])), 2 * last)
+            hessian[at, at] = (own.curved + 2 * own.slope) * np.outer(turned, turned) - own.slope * np.diag(bent)
+        read, moved = self._read(xi[np.newaxis])
         for k, prior in self._shapes:
-            gradient[k], curvature[k] = prior.slope(read[0, k : k + 1])[0], prior.curve(read[0, k : k + 1])[0]
-        hessian = np.diag(curvature)
+            gradient[k], hessian[k, k] = prior.slope(read[0, k : k + 1])[0], prior.curve(read[0, k : k + 1])[0]
         if self.layout.ordered:
             first, gaps = self.layout.shapes_at.start, list(self.layout.exponents)
-            slope, moved = gradient[first], np.append(1.0, part[0])
-            hessian[first:, first:] += curvature[first] * (np.outer(moved, moved) - np.diag(np.arange(len(moved)) == 0))
-            hessian[gaps, gaps] -= slope * part[0]
-            gradient[gaps] += slope * part[0]
-        if (C := self.effects) is not None:
-            hessian[:p, :p] = C.T @ C
-            gradient[:p] = -hessian[:p, :p] @ (xi[:p] - self.mean)
-        return float(self.values(xi[np.newaxis])[0]), gradient, hessian
+            slope_of_first, curve = gradient[first], hessian[first, first]
+            gradient[first] = hessian[first, first] = 0.0
+            gradient += slope_of_first * moved[0]
+            hessian += curve * np.outer(moved[0], moved[0])
+            hessian[gaps, gaps] -= slope_of_first * moved[0, gaps]
+        return value, gradient, hessian
+
+
+def _log_length(rows: Vector) -> Vector:
+    """Returns (S,) the logarithms of lengths of rows (S, d) of T, whose last entries are logarithms."""
+    with np.errstate(divide="ignore"):
+        squares = np.column_stack([2 * np.log(np.abs(rows[:, :-1])), 2 * rows[:, -1]])
+    return np.asarray(0.5 * np.logaddexp.reduce(squares, axis=1))
+
+
+def _of_row(d: int, df: float, scale: float, y: Vector) -> Densities:
+    """Returns the density of a row of d entries by the logarithm of its length: Student's, of both signs of the last together."""
+    power = 0.5 * (df + d)
+    constant = math.log(2) + math.lgamma(power) - math.lgamma(0.5 * df) - 0.5 * d * math.log(df * math.pi)
+    t = 2 * (y - math.log(scale)) - math.log(df)
+    value = constant - d * math.log(scale) - power * np.logaddexp(0, t)
+    return Densities(value, value, -2 * power * _logistic(t), power * (1 - np.tanh(0.5 * t) ** 2))
+
+
+def _of_length(d: int, prior: Block, y: Vector) -> Densities:
+    """Returns the same of a row whose length has this prior, and whose direction is uniform on half of a sphere."""
+    own = prior.densities(y)
+    value = own.value - d * y - 0.5 * d * math.log(math.pi) + math.lgamma(0.5 * d)
+    return Densities(value, value, own.slope - d, own.curved)
+
+
+def smooth(d: int, prior: Block) -> OfLength:
+    """Returns the density of a row whose length has about this prior, and which is smooth where the length is 0, or 0 there."""
+    if prior.kind == "gamma":
+        shape = max(prior.shape, d + 1.0)
+        prior = replace(prior, shape=shape, rate=prior.rate * shape / prior.shape)
+    elif d > 1:
+        df, scale = (prior.df, prior.scale) if prior.kind == "half-student" else (NORMAL_DF, prior.sd)
+        return partial(_of_row, d, df, scale)
+    return partial(_of_length, d, prior)
+
+
+def is_smooth(d: int, prior: Block) -> bool:
+    """Tells whether that is the density itself."""
+    return prior.shape >= d + 1 if prior.kind == "gamma" else d == 1

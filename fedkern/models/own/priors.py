@@ -13,7 +13,8 @@ Source: docs/how-to/own-model.md.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -67,6 +68,11 @@ class Block:
     shape: float = 1.0
     rate: float = 1.0
     eta: float = 1.0
+
+    def over(self, unit: float, zero: float = 0.0) -> Block:
+        """Returns the prior of the parameter less `zero` in another unit."""
+        mean, sd, scale, rate = (self.mean - zero) / unit, self.sd / unit, self.scale / unit, self.rate * unit
+        return replace(self, mean=mean, sd=sd, scale=scale, rate=rate)
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -161,6 +167,11 @@ class Block:
                 L[:, i, i] = np.sqrt(rest - L[:, i, k] ** 2)
         R = L @ L.swapaxes(1, 2)
         return np.stack([R[:, i, k] for i, k in self.pairs], axis=1) if self.pairs else y[:, :0]
+
+
+def block_of(kind: Kind, numbers: Mapping[str, float]) -> Block:
+    """Returns the prior of one parameter without a name."""
+    return Block("", kind, 1, False, **numbers)
 
 
 @dataclass(frozen=True)

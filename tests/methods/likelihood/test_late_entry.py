@@ -82,7 +82,7 @@ def test_without_effects_there_is_one_likelihood() -> None:
     frames = {name: frame.assign(since=0.0) for name, frame in federation("hospitals").items()}
     late, plain = job("hospitals"), job("hospitals")
     for one in (late, plain):
-        del one["model"]["random"]
+        del one["model"]["random"], one["model"]["priors"]
         one["output"] = {"draws": 200}
     del plain["data"]["entry"]
     plain["data"]["ignore"] = ["since"]

@@ -41,9 +41,11 @@ family = "{family}"
 """
 SMALL = "[algorithm]\npoints = 1024\neffective = 300\n[output]\ndraws = 100\nchains = 2\n"
 STRICT = '[disclosure]\nlevel = "strict"\n'
+BY_WARD = '[model.random]\ngroup = "ward"'
+OF_CHAINS = '\n[model.priors."group_sd[intercept]"]\nkind = "half-normal"\nsd = 1.0'  # the prior of the stored posteriors
 KEYS = {
-    "weibull": {"data": 'time_upper = "until"', "model": '[model.random]\ngroup = "ward"'},
-    "exponential": {"model": '[model.random]\ngroup = "ward"'},
+    "weibull": {"data": 'time_upper = "until"', "model": BY_WARD + OF_CHAINS},
+    "exponential": {"model": BY_WARD + OF_CHAINS},
     "piecewise": {"model": "cuts = [6, 12, 24, 48]"},
     "cox": {},
 }
@@ -518,7 +520,11 @@ def test_an_event_before_the_first_visit_is_one_in_an_interval_from_0(tmp_path: 
     frames = {name: frame.assign(since=0.0) for name, frame in federation("weibull", 1).items()}
     assert any(((f.months == 0) & (f.until > 0)).any() for f in frames.values())
     late = fedkern.run(
-        written(tmp_path / "late", frames, text("weibull", SMALL, data='time_upper = "until"\nentry = "since"', model=TOGETHER))
+        written(
+            tmp_path / "late",
+            frames,
+            text("weibull", SMALL, data='time_upper = "until"\nentry = "since"', model=TOGETHER + OF_CHAINS),
+        )
     )
     plain = fedkern.run(written(tmp_path / "plain", federation("weibull", 1), text("weibull", SMALL)))
     assert late.parameters["shape"]["mean"] == pytest.approx(plain.parameters["shape"]["mean"], rel=1e-6)

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
-from scipy.stats import binom, halfcauchy, nbinom, norm, poisson
+from scipy.stats import binom, gamma, halfcauchy, nbinom, norm, poisson
+from scipy.stats import t as student
 
 import fedkern
 from fedkern.methods.likelihood.keys import Config
@@ -199,21 +200,30 @@ def grouped(n_groups: int = 8, each: int = 6) -> dict[str, dict[str, Any]]:
     return found
 
 
-def test_random_intercepts_are_those_of_a_grid() -> None:
+@pytest.mark.parametrize("given", ["", "half-normal", "gamma"])
+def test_random_intercepts_are_those_of_a_grid(given: str) -> None:
+    """With the default prior of their standard deviation, and with one that the job gives."""
+    of_sd = {
+        "": lambda sd: student.logpdf(sd, 3, 0, 2.5) + np.log(2),
+        "half-normal": lambda sd: norm.logpdf(sd, 0, 0.4) + np.log(2),
+        "gamma": lambda sd: gamma.logpdf(sd, 4, scale=1 / 8),
+    }[given]
+    keys = {"half-normal": {"sd": 0.4}, "gamma": {"shape": 4.0, "rate": 8.0}}
+    own = {"priors": {"group_sd[intercept]": {"kind": given, **keys[given]}}} if given else {}
     data = grouped()
     level = float(np.log(pooled(data, "y").mean()))
     u = np.linspace(-8, 8, 401)
     sums = [(y.sum(), len(y), gammaln(y + 1).sum()) for one in data.values() for y in np.split(one["y"], 8)]
 
     def log_joint(points: Array) -> Array:
-        out = norm.logpdf(points[:, 0], level, 5) + norm.logpdf(np.exp(points[:, 1])) + np.log(2) + points[:, 1]
+        out = norm.logpdf(points[:, 0], level, 5) + of_sd(np.exp(points[:, 1])) + points[:, 1]
         eta = points[:, :1] + np.exp(points[:, 1:]) * u
         for total, n, ways in sums:
             inner = total * eta - n * np.exp(eta) - ways + norm.logpdf(u)
             out += logsumexp(inner, axis=1) + np.log(u[1] - u[0])
         return out
 
-    result = run("poisson", data, model={"random": {"group": "ward"}})
+    result = run("poisson", data, model={"random": {"group": "ward"}, **own})
     grid = Grid([np.linspace(level - 1.2, level + 0.8, 45), np.linspace(-1.6, 0.9, 45)], log_joint)
     agree(result, "intercept", *grid.moments(grid.points[:, 0]))
     agree(result, "group_sd[intercept]", *grid.moments(np.exp(grid.points[:, 1])))

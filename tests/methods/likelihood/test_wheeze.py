@@ -29,7 +29,12 @@ def test_four_clients_find_the_posterior_of_all_children() -> None:
     job = {
         "job": {"method": "likelihood", "seed": 1},
         "data": {"response": "resp", "standardise": "none"},
-        "model": {"random": {"group": "id"}, "intercept_sd": 2.5, "intercept_centre": 0.0},
+        "model": {
+            "random": {"group": "id"},
+            "intercept_sd": 2.5,
+            "intercept_centre": 0.0,
+            "priors": {"group_sd[intercept]": {"kind": "half-normal", "sd": 1.0}},
+        },
     }
     result = fedkern.run(job, data={f"city{k}": rows[rows.id % 4 == k] for k in range(4)})
     for name, (mean, sd) in TRUTH.items():
