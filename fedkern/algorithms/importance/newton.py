@@ -330,6 +330,7 @@ def spelled(direction: Array, coordinates: tuple[str, ...], several: int = 4) ->
 
 NOTHING = 1e-6  # of a prior's information, what rows say of a number that none tells of
 SURELY = 5.0  # sds of what rounding makes of nothing
+FAR = 5e7  # of a prior's information, what rows say about 0 of a column so far from it that rounding hides what moves in it
 TIE = 1e-4  # of a prior's sd, which such a number is given about 0
 PULL = 0.1  # posterior sds by which a prior may move a number; part by which its variance may be larger than with a narrower one
 
@@ -443,9 +444,10 @@ class Priors:
 
         may = np.ones(len(R), bool)  # be such a one: where no client sees that it is none
         for own, variance, follows in zip(map(told, alone), variances, self.follows or repeat(()), strict=False):
+            near = np.diag(own) < FAR
             for k in self.intercepts:
                 own = own - np.outer(own[:, k], own[k]) / max(own[k, k], NOTHING)
-            constant = np.diag(own) <= SURELY * np.sqrt(rounding(own, variance))
+            constant = near & (np.diag(own) <= SURELY * np.sqrt(rounding(own, variance)))
             may &= constant | np.isin(range(len(R)), range(len(R)) if follows is None else follows)
         left, variance, nothing = told(hessian - prior), variances.sum(axis=0), []
         may |= np.abs(np.diag(left)) < NOTHING
