@@ -19,7 +19,7 @@ docs/spec/sigma.md, section 6; Hassan, Salomone and Mengersen (2023).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, final
 
@@ -38,7 +38,8 @@ from ..core.kept import GIVEN, PersistentMap, PersistentSet, load, only, save
 from ..core.masked import MOVING, MaskedGradient, MaskedGradientMore, Sum
 from ..core.messages import SERVER, ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, evolve
 from ..core.optim import OPTIMISERS
-from ..core.rounds import AllRounds, all_of, ask_all, in_order, tell_all, to_each, with_answer
+from ..core.rounds import AllRounds, all_of, ask_all, in_order, needs_all, summed, tell_all, to_each, with_answer
+from ..core.turns import Turns
 from ..core.windows import LastFifth, Windows, reach
 from .families import Family, NestedFamily, Ridge, Shear, barycentre
 
@@ -164,6 +165,7 @@ class Settings:
     weights : of SFVI-Avg, public, adding up to 1; empty for equal ones
     seed : of the keyed random streams
     box : of xi, where clients mask their answers: their own numbers stay within bounds then, too
+    lead : answers by which a client may be ahead of the slowest; 0: all answer in each round
     """
 
     rounds: int
@@ -185,6 +187,7 @@ class Settings:
     local_sd: float = 1.0
     weights: tuple[float, ...] = ()
     box: Box | None = None
+    lead: int = 0
 
     def __post_init__(self) -> None:
         def refuse(what: str, wanted: str) -> None:
@@ -539,6 +542,9 @@ class Server(AllRounds):
     windows : mean and sd of q(xi) over two stretches of the rounds
     last_fifth : the bound over the last fifth of them
     trace, recent : bounds, each the mean of 100 rounds; the sum of the bounds since
+    turns : whom to ask where clients do not wait for one another; None where they do. A round has as many answers as clients then
+    slots : of each client what its last answer is in the next step
+    drawn : of each client the xi' of its open question
     """
 
     settings: Settings = field(metadata=only("rounds", "most"))
@@ -557,6 +563,20 @@ class Server(AllRounds):
     )
     trace: tuple[float, ...] = ()
     recent: float = 0.0
+    turns: Turns | None = None
+    slots: tuple[Vector, ...] = ()
+    drawn: tuple[Matrix, ...] = ()
+
+    @property
+    def updates(self) -> NDArray[np.int64]:
+        """(J,) The answers of each client."""
+        return super().updates if self.turns is None else np.array(self.turns.answers)
+
+    @property
+    def goal(self) -> int:
+        """The answers of each client after which nobody is asked before all have come so far."""
+        s = self.settings
+        return s.steady if s.rounds < s.most else s.rounds
 
     @property
     def shear(self) -> Shear:
@@ -589,7 +609,11 @@ def start(
     optimiser = OPTIMISERS[settings.optimiser](1.0).init(block.n_parameters)
     windows, last_fifth = settings.windows(block.size), LastFifth.of(settings.rounds)
     parameters = block.initial(mean, settings.initial_sd)
-    return _ask(Server(settings, prior, block, parameters, optimiser, names, windows, last_fifth, ridge))
+    state = Server(settings, prior, block, parameters, optimiser, names, windows, last_fifth, ridge)
+    if settings.lead:
+        first, J = (parameters if settings.local_steps else np.zeros(0)), len(names)
+        state = evolve(state, turns=Turns(settings.lead, (0,) * J), slots=(first,) * J, drawn=(np.zeros((0, 0)),) * J)
+    return _ask(state)
 
 
 def finished(state: Server) -> bool:
@@ -618,16 +642,24 @@ def _lengthened(state: Server, *, settled: bool) -> tuple[Server, ServerEffects]
 
 
 def _asked(state: Server) -> tuple[Server, ServerEffects]:
-    """Asks the question of a round."""
-    question: Message
+    """Asks the question of a round; where clients do not wait for one another, all who may be asked, each its own next one."""
+    if state.turns is None:
+        return ask_all(state, _question(state, state.round, _inner(state)))
+    free, drawn, effects = state.turns.free(state.goal), list(state.drawn), []
+    for k in free:
+        drawn[k] = _inner(state, state.turns.answers[k])
+        effects.append((k, _question(state, state.turns.answers[k], drawn[k])))
+    return evolve(state, turns=state.turns.ask(free), drawn=tuple(drawn), waiting=PersistentSet()), effects
+
+
+def _question(state: Server, round: int, inner: Matrix) -> Message:
+    """Returns the question of a client's round, about these xi'."""
     if state.settings.local_steps:
-        question = Start(state.round, state.parameters)
-    else:
-        xi = _asked_about(state, _inner(state))
-        if not np.isfinite(xi).all():
-            raise NumericalError(f"server: round {state.round}: draws of xi left the finite numbers: lower learning_rate")
-        question = Global(state.round, xi)
-    return ask_all(state, question)
+        return Start(round, state.parameters)
+    xi = _asked_about(state, inner)
+    if not np.isfinite(xi).all():
+        raise NumericalError(f"server: round {round}: draws of xi left the finite numbers: lower learning_rate")
+    return Global(round, xi)
 
 
 def _asked_about(state: Server, inner: Matrix) -> Matrix:
@@ -636,13 +668,13 @@ def _asked_about(state: Server, inner: Matrix) -> Matrix:
     return xi if state.settings.box is None else state.settings.box.nearest(xi)
 
 
-def _inner(state: Server) -> Matrix:
-    """Returns xi' (draws, P) of this round."""
-    return np.array([state.block.sample(state.parameters, e) for e in _normals(state)])
+def _inner(state: Server, round: int | None = None) -> Matrix:
+    """Returns xi' (draws, P) of this round, or of a client's."""
+    return np.array([state.block.sample(state.parameters, e) for e in _normals(state, round)])
 
 
-def _normals(state: Server) -> Matrix:
-    return state.settings.normals(state.round, 0, state.block.size)
+def _normals(state: Server, round: int | None = None) -> Matrix:
+    return state.settings.normals(state.round if round is None else round, 0, state.block.size)
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
@@ -653,6 +685,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
             return state, []
         bits = [until.bit(k, answer) for k, answer in enumerate(all_of(state.answers, until.Moving))]
         return _lengthened(state, settled=all(bits))
+    if state.turns is not None:
+        return _one_answer(state, state.turns, sender, event)
     state = with_answer(state, sender, event, state.settings.kinds[1])
     if state.waiting:
         return state, []
@@ -676,15 +710,27 @@ def _step(state: Server) -> Server:
         g += state.block.gradient(state.parameters, e, state.shear.pulled(inner_xi, share + slope), path=s.path)
         if s.bound:
             bound += (value - state.block.log_density(state.parameters, e)) / s.draws
-    optimiser, move = OPTIMISERS[s.optimiser](1.0).update(state.optimiser, g / s.draws)
-    parameters = state.parameters + s.rate(state.round) * move
+    if s.bound:
+        bound += sum(answer.bound for answer in all_of(state.answers, GlobalGradientBound))
+    return _ended(_moved(state, g / s.draws), bound)
+
+
+def _moved(state: Server, g: Vector, parts: int = 1) -> Server:
+    """Moves q(xi) by the step of a round, or by a part of it."""
+    s = state.settings
+    optimiser, move = OPTIMISERS[s.optimiser](1.0).update(state.optimiser, g)
+    parameters = state.parameters + s.rate(state.round) / parts * move
     if not np.isfinite(parameters).all():
         raise NumericalError(f"server: round {state.round} left the finite numbers: lower learning_rate")
-    state = _moved_on(evolve(state, parameters=parameters, optimiser=optimiser))
+    return evolve(state, parameters=parameters, optimiser=optimiser)
+
+
+def _ended(state: Server, bound: float) -> Server:
+    """Counts a round; `bound` is that of its draws."""
+    state = _moved_on(state)
     state = evolve(state, round=state.round + 1)
-    if not s.bound:
+    if not state.settings.bound:
         return state
-    bound += sum(answer.bound for answer in all_of(state.answers, GlobalGradientBound))
     state = evolve(state, last_fifth=state.last_fifth.add(state.round - 1, bound))
     recent = state.recent + bound
     # The trace has means of several rounds: one round's bound is noisy.
@@ -693,19 +739,69 @@ def _step(state: Server) -> Server:
     return evolve(state, recent=0.0, trace=(*state.trace, recent / TRACED))
 
 
+# Where clients do not wait for one another, the server keeps of each what its last answer says of the gradient, and takes a J-th of
+# a step whenever one has come. An answer is of the draw that its client was asked about, its n-th, whose normals are those of every
+# client's n-th. The prior and q have a J-th part in each client's: so with alike clients the noise of one draw cancels as it does
+# where all answer at one. See docs/spec/sigma.md, section 6.7.
+
+
+def _one_answer(state: Server, turns: Turns, sender: int, event: Event) -> tuple[Server, ServerEffects]:
+    """Takes the answer of a client that waits for nobody, and the step that follows from it."""
+    needs_all(event, state.names, state.round)
+    if not isinstance(event, state.settings.kinds[1]) or sender not in turns.asked:
+        raise RemoteFault(f"{type(event).__name__} was not asked of it in round {state.round}", sender)
+    s, J, round = state.settings, state.n_clients, turns.answers[sender]
+    with np.errstate(all="ignore"):  # what leaves the finite numbers is found in both
+        if isinstance(event, Reached):
+            if event.round != round:
+                raise RemoteFault(f"Reached.round is {event.round}, asked was {round}", sender)
+            slots = (*state.slots[:sender], event.parameters, *state.slots[sender + 1 :])
+            state, bound = _at_barycentre(evolve(state, slots=slots), slots), 0.0
+        else:
+            assert isinstance(event, GlobalGradient | GlobalGradientBound)
+            slots = (*state.slots[:sender], _slot(state, sender, round, event), *state.slots[sender + 1 :])
+            *gradient, of_rows, of_q = summed(slots_of := [slot for slot in slots if len(slot)])
+            k = state.block.n_parameters
+            g = np.array(gradient[:k]) + np.array(gradient[k:]) / len(slots_of)
+            state, bound = _moved(evolve(state, slots=slots), g, J), float(of_rows + of_q / len(slots_of))
+        turns = turns.answered(sender, state.goal)
+        state = evolve(state, turns=turns)
+        if turns.total % J == 0:
+            state = _ended(state, bound)
+    return _ask(state)
+
+
+def _slot(state: Server, client: int, round: int, answer: GlobalGradient | GlobalGradientBound) -> Vector:
+    """Returns what an answer says of the gradient and the bound, and then what the prior and q do at its draws."""
+    s, block, inner = state.settings, state.block, state.drawn[client]
+    nothing, parts = np.zeros(block.size), []
+    for e, G, inner_xi, xi in zip(_normals(state, round), answer.gradient, inner, _asked_about(state, inner)):
+        value, slope = state.prior.log_prior_grad(xi)
+        none = block.gradient(state.parameters, e, nothing, path=False)  # q's own share, which is not the rows'
+        of_rows = block.gradient(state.parameters, e, state.shear.pulled(inner_xi, G), path=False) - none
+        of_q = block.gradient(state.parameters, e, state.shear.pulled(inner_xi, slope), path=s.path)
+        parts.append(np.concatenate([of_rows, of_q, [0.0, value - block.log_density(state.parameters, e)]]))
+    slot: Vector = np.mean(parts, axis=0)
+    slot[-2] = answer.bound if isinstance(answer, GlobalGradientBound) else 0.0
+    return slot
+
+
 def _averaged(state: Server) -> Server:
     """Takes the barycentre of the clients' q(xi)."""
+    return _ended(_at_barycentre(state, [answer.parameters for answer in all_of(state.answers, Reached)]), 0.0)
+
+
+def _at_barycentre(state: Server, each: Sequence[Vector]) -> Server:
+    """Returns the state with q(xi) at the barycentre of those of the clients."""
     weights = np.array([state.settings.weight(k, state.n_clients) for k in range(state.n_clients)])
-    reached = np.array([answer.parameters for answer in all_of(state.answers, Reached)])
+    reached = np.array(each)
     with np.errstate(over="ignore", invalid="ignore"):
         wide = [k for k, row in enumerate(reached) if not np.isfinite(state.block.moments(row)[1]).all()]
     if wide:
         raise NumericalError(
             f"server: round {state.round}: q(xi) of client {state.names[wide[0]]!r} is not finite: lower learning_rate"
         )
-    parameters = barycentre(state.block, reached, weights)
-    state = _moved_on(evolve(state, parameters=parameters))
-    return evolve(state, round=state.round + 1)
+    return evolve(state, parameters=barycentre(state.block, reached, weights))
 
 
 def _moved_on(state: Server) -> Server:
