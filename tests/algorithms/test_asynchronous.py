@@ -66,8 +66,8 @@ def test_it_ends_where_the_posterior_of_all_rows_is_and_q_stood_still_for_that(s
     first, clients = started(parts, s, tells=lambda k: True)
     asked, server = 0, first[0]
     for _, server in clocks.play(first, clients, delays(SLOW, seed)):
-        assert not (server.owing and server.waiting)
-        asked += bool(server.owing)
+        assert not (server.schedule.owing and server.schedule.waiting)
+        asked += bool(server.schedule.owing)
     assert server.stop == "settled"
     assert asked
     assert server.round < 12
@@ -79,9 +79,10 @@ def test_rounds_are_those_of_the_slowest_client_that_is_there() -> None:
     first, clients = started(parts, settings(covariance="full", schedule="asynchronous", rounds=6))
     said = set[int]()
     for _, server in clocks.play(first, clients, clocks.constant(SLOW, 0)):
-        assert server.round == min(map(server.answers, server.active))
+        assert server.round == min(server.schedule.course(k).answers for k in server.schedule.active)
         said.update(server.behind)
-        assert not server.behind or 3 * (server.answers(0) + 1) <= np.median([*map(server.answers, range(8))])
+        every = [server.schedule.course(k).answers for k in range(8)]
+        assert not server.behind or 3 * (every[0] + 1) <= np.median(every)
     assert said == {0}
     server, _ = pvi.server_receive(started(parts, settings(schedule="asynchronous", rounds=6))[0][0], 0, ClientLost(0))
     assert server.round == 0
@@ -95,7 +96,7 @@ def test_an_answer_counts_however_old_it_is() -> None:
     parts = unequal()
     first, clients = started(parts, settings(covariance="full", schedule="asynchronous", rounds=1))
     *_, (_, server) = clocks.play(first, clients, clocks.constant(SLOW, 0))
-    assert server.courses[0].oldest > 70
+    assert server.schedule.courses[0].oldest > 70
     assert not server.dropped
     assert np.abs(server.site_P[0]).max() > 1
 
@@ -104,7 +105,7 @@ def test_a_change_that_leaves_no_posterior_counts_as_an_answer_and_is_in_no_q() 
     server, _ = pvi.start(settings(schedule="asynchronous", rounds=9), prior(1, 1.0, "diagonal"), 2)
     server, effects = pvi.server_receive(server, 0, SiteDelta(0, 0, 0, np.zeros(1), np.array([-9e9])))
     assert effects[0] == (0, SiteApplied(0, 0.0))
-    assert (server.answers(0), dict(server.dropped)) == (1, {0: 1})
+    assert (server.schedule.course(0).answers, server.dropped) == (1, {0: 1})
     server = kept.load(pvi.start(settings(schedule="asynchronous", rounds=9), prior(1, 1.0, "diagonal"), 2)[0], kept.save(server))
     server, effects = pvi.server_receive(server, 0, SiteDelta(0, 0, 1, np.zeros(1), np.ones(1)))
     assert effects[0] == (0, SiteApplied(1, 1.0))  # of a client's second delta, whose first is in no q
@@ -132,11 +133,11 @@ def test_nothing_paid_for_is_lost_and_nobody_runs_ahead(delays: Any) -> None:
     s = settings(schedule="asynchronous", rounds=None, lead=8, optimiser="adagrad", local_steps=1, average="half", damping=0.3)
     first, clients = private(unequal(), s)
     for _, server in clocks.play(first, clients, delays(SLOW, 2), charge):
-        ahead = [server.answers(k) - server.round for k in server.active]
+        ahead = [server.schedule.course(k).answers - server.round for k in server.schedule.active]
         assert max(ahead, default=0) <= 8
     assert server.stop == "budget"
-    assert {k: server.answers(k) for k in range(8)} == paid == {k: budget * (k + 1) for k in range(8)}
-    assert sum(course.waits for course in server.courses.values()) > 0
+    assert {k: server.schedule.course(k).answers for k in range(8)} == paid == {k: budget * (k + 1) for k in range(8)}
+    assert sum(course.waits for course in server.schedule.courses.values()) > 0
 
 
 def test_sites_are_averaged_each_over_its_own_updates() -> None:
@@ -161,9 +162,9 @@ def test_a_lost_client_of_an_open_job_begins_anew_where_the_run_goes_on() -> Non
     server = [next(steps) for _ in range(6)][-1][1]
     server, _ = pvi.server_receive(server, 1, ClientLost(1))
     back = kept.load(started(parts, s)[0][0], kept.save(server))
-    assert 1 in back.active
+    assert 1 in back.schedule.active
     assert (back.site_P[1] == 0).all()
-    assert back.in_round == sum(back.answers(k) > back.round for k in range(3))
+    assert back.schedule.in_round == sum(back.schedule.course(k).answers > back.round for k in range(3))
 
 
 def test_clients_at_their_cap_have_had_their_rounds() -> None:
@@ -179,7 +180,7 @@ def test_questions_are_of_those_that_wait_for_nothing() -> None:
     first, clients = started(parts, settings(schedule="asynchronous", rounds=3, lead=1))
     busy: set[int] = set()
     for _, server in clocks.play(first, clients, clocks.constant([1.0, 1.5, 9.0], 0)):
-        busy = set(server.waiting)
-        assert all(k in busy or server.answers(k) > server.round for k in server.active) or server.stop
+        busy = set(server.schedule.waiting)
+        assert all(k in busy or server.schedule.course(k).answers > server.round for k in server.schedule.active) or server.stop
     assert isinstance(first[1][0][1], QUpdate)
     assert [int(n) for n in server.updates] == [3, 3, 3]  # a lead of one: nobody is ahead

@@ -168,17 +168,15 @@ def test_sites_of_many_clients_are_a_function_of_their_values(n_clients, d):
     """Whatever changed first, and after a checkpoint too: bit for bit."""
     random = np.random.default_rng(n_clients)
     start = Gaussian(np.zeros(d), np.ones(d))
-    fresh = Sites.of(start, np.zeros((n_clients, d)), np.zeros((n_clients, d)), np.zeros(n_clients, np.int64))
+    fresh = Sites.of(start, np.zeros((n_clients, d)), np.zeros((n_clients, d)))
     changed = {k: (random.normal(size=d), random.random(d)) for k in range(n_clients)}
     sites = fresh
     for k in random.permutation(n_clients):
         sites = sites.moved({int(k): changed[int(k)]}, 0.5)
     assert (sites.h == [0.5 * changed[k][0] for k in range(n_clients)]).all()
-    assert (sites.updates == 1).all()
     assert (fresh.h == 0).all()  # nothing is written to
-    assert (fresh.updates == 0).all()
     q = sites.product()
-    for same in (fresh.moved(changed, 0.5), Sites.of(start, sites.h, sites.P, sites.updates)):
+    for same in (fresh.moved(changed, 0.5), Sites.of(start, sites.h, sites.P)):
         assert (same.product().h == q.h).all()
         assert (same.product().P == q.P).all()
     want = multiplied(start, sites.h, sites.P)
@@ -396,7 +394,7 @@ def test_a_resumed_run_equals_the_uninterrupted_one(schedule):
     whole, _ = run(parts, s)
     fresh = {k: pvi.client(f"c{k}", Local(part, s, k), p) for k, part in enumerate(parts)}
     server, clients, open_messages = play(pvi, pvi.start(s, p, 3), dict(fresh), pause=lambda server: server.round == 3)
-    assert pvi.save(server)["waiting"].max() >= 0
+    assert pvi.save(server)["schedule.waiting"].max() >= 0
 
     server = pvi.load(pvi.start(s, p, 3)[0], pvi.save(server))
     clients = {k: pvi.load(fresh[k], pvi.save(c)) for k, c in clients.items()}

@@ -346,8 +346,10 @@ def _mapped(origin: Any, kind: Any, rows: Any) -> object:
     if get_origin(kind) is tuple:
         each = get_args(kind)[0]
         return origin({int(key): tuple(map(each, numbers)) for key, *numbers in rows.tolist()})
-    several = hasattr(kind, "_fields")
-    return origin({int(key): kind(*numbers) if several else kind(numbers[0]) for key, *numbers in rows.tolist()})
+    if not hasattr(kind, "_fields"):
+        return origin({int(key): kind(number) for key, number in rows.tolist()})
+    each = [_type(kind, name) for name in kind._fields]
+    return origin({int(key): kind(*(of(n) for of, n in zip(each, numbers))) for key, *numbers in rows.tolist()})
 
 
 def _made(kind: Any, part: Saved) -> Any:

@@ -102,10 +102,13 @@ class Server:
 
     @property
     def stop(self) -> str | None:
-        """The reason why no more is asked; see `Settings.stop`."""
-        cap = self.settings.updates_per_client  # one update of each client is a round
-        spent = self.spent or (cap is not None and self.round >= cap)
-        return self.settings.stop(self.round, budget=spent, lost=len(self.lost) == self.n_clients)
+        """The reason why no more is asked; see `Schedule.stop`."""
+        rounds, cap = self.settings.rounds, self.settings.updates_per_client  # one update of each client is a round
+        if rounds is not None and self.round >= rounds:
+            return "rounds"
+        if self.spent or (cap is not None and self.round >= cap):
+            return "budget"
+        return "lost" if len(self.lost) == self.n_clients else None
 
 
 def start(

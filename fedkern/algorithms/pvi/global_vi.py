@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...errors import NumericalError
 from ...models.expfam import Gaussian
-from ..core.kept import GIVEN, PersistentMap, PersistentSet, load, save
+from ..core.kept import GIVEN, PersistentMap, load, save
 from ..core.messages import (
     Charge,
     Charged,
@@ -29,6 +29,7 @@ from ..core.messages import (
 )
 from ..core.optim import OPTIMISERS
 from ..core.rounds import in_order, to_each
+from ..core.schedule import Rules, Schedule, Scheduled, Synchronous
 from ..core.windows import Trajectory
 from .local import OMEGA_BOUND, Local, gradient_of
 from .machine import of_point
@@ -39,10 +40,11 @@ Vector = NDArray[np.float64]
 
 @final
 @dataclass(frozen=True)
-class Server:
+class Server(Scheduled):
     """Is the server's state.
 
-    `lam` is (mu, omega); `gradients` are this round's answers. The other fields are those of `pvi.Server`.
+    `lam` is (mu, omega); `gradients` are this round's answers. The other fields are those of `pvi.Server`. One lost or refusing
+    client ends the job: q would forget its rows.
     """
 
     settings: Settings = field(metadata=GIVEN)
@@ -50,58 +52,39 @@ class Server:
     lam: Vector
     optimiser: Vector
     trajectory: Trajectory
-    updates: NDArray[np.int64]
-    round: int = 0
-    waiting: PersistentSet[int] = field(default_factory=PersistentSet)
+    schedule: Schedule
     gradients: PersistentMap[int, Vector] = field(default_factory=PersistentMap, metadata=GIVEN)
-    refused: PersistentSet[int] = field(default_factory=PersistentSet)
-    capped: PersistentSet[int] = field(default_factory=PersistentSet)
-    lost: PersistentSet[int] = field(default_factory=PersistentSet)
-
-    @property
-    def n_clients(self) -> int:
-        return len(self.updates)
 
     @property
     def q(self) -> Gaussian:
         return of_point(self.lam)
-
-    @property
-    def stop(self) -> str | None:
-        """The reason why no more is asked; see `Settings.stop`.
-
-        One lost or refusing client ends the job: q would forget its rows.
-        """
-        return self.settings.stop(self.round, budget=bool(self.refused | self.capped), lost=bool(self.lost))
 
 
 def start(settings: Settings, prior: Gaussian, n_clients: int) -> tuple[Server, ServerEffects]:
     """Returns the first state, with q at the prior, and the first questions."""
     lam = np.concatenate([prior.mean, -0.5 * np.log(prior.P)])
     optimiser = OPTIMISERS[settings.optimiser](settings.learning_rate)
-    state = Server(settings, prior, lam, optimiser.init(len(lam)), Trajectory(np.zeros(len(lam))), np.zeros(n_clients, np.int64))
-    return _ask(state)
+    schedule = Synchronous.of(Rules(n_clients, settings.rounds, cap=settings.updates_per_client, needs_all=True))
+    return _ask(Server(settings, prior, lam, optimiser.init(len(lam)), Trajectory(np.zeros(len(lam))), schedule))
 
 
 def finished(state: Server) -> bool:
-    return state.stop is not None and not state.waiting
+    return state.schedule.finished
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """Takes one gradient, a refusal or a loss; the step is taken when all have answered."""
+    schedule, gradients = state.schedule, state.gradients
     if isinstance(event, ClientLost):
-        state = replace(state, lost=state.lost | {event.client}, waiting=state.waiting - {event.client})
-        return state, []
-    if not isinstance(event, Gradient | Refused) or sender not in state.waiting or event.round != state.round:
+        return replace(state, schedule=schedule.without(event.client, "lost").heard(event.client)), []
+    if not isinstance(event, Gradient | Refused) or sender not in schedule.waiting or event.round != state.round:
         raise RemoteFault(f"{type(event).__name__} is not an answer to round {state.round}", sender)
-    state = replace(state, waiting=state.waiting - {sender})
     if isinstance(event, Refused):
-        state = replace(state, refused=state.refused | {sender})
+        schedule = schedule.without(sender, "refused")
     else:
-        state = replace(state, gradients=state.gradients.plus(sender, np.concatenate([event.mu, event.omega])))
-    if state.waiting or state.stop:
-        return state, []
-    return _ask(_step(state))
+        gradients = gradients.plus(sender, np.concatenate([event.mu, event.omega]))
+    state = replace(state, schedule=schedule.heard(sender), gradients=gradients)
+    return (state, []) if state.schedule.waiting or state.stop else _ask(_step(state))
 
 
 def _step(state: Server) -> Server:
@@ -119,29 +102,13 @@ def _step(state: Server) -> Server:
     lam[d:] = np.clip(lam[d:], -OMEGA_BOUND, OMEGA_BOUND)
     if not np.isfinite(lam).all():
         raise NumericalError(f"server: round {state.round} left the finite numbers: lower learning_rate")
-    trajectory = state.trajectory.add(lam)
-    updates = state.updates + 1
-    # All clients take part in each round, and so reach their limit together.
-    cap = s.updates_per_client
-    capped = PersistentSet(range(state.n_clients)) if cap is not None and updates.max() >= cap else state.capped
-    return replace(
-        state,
-        lam=lam,
-        optimiser=optimiser,
-        trajectory=trajectory,
-        updates=updates,
-        round=state.round + 1,
-        gradients=PersistentMap(),
-        capped=capped,
-    )
+    trajectory, schedule = state.trajectory.add(lam), state.schedule.counted(range(state.n_clients), applied=True)
+    return replace(state, lam=lam, optimiser=optimiser, trajectory=trajectory, schedule=schedule, gradients=PersistentMap())
 
 
 def _ask(state: Server) -> tuple[Server, ServerEffects]:
-    if state.stop:
-        return state, []
-    d, everyone = state.prior.d, range(state.n_clients)
-    question = Parameters(state.round, state.lam[:d], state.lam[d:])
-    return replace(state, waiting=PersistentSet(everyone)), to_each(everyone, question)
+    d, (schedule, clients) = state.prior.d, state.schedule.next()
+    return replace(state, schedule=schedule), to_each(clients, Parameters(schedule.round, state.lam[:d], state.lam[d:]))
 
 
 @final

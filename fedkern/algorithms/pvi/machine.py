@@ -28,11 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import NumericalError
-from ...kernels import rng
 from ...models.expfam import Gaussian, floored, keeps_proper, pack, packed_size, unpack
-from ..core.kept import GIVEN, PersistentMap, PersistentSet, load, save
+from ..core.kept import GIVEN, PersistentMap, load, save
 from ..core.messages import (
-    SERVER,
     Charge,
     Charged,
     ChargeFailed,
@@ -46,7 +44,8 @@ from ..core.messages import (
     ServerEffects,
     evolve,
 )
-from ..core.rounds import active, to_each
+from ..core.rounds import to_each
+from ..core.schedule import KINDS, Schedule, Scheduled
 from ..core.windows import Trajectory
 from ..exchanges.arrival import AWAY, AskSlope, Slope, answer, newton, possible
 from . import local, scale
@@ -77,7 +76,6 @@ class Sites:
     prior : (d + p,) h and packed P
     d : coefficients
     blocks : (clients of the block, d + p) their sites; a precision may be negative
-    counts : (clients of the block,) applied updates of each
     sums : (blocks, d + p) of each block, the first with the prior
     variance : the residual variance of a job that learns it, else 1. Blocks and sums are in units of 1 / variance: a linear
         likelihood's site is then the same whatever the variance, and only the prior moves against it
@@ -86,17 +84,16 @@ class Sites:
     prior: Vector = field(metadata=GIVEN)
     d: int = field(metadata=GIVEN)
     blocks: tuple[Vector, ...]
-    counts: tuple[NDArray[np.int64], ...]
     sums: Vector = field(metadata=GIVEN)
     variance: float = 1.0
 
     @classmethod
-    def of(cls, prior: Gaussian, site_h: Vector, site_P: Vector, updates: NDArray[np.int64], variance: float = 1.0) -> Sites:
-        """Returns the sites of (M, d) and (M, p) numbers, in units of 1 / variance, and of the (M,) updates that made them."""
+    def of(cls, prior: Gaussian, site_h: Vector, site_P: Vector, variance: float = 1.0) -> Sites:
+        """Returns the sites of (M, d) and (M, p) numbers, in units of 1 / variance."""
         of_prior = np.concatenate([prior.h, pack(prior.P)])
         all_of_them, edges = np.concatenate([site_h, site_P], axis=1), range(BLOCK, len(site_h), BLOCK)
-        blocks, counts = np.split(all_of_them, edges), np.split(updates, edges)
-        new = cls(of_prior, prior.d, tuple(blocks), tuple(counts), np.empty((len(blocks), len(of_prior))), variance)
+        blocks = np.split(all_of_them, edges)
+        new = cls(of_prior, prior.d, tuple(blocks), np.empty((len(blocks), len(of_prior))), variance)
         for i, block in enumerate(blocks):
             new.sums[i] = new._sum(i, block)
         return new
@@ -115,15 +112,6 @@ class Sites:
         """(M, p) The packed precisions."""
         return np.concatenate(self.blocks)[:, self.d :] / self.variance
 
-    @property
-    def updates(self) -> NDArray[np.int64]:
-        """(M,) The number of applied updates of each client."""
-        return np.concatenate(self.counts)
-
-    def updates_of(self, client: int) -> int:
-        """Returns the number of applied updates of one client."""
-        return int(self.counts[client // BLOCK][client % BLOCK])
-
     def product(self) -> Gaussian:
         """Returns the prior times all sites."""
         sums = self.sums[0] if len(self.sums) == 1 else _added(self.sums)
@@ -137,26 +125,25 @@ class Sites:
         return moved
 
     def moved(self, deltas: Mapping[int, tuple[Vector, Vector]], alpha: float) -> Sites:
-        """Returns the sites with alpha times these changes added, as one update of each of these clients."""
-        blocks, counts, sums = list(self.blocks), list(self.counts), self.sums.copy()
+        """Returns the sites with alpha times these changes added."""
+        blocks, sums = list(self.blocks), self.sums.copy()
         touched = sorted({k // BLOCK for k in deltas})
         for i in touched:
-            blocks[i], counts[i] = blocks[i].copy(), counts[i].copy()
+            blocks[i] = blocks[i].copy()
         for k, (dh, dP) in deltas.items():
             site = blocks[k // BLOCK][k % BLOCK]
             site[: self.d] += alpha * dh
             site[self.d :] += alpha * dP
-            counts[k // BLOCK][k % BLOCK] += 1
         for i in touched:
             sums[i] = self._sum(i, blocks[i])
-        return replace(self, blocks=tuple(blocks), counts=tuple(counts), sums=sums)
+        return replace(self, blocks=tuple(blocks), sums=sums)
 
     def without(self, clients: Iterable[int]) -> Sites:
         """Returns the sites where those of these clients are 1 again, as before their first update."""
-        blocks, counts = [block.copy() for block in self.blocks], [count.copy() for count in self.counts]
+        blocks = [block.copy() for block in self.blocks]
         for k in clients:
-            blocks[k // BLOCK][k % BLOCK], counts[k // BLOCK][k % BLOCK] = 0.0, 0
-        return replace(self, blocks=tuple(blocks), counts=tuple(counts)).restored({})
+            blocks[k // BLOCK][k % BLOCK] = 0.0
+        return replace(self, blocks=tuple(blocks)).restored({})
 
     def _sum(self, i: int, block: Vector) -> Vector:
         return _added(np.concatenate([self.prior[None] * self.variance, block])) if i == 0 else _added(block)
@@ -346,132 +333,54 @@ def _applied(state: Client, event: SiteApplied) -> Client:
 
 
 STILL = 0.02  # sds that q may be away where asynchronous clients with exact sites stop
-BEHIND = 3  # times as often as a client that is behind the median client has answered
 LEAST_ROUNDS = 7  # in which 75 and 90 % of the updates have a whole round between them
 SMALLEST_ALPHA = 2.0**-10
 
 
-class Wheel(NamedTuple):
-    """Holds the clients of the random schedule: the active ones, their weights, and these summed up."""
-
-    clients: NDArray[np.int64]
-    weights: Vector
-    edges: Vector
-
-    @classmethod
-    def of(cls, clients: NDArray[np.int64], weights: Vector) -> Wheel:
-        return cls(clients, weights, np.cumsum(weights))
-
-    def without(self, client: int) -> Wheel:
-        """Returns the wheel without a client, which may have gone before."""
-        stays = self.clients != client
-        return Wheel.of(self.clients[stays], self.weights[stays])
-
-    def at(self, u: float) -> int:
-        """Returns the client where u, of [0, 1), lies."""
-        place = int(np.searchsorted(self.edges, u * self.edges[-1], side="right"))
-        return int(self.clients[min(place, len(self.edges) - 1)])
-
-
-class Course(NamedTuple):
-    """Holds the course of one asynchronous client.
-
-    Attributes
-    ----------
-    ages, oldest : updates that came between question and answer, of all its answers together, and at most
-    waits : how often it was so far ahead that it waited for the slowest
-    """
-
-    ages: int = 0
-    oldest: int = 0
-    waits: int = 0
-
-
 @final
 @dataclass(frozen=True)
-class Server:
+class Server(Scheduled):
     """Is the server's state.
-
-    The cost of a message does not grow with the number of clients: a state has its own version of each set and map
-    (`core.kept`).
 
     Attributes
     ----------
     prior : of the model
-    sites : of all clients, with their applied updates
+    sites : of all clients
     q : prior times all sites, recomputed after each change
-    n_active : clients that have neither refused, nor are capped or lost
-    round, version : rounds finished (asynchronous: answers of the slowest client); updates applied
-    waiting : client -> version of the q that it was asked to improve
-    next : the first client that this round has not come to (sequential schedule, which asks in client order)
-    pending : client -> its delta, until all of a synchronous round have come
-    in_round : updates and refusals of deltas since the round began (asynchronous: clients that have answered in it)
-    drawn : clients drawn by the random schedule since the job began
-    wheel : of the random schedule, made with its first draw
-    parts : into which "bcm-split" divides the prior: the clients that fit, also where the server knows their sum as one client's
-    refused, capped, lost : clients that will not be asked again, and why
-    halvings : how often the guard on q halved alpha
-    dropped : client -> its deltas that are in no q: the guard refused them altogether
+    schedule : who is asked, and what came of it. An answer that the guard on q refused altogether is in no q
     trajectory : see `point_of`
+    parts : into which "bcm-split" divides the prior: the clients that fit, also where the server knows their sum as one client's
+    pending : client -> its delta, until all of a synchronous round have come
+    halvings : how often the guard on q halved alpha
     paths : the trajectory of each client's site, where each is averaged by itself; none elsewhere
-    courses : client -> how old its asynchronous answers were, and how often it waited
-    looked : rounds after which clients were last asked how far q is from the posterior of all rows
-    owing, slopes : those that have not answered that yet; the answers
-    arrived : whether q is there
+    slopes : client -> how far q is from the posterior of all rows, until all have said it
     residuals : client -> its last sums of residuals, in a job that learns its scale
     rescaled : the factor by which the last round has multiplied that scale
     returns : whether a lost client begins anew where the run is resumed
-    back : whether one has, and was not asked yet
     """
 
     settings: Settings = field(metadata=GIVEN)
     prior: Gaussian = field(metadata=GIVEN)
     sites: Sites
     q: Gaussian = field(metadata=GIVEN)
+    schedule: Schedule
     trajectory: Trajectory
-    n_clients: int = field(metadata=GIVEN)
-    n_active: int = field(metadata=GIVEN)
-    next: int
-    round: int = 0
-    version: int = 0
-    waiting: PersistentMap[int, int] = field(default_factory=PersistentMap)
-    pending: PersistentMap[int, tuple[Vector, Vector]] = field(default_factory=PersistentMap, metadata=GIVEN)
-    in_round: int = 0
-    drawn: int = 0
-    wheel: Wheel | None = field(default=None, metadata=GIVEN)
     parts: int = field(default=1, metadata=GIVEN)
-    refused: PersistentSet[int] = field(default_factory=PersistentSet)
-    capped: PersistentSet[int] = field(default_factory=PersistentSet)
-    lost: PersistentSet[int] = field(default_factory=PersistentSet)
+    pending: PersistentMap[int, tuple[Vector, Vector]] = field(default_factory=PersistentMap, metadata=GIVEN)
     halvings: int = 0
-    dropped: PersistentMap[int, int] = field(default_factory=PersistentMap)
     paths: tuple[Trajectory, ...] = ()
-    courses: PersistentMap[int, Course] = field(default_factory=PersistentMap)
-    looked: int = 0
-    owing: PersistentSet[int] = field(default_factory=PersistentSet)
     slopes: PersistentMap[int, Slope] = field(default_factory=PersistentMap, metadata=GIVEN)
-    arrived: bool = field(default=False, metadata=GIVEN)
     residuals: PersistentMap[int, scale.Residuals] = field(default_factory=PersistentMap)
     rescaled: float = 1.0
     returns: bool = field(default=False, metadata=GIVEN)
-    back: bool = field(default=False, metadata=GIVEN)
 
     def restored(self, saved: Saved) -> Server:
         """Returns the state with the values that follow from the sites and from the clients that are gone.
 
         A lost client that may come back is here again, for all ranks are: it begins anew, with the site 1.
         """
-        lost, sites, dropped = self.lost, self.sites, self.dropped
-        if self.returns:
-            lost, sites = PersistentSet[int](), self.sites.without(self.lost)
-            for k in self.lost:
-                dropped = dropped.minus(k)
-        gone = {*self.refused, *self.capped, *lost}
-        left = self.n_clients - len(gone)
-        again = evolve(self, lost=lost, sites=sites, dropped=dropped, q=sites.product(), n_active=left, wheel=None)
-        if self.settings.schedule != "asynchronous":
-            return again
-        return evolve(again, in_round=_in_round(again), back=len(lost) < len(self.lost))
+        sites = self.sites.without(self.lost) if self.returns else self.sites
+        return evolve(self, sites=sites, q=sites.product(), schedule=self.schedule.resumed(returns=self.returns))
 
     @property
     def site_h(self) -> Vector:
@@ -482,45 +391,6 @@ class Server:
     def site_P(self) -> Vector:
         """(M, p) The packed precisions of the sites."""
         return self.sites.P
-
-    @property
-    def updates(self) -> NDArray[np.int64]:
-        """(M,) The number of applied updates of each client."""
-        return self.sites.updates
-
-    def is_active(self, client: int) -> bool:
-        """Tells whether a client may be asked again."""
-        return not (client in self.refused or client in self.capped or client in self.lost)
-
-    def answers(self, client: int) -> int:
-        """Returns the number of a client's answers: updates, and deltas that are in no q."""
-        return self.sites.updates_of(client) + self.dropped.get(client, 0)
-
-    @property
-    def turns(self) -> int:
-        """The rounds that a watcher sees: of asynchronous clients as many answers as there are clients are one."""
-        return self.version // self.n_clients if self.settings.schedule == "asynchronous" else self.round
-
-    @property
-    def behind(self) -> list[int]:
-        """The clients that will have answered less than a third as often as the median client, with the answer that they owe."""
-        if self.settings.schedule != "asynchronous":
-            return []
-        answers = {k: self.answers(k) for k in self.active}
-        middle = np.median(list(answers.values())) if answers else 0
-        return [k for k, n in answers.items() if BEHIND * (n + 1) <= middle]
-
-    @property
-    def active(self) -> list[int]:
-        return active(self.n_clients, self.refused, self.capped, self.lost)
-
-    @property
-    def stop(self) -> str | None:
-        """The reason why no more is asked; see `Settings.stop`. No client is left to ask, or q is where it should be."""
-        if self.arrived:
-            return "settled"
-        nobody = not self.n_active
-        return self.settings.stop(self.round, budget=nobody and bool(self.refused or self.capped), lost=nobody)
 
 
 def start(
@@ -533,16 +403,16 @@ def start(
     """
     d, p = prior.d, packed_size(prior.d, settings.covariance)
     width = d + p if settings.covariance == "full" and settings.average == "half" else 2 * d
-    sites = Sites.of(prior, np.zeros((n_clients, d)), np.zeros((n_clients, p)), np.zeros(n_clients, np.int64))
-    path, parts = Trajectory(np.zeros(width)), n_clients * members
-    state = Server(settings, prior, sites, prior, path, n_clients, n_clients, next=n_clients, parts=parts, returns=not private)
-    if private and settings.schedule == "asynchronous" and settings.average == "half":
+    sites = Sites.of(prior, np.zeros((n_clients, d)), np.zeros((n_clients, p)))
+    schedule = KINDS[settings.schedule].of(settings.rules(n_clients))
+    state = Server(settings, prior, sites, prior, schedule, Trajectory(np.zeros(width)), n_clients * members, returns=not private)
+    if private and schedule.at_once and settings.average == "half":
         state = evolve(state, paths=(Trajectory(np.zeros(d + p)),) * n_clients)
-    return _ask(state, range(n_clients))
+    return _ask(state)
 
 
 def finished(state: Server) -> bool:
-    return state.stop is not None and not state.waiting and not state.owing
+    return state.schedule.finished
 
 
 class Averaged(Shape):
@@ -629,40 +499,45 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     """Takes one answer, or the loss of a client: its last site stays in q for good, and the job goes on without it."""
     if isinstance(event, Slope):
         return _told(state, sender, event)
+    schedule = state.schedule
     if isinstance(event, ClientLost):
-        state = _gone(state, event.client, "lost")
-        sender = event.client
+        sender, schedule = event.client, schedule.without(event.client, "lost")
         # A lost client owes no answer any more: what waited for it goes on.
-        if event.client in state.owing:
-            return _heard(state, sender)
+        if sender in schedule.owing:
+            return _heard(evolve(state, schedule=schedule), sender)
     else:
         if not isinstance(event, SiteDelta | Refused):
             raise RemoteFault(f"{type(event).__name__} is no answer of a client", sender)
-        if sender not in state.waiting:
+        if sender not in schedule.waiting:
             raise RemoteFault(f"{type(event).__name__} in round {state.round}, but nothing was asked of it", sender)
-        if event.round != state.round and state.settings.schedule != "asynchronous":
+        if event.round != state.round and not schedule.at_once:
             raise RemoteFault(f"{type(event).__name__}.round is {event.round}, expected {state.round}", sender)
     if isinstance(event, Refused):
-        state = _gone(state, sender, "refused")
+        schedule = schedule.without(sender, "refused")
     effects: ServerEffects = []
+    state = evolve(state, schedule=schedule)
+    together = state.settings.schedule == "synchronous"
     if isinstance(event, SiteDelta):
         _check(state, sender, event)
         state = evolve(state, residuals=scale.add_residuals(state.residuals, sender, event, state.settings))
-        state, effects = _take(state, sender, event)
-    state = evolve(state, waiting=state.waiting.minus(sender))
-    # A synchronous round is applied at once, when its last answer has come.
-    if state.settings.schedule == "synchronous" and not state.waiting and state.pending:
-        state, applied = _apply(state, state.pending)
+        delta = (event.dh, event.dP)
+        # A synchronous round is applied at once, when its last answer has come.
+        if together:
+            state = evolve(state, pending=state.pending.plus(sender, delta))
+        else:
+            state, effects = _apply(state, {sender: delta})
+    state = evolve(state, schedule=state.schedule.heard(sender))
+    if together and not state.schedule.waiting and state.pending:
+        state, effects = _apply(state, state.pending)
         state = evolve(state, pending=PersistentMap())
-        effects += applied
     # Most schedules ask nobody before all answers have come; `_ask` knows.
-    state, questions = _ask(state, [sender])
+    state, questions = _ask(state)
     return state, effects + questions
 
 
 def _told(state: Server, sender: int, event: Slope) -> tuple[Server, ServerEffects]:
     """Takes one client's part of the answer to how far q is."""
-    if sender not in state.owing or event.round != state.round:
+    if sender not in state.schedule.owing or event.round != state.round:
         raise RemoteFault(f"Slope in round {state.round}, but it was not asked of it", sender)
     if not possible(event):
         return _heard(state, sender)
@@ -674,16 +549,17 @@ def _heard(state: Server, sender: int) -> tuple[Server, ServerEffects]:
 
     If a client has not said it, it is not known.
     """
-    state = evolve(state, owing=state.owing - {sender})
-    if state.owing:
+    owing = state.schedule.owing.minus(sender)
+    state = evolve(state, schedule=evolve(state.schedule, owing=owing))
+    if owing:
         return state, []
     slopes = {k: _at_variance(slope, state.sites.variance) for k, slope in state.slopes.items()}
     step = newton(state.prior, released(state), slopes) if len(slopes) == state.n_clients else None
     s = state.settings
     # Other schedules stop on the way of one fixed contraction; here the last answers to arrive may have moved q by anything.
-    near = STILL if s.schedule == "asynchronous" and s.optimiser == "exact" else AWAY
+    near = STILL if state.schedule.at_once and s.optimiser == "exact" else AWAY
     arrived = step is not None and step.is_close and step.away.max() <= near and scale.still(state.rescaled, s)
-    return _ask(evolve(state, slopes=PersistentMap(), arrived=arrived), range(state.n_clients))
+    return _ask(evolve(state, slopes=PersistentMap(), schedule=evolve(state.schedule, arrived=arrived)))
 
 
 def _at_variance(slope: Slope, variance: float) -> Slope:
@@ -693,45 +569,15 @@ def _at_variance(slope: Slope, variance: float) -> Slope:
     return replace(slope, gradient=slope.gradient / variance, curvature=slope.curvature / variance)
 
 
-def _gone(state: Server, client: int, why: str) -> Server:
-    """Marks a client that is not asked again: it is one more of those that have "refused", or are "capped" or "lost"."""
-    was, wheel = state.is_active(client), None if state.wheel is None else state.wheel.without(client)
-    # A client at its cap has had its rounds; one that is lost, or out of budget, has none that others wait for.
-    ahead = state.settings.schedule == "asynchronous" and was and why != "capped" and state.answers(client) > state.round
-    gone = {why: getattr(state, why).plus(client)}
-    return evolve(state, n_active=state.n_active - was, in_round=state.in_round - ahead, wheel=wheel, **gone)
-
-
 def _check(state: Server, sender: int, event: SiteDelta) -> None:
     """Refuses a change of another version, or with numbers that are too large."""
-    if event.version != state.waiting[sender]:
-        raise RemoteFault(f"SiteDelta.version is {event.version}, asked was {state.waiting[sender]}", sender)
+    if event.version != (asked := state.schedule.waiting[sender]):
+        raise RemoteFault(f"SiteDelta.version is {event.version}, asked was {asked}", sender)
     for name, change in (("dh", event.dh), ("dP", event.dP)):
         largest = np.abs(change).max(initial=0)
         if not largest <= LARGEST:  # also NaN
             size = f"a number of size {largest:.3g}, allowed {LARGEST:.0g}"
             raise RemoteFault(f"SiteDelta.{name} has {size}; round {event.round}", sender)
-
-
-def _take(state: Server, sender: int, event: SiteDelta) -> tuple[Server, ServerEffects]:
-    """Applies one delta, or keeps it until all of its synchronous round have come."""
-    s = state.settings
-    delta = (event.dh, event.dP)
-    if s.schedule == "synchronous":
-        return evolve(state, pending=state.pending.plus(sender, delta)), []
-    if s.schedule == "asynchronous":
-        course, age = state.courses.get(sender, Course()), state.version - event.version
-        course = Course(course.ages + age, max(course.oldest, age), course.waits)
-        state = evolve(state, courses=state.courses.plus(sender, course))
-    return _apply(state, {sender: delta})
-
-
-def _drop(state: Server, clients: Iterable[int]) -> Server:
-    """Counts one more delta of each of these clients that is in no q."""
-    dropped = state.dropped
-    for k in clients:
-        dropped = dropped.plus(k, dropped.get(k, 0) + 1)
-    return evolve(state, dropped=dropped)
 
 
 def _apply(state: Server, deltas: Mapping[int, tuple[Vector, Vector]]) -> tuple[Server, ServerEffects]:
@@ -746,94 +592,38 @@ def _apply(state: Server, deltas: Mapping[int, tuple[Vector, Vector]]) -> tuple[
     # Deltas of clients that did not know of each other can be too much together.
     while alpha >= SMALLEST_ALPHA and not keeps_proper(state.q.P, dP / state.sites.variance, alpha):
         alpha /= 2
-    asynchronous = state.settings.schedule == "asynchronous"
-    new = sum(state.answers(k) == state.round for k in clients) if asynchronous else len(clients)
-    state = evolve(state, in_round=state.in_round + new, halvings=state.halvings + int(-np.log2(alpha)))
-    weight = alpha if alpha >= SMALLEST_ALPHA else 0.0
-    # A client counts all of its deltas, those that are in no q too.
-    applied: ServerEffects = [(k, SiteApplied(state.answers(k), weight)) for k in clients]
-    # Clients hear of a rejection too: their sites must not move then.
-    if alpha < SMALLEST_ALPHA:
-        return _drop(state, clients), applied
+    taken = alpha >= SMALLEST_ALPHA
+    # A client counts all of its deltas, those that are in no q too, and hears of a rejection: its site must not move then.
+    applied: ServerEffects = [(k, SiteApplied(state.schedule.course(k).answers, alpha if taken else 0.0)) for k in clients]
+    schedule = state.schedule.counted(clients, applied=taken)
+    state = evolve(state, schedule=schedule, halvings=state.halvings + int(-np.log2(alpha)))
+    if not taken:
+        return state, applied
     sites = state.sites.moved(deltas, alpha)
     q = sites.product()
     trajectory = state.trajectory.add(point_of(q, averaged=state.settings.average == "half"))
-    state = evolve(state, sites=sites, q=q, trajectory=trajectory, version=state.version + len(clients))
+    state = evolve(state, sites=sites, q=q, trajectory=trajectory)
     if state.paths:
         paths = list(state.paths)
         for k in clients:
             paths[k] = paths[k].add(sites.blocks[k // BLOCK][k % BLOCK])
         state = evolve(state, paths=tuple(paths))
-    cap = state.settings.updates_per_client
-    for k in clients:
-        if cap is not None and sites.updates_of(k) >= cap:
-            state = _gone(state, k, "capped")
     return state, applied
 
 
-def _ask(state: Server, free: Iterable[int]) -> tuple[Server, ServerEffects]:
-    """Asks the next questions of the schedule; none while an answer is awaited.
-
-    Asynchronous clients, of whom these are `free`, don't wait for each other, unless q is about to be looked at: then it stands
-    still until all have answered.
-    """
-    schedule, before = state.settings.schedule, state.round
-    if state.owing or (state.waiting and (schedule != "asynchronous" or _looks(state))):
-        return state, []
-    if schedule == "sequential":
-        client = _next(state, state.next)
-        if client is None:
-            client = _next(state, 0)
-            state = evolve(state, round=state.round + (state.in_round > 0), in_round=0)
-        next_client = state.n_clients if client is None else client
-        state = evolve(state, next=next_client)
-    elif schedule == "asynchronous":
-        while 0 < _present(state) <= state.in_round and not (_looks(state) or state.stop == "rounds"):
-            state, free = evolve(state, round=state.round + 1), range(state.n_clients)
-            state = evolve(state, in_round=_in_round(state))
-    elif state.in_round >= state.n_clients or (state.in_round and schedule == "synchronous"):
-        state = evolve(state, round=state.round + 1, in_round=0)
+def _ask(state: Server) -> tuple[Server, ServerEffects]:
+    """Asks the next questions of the schedule."""
+    schedule, clients = state.schedule.next()
     # After the first round the residuals may still be of the prior.
-    if state.round > max(before, 1) and state.residuals:
+    rescales = schedule.round > max(state.round, 1) and state.residuals
+    state = evolve(state, schedule=schedule)
+    if rescales:
         state = _rescaled(state)
-    if state.stop:
-        return state, []
     # Before more rounds: is q already where the posterior of all rows is?
-    if _looks(state):
-        if state.waiting:
-            return state, []
-        q, those = released(state), [k for k in range(state.n_clients) if k not in state.lost]
-        state = evolve(state, looked=state.round, owing=PersistentSet(those))
-        return state, to_each(those, AskSlope(state.round, q.h, pack(q.P)))
-    if schedule == "sequential":
-        return _question(evolve(state, next=state.next + 1), [state.next])
-    if schedule == "random":
-        state, client = _draw(state)
-        return _question(state, [client])
-    if schedule == "synchronous":
-        return _question(state, state.active)
-    free = [k for k in (range(state.n_clients) if state.back else free) if state.is_active(k) and k not in state.waiting]
-    lead = state.settings.lead
-    held = [k for k in free if lead is not None and state.answers(k) - state.round >= lead]
-    for k in held:
-        course = state.courses.get(k, Course())
-        state = evolve(state, courses=state.courses.plus(k, course._replace(waits=course.waits + 1)))
-    return _question(evolve(state, back=False), [k for k in free if k not in held])
-
-
-def _looks(state: Server) -> bool:
-    """Tells whether clients are to be asked how far q is, before any other question."""
-    return state.round > state.looked and state.settings.looks(state.round)
-
-
-def _in_round(state: Server) -> int:
-    """Returns how many asynchronous clients that are present have answered in the round that goes on."""
-    return sum(state.answers(k) > state.round for k in range(state.n_clients) if k not in state.lost and k not in state.refused)
-
-
-def _present(state: Server) -> int:
-    """Returns the number of asynchronous clients whose answers are waited for, or that have had theirs."""
-    return state.n_clients - len(state.lost) - len(state.refused)
+    if clients and schedule.owing:
+        q = released(state)
+        return state, to_each(clients, AskSlope(state.round, q.h, pack(q.P)))
+    return state, _questions(state, clients)
 
 
 def _rescaled(state: Server) -> Server:
@@ -843,32 +633,13 @@ def _rescaled(state: Server) -> Server:
     return evolve(state, sites=sites, q=sites.product(), rescaled=float(np.sqrt(sites.variance / before)))
 
 
-def _next(state: Server, first: int) -> int | None:
-    """Returns the first active client from `first` on."""
-    return next((k for k in range(first, state.n_clients) if state.is_active(k)), None)
-
-
-def _draw(state: Server) -> tuple[Server, int]:
-    """Draws one active client, with the job's public weights."""
-    wheel = state.wheel
-    if wheel is None:
-        clients = np.array(state.active)
-        wheel = Wheel.of(clients, np.asarray(state.settings.client_weights or (1.0,) * state.n_clients)[clients])
-    u = rng.uniform(1, key=rng.key(state.settings.seed, "schedule"), client=SERVER, step=state.drawn)[0]
-    return evolve(state, drawn=state.drawn + 1, wheel=wheel), wheel.at(u)
-
-
-def _question(state: Server, clients: Iterable[int]) -> tuple[Server, ServerEffects]:
+def _questions(state: Server, clients: Iterable[int]) -> ServerEffects:
     """Asks these clients to improve q."""
     h, P = state.q.h, pack(state.q.P)
     split = state.settings.variant == "bcm-split"  # every client then fits with the prior's M-th part (pvi.md, section 13)
     share = state.parts if split else 1
-    waiting, clients = state.waiting, list(clients)
-    for k in clients:
-        waiting = waiting.plus(k, state.version)
-    question = QUpdate(state.round, state.version, h / share, P / share)
-    question = scale.with_variance(question, state.settings, state.sites.variance)
-    return evolve(state, waiting=waiting), to_each(clients, question)
+    question = QUpdate(state.round, state.schedule.version, h / share, P / share)
+    return to_each(clients, scale.with_variance(question, state.settings, state.sites.variance))
 
 
 # Protocol --------------------

@@ -21,6 +21,7 @@ from ..core import tells
 from ..core.box import Box
 from ..core.masked import Masked, Sum
 from ..core.messages import Message, RemoteFault
+from ..core.schedule import Rules
 from ..exchanges.arrival import Slope
 
 # Settings --------------------
@@ -28,7 +29,6 @@ from ..exchanges.arrival import Slope
 
 VARIANTS = ("pvi", "local-averaging", "virtual-clients", "global-vi", "bcm-split")
 SHARDED = ("local-averaging", "virtual-clients")
-SCHEDULES = ("sequential", "synchronous", "random", "asynchronous")
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Settings:
     ----------
     family, scale : of the response: a name of `kernels.families`, and its dispersion where it has one
     covariance : "diagonal" or "full"
-    variant, schedule : see `VARIANTS`, `SCHEDULES`
+    variant, schedule : see `VARIANTS`; a name of `core.schedule.KINDS`
     rounds : after how many the server stops; None goes on until every client's budget is spent
     client_weights : public weights of the random schedule, one a client; empty for equal ones
     local_steps : steps of the local optimiser in one update
@@ -95,20 +95,10 @@ class Settings:
         variance = self.scale**2 if self.family == "gaussian" else 1.0
         return MOST_OF_ROW / variance
 
-    def looks(self, round: int) -> bool:
-        """Tells whether clients are asked after `round` rounds how far q is from the posterior of all rows."""
-        return self.until and round in looks(self.rounds or 0)
-
-    def stop(self, round: int, *, budget: bool, lost: bool) -> str | None:
-        """Returns the reason why no more is asked, or None to go on.
-
-        All rounds are done, a budget (or the public cap) is spent, or clients are lost.
-        """
-        if self.rounds is not None and round >= self.rounds:
-            return "rounds"
-        if budget:
-            return "budget"
-        return "lost" if lost else None
+    def rules(self, n_clients: int) -> Rules:
+        """Returns the rules of the schedule."""
+        at, chance = looks(self.rounds or 0) if self.until else (), (self.client_weights, self.seed)
+        return Rules(n_clients, self.rounds, at, self.updates_per_client, self.lead, *chance)
 
     def sizes(self, d: int) -> dict[str, int]:
         """Returns the lengths of the messages' arrays: d coefficients, p numbers of a packed precision."""

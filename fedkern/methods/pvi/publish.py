@@ -316,8 +316,8 @@ def _client(model: Model, server: Server, client: int, updates: int) -> dict[str
     dropped = model.dropped(server).get(model.names[client], 0)
     more: dict[str, Any] = {"dropped": dropped} if dropped else {}
     if isinstance(server, pvi.Server) and model.settings.schedule == "asynchronous":
-        ages, oldest, waits = server.courses.get(client, pvi.Course())
-        more |= {"mean_age": ages / max(updates + dropped, 1), "oldest": oldest, "waits": waits}
+        course = server.schedule.course(client)
+        more |= {"mean_age": course.ages / max(course.answers, 1), "oldest": course.oldest, "waits": course.waits}
     if client in server.lost:
         return {"updates": updates, "status": "lost", "in_result": updates > 0, **more}
     return {"updates": updates, "status": "budget spent" if client in server.refused else "finished", **more}
@@ -327,14 +327,13 @@ def so_far(model: Model, server: pvi.Server, without: Sequence[str]) -> Record:
     """Returns the posterior of a job that goes on, of all clients but these."""
     q = response.to_data_units(pvi.released(server), model)
     parameters = replace(_on_data_scale(model, q), coding=model.coding).parameters()
-    return {"updates": server.version, "without": list(without), "parameters": parameters}
+    return {"updates": server.schedule.version, "without": list(without), "parameters": parameters}
 
 
 def _of_behind(model: Model, server: Server) -> list[Finding]:
     """Returns a note of the clients that answered far less often than others."""
-    if not (isinstance(server, pvi.Server) and server.behind):
-        return []
-    return [Finding.of("client-far-behind", clients=[(model.names[k], server.answers(k)) for k in server.behind])]
+    behind = server.behind if isinstance(server, pvi.Server) else {}
+    return [Finding.of("client-far-behind", clients=[(model.names[k], n) for k, n in behind.items()])] if behind else []
 
 
 def _of_dropped(model: Model, server: Server) -> list[str]:

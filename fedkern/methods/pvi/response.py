@@ -304,5 +304,5 @@ def in_data_units(server: Server, model: Known) -> Server:
         for h, P in zip(server.sites.h, server.sites.P, strict=True)
     ]
     h, P = (np.stack([part(one) for one in factors]) for part in (lambda one: one.h, lambda one: pack(one.P)))
-    sites = Sites.of(prior, h, P, server.updates)
+    sites = Sites.of(prior, h, P)
     return replace(server, prior=prior, sites=sites, q=to_data_units(server.q, model), trajectory=trajectory)

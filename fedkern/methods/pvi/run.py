@@ -182,7 +182,7 @@ def _lines(run: Run[Config], model: Model, test: Rows | None) -> Lines[Server]:
             content["metrics"] = dict(metrics(q, test, settings.family, scale, method))
         words = [f"{name} {value:.4g}" for name, value in content.get("metrics", {}).items()]
         if isinstance(server, pvi.Server) and server.behind:
-            content["behind"] = {model.names[k]: server.answers(k) for k in server.behind}
+            content["behind"] = {model.names[k]: n for k, n in server.behind.items()}
             words.append(f"{listed([*content['behind']], 3)} far behind")
         if isinstance(server, pvi.Server):
             without = [model.names[k] for k in server.behind if not server.updates[k]]

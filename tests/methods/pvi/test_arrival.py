@@ -323,7 +323,7 @@ def test_a_client_that_is_lost_while_it_is_asked_ends_no_job() -> None:
     state, effects = machine.server_receive(state, 0, told)
     assert effects == []
     saved = machine.save(state)
-    assert machine.load(machine.start(settings, prior, 2)[0], saved).looked == 3
+    assert machine.load(machine.start(settings, prior, 2)[0], saved).schedule.looked == 3
     state, effects = machine.server_receive(state, 1, ClientLost(1))
     assert state.stop is None
     assert [(k, type(question)) for k, question in effects] == [(0, machine.QUpdate)], "one that is left goes on"
