@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, final
+from typing import Annotated, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,10 +36,10 @@ from ..core import tells, until
 from ..core.box import Box
 from ..core.kept import GIVEN, PersistentMap, PersistentSet, load, only, save
 from ..core.masked import MOVING, MaskedGradient, MaskedGradientMore, Sum
-from ..core.messages import SERVER, ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, evolve
+from ..core.messages import SERVER, ClientEffects, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
 from ..core.optim import OPTIMISERS
 from ..core.rounds import AllRounds, all_of, ask_all, in_order, needs_all, summed, tell_all, to_each, with_answer
-from ..core.turns import Turns
+from ..core.schedule import Asynchronous, Rules
 from ..core.windows import LastFifth, Windows, reach
 from .families import Family, NestedFamily, Ridge, Shear, barycentre
 
@@ -542,9 +542,10 @@ class Server(AllRounds):
     windows : mean and sd of q(xi) over two stretches of the rounds
     last_fifth : the bound over the last fifth of them
     trace, recent : bounds, each the mean of 100 rounds; the sum of the bounds since
-    turns : whom to ask where clients do not wait for one another; None where they do. A round has as many answers as clients then
-    slots : of each client what its last answer is in the next step
+    schedule : whom to ask where clients do not wait for one another; None where they do. A round is as many answers as clients
+    slots : of each client what its last answer is in the next step; empty before the first
     drawn : of each client the xi' of its open question
+    linear : of each client (P, 1 + P) the gradient at the mean, and how it follows the normals of a draw
     """
 
     settings: Settings = field(metadata=only("rounds", "most"))
@@ -563,20 +564,21 @@ class Server(AllRounds):
     )
     trace: tuple[float, ...] = ()
     recent: float = 0.0
-    turns: Turns | None = None
+    schedule: Asynchronous | None = None
     slots: tuple[Vector, ...] = ()
     drawn: tuple[Matrix, ...] = ()
+    linear: tuple[Matrix, ...] = ()
+
+    def restored(self, saved: Saved) -> Server:
+        """Returns the state with what follows of the schedule."""
+        if self.schedule is None:
+            return self
+        return _ruled(self)
 
     @property
     def updates(self) -> NDArray[np.int64]:
         """(J,) The answers of each client."""
-        return super().updates if self.turns is None else np.array(self.turns.answers)
-
-    @property
-    def goal(self) -> int:
-        """The answers of each client after which nobody is asked before all have come so far."""
-        s = self.settings
-        return s.steady if s.rounds < s.most else s.rounds
+        return super().updates if self.schedule is None else self.schedule.updates
 
     @property
     def shear(self) -> Shear:
@@ -611,13 +613,23 @@ def start(
     parameters = block.initial(mean, settings.initial_sd)
     state = Server(settings, prior, block, parameters, optimiser, names, windows, last_fifth, ridge)
     if settings.lead:
-        first, J = (parameters if settings.local_steps else np.zeros(0)), len(names)
-        state = evolve(state, turns=Turns(settings.lead, (0,) * J), slots=(first,) * J, drawn=(np.zeros((0, 0)),) * J)
+        J, avg = len(names), bool(settings.local_steps)
+        linear = np.zeros((block.size, 0 if avg else block.size + 1))
+        state = evolve(state, schedule=Asynchronous.of(Rules(J)), slots=(parameters if avg else np.zeros(0),) * J)
+        state = _ruled(evolve(state, drawn=(np.zeros((0, block.size)),) * J, linear=(linear,) * J))
     return _ask(state)
 
 
 def finished(state: Server) -> bool:
     return state.stop is not None and not state.waiting
+
+
+def _ruled(state: Server) -> Server:
+    """Returns the state with the schedule of the length at hand: all clients come to its end, or to where it is judged."""
+    s = state.settings
+    assert state.schedule is not None
+    rules = Rules(state.n_clients, s.rounds, lead=s.lead, halt=s.steady if s.rounds < s.most else s.rounds)
+    return evolve(state, schedule=evolve(state.schedule.resumed(returns=False), rules=rules))
 
 
 def _ask(state: Server) -> tuple[Server, ServerEffects]:
@@ -637,19 +649,22 @@ def _lengthened(state: Server, *, settled: bool) -> tuple[Server, ServerEffects]
     if not settled:
         state = evolve(state, windows=settings.windows(state.block.size), last_fifth=LastFifth.of(settings.rounds))
     length = to_each(range(state.n_clients), until.Length(state.round, settings.rounds))
-    state, questions = _asked(evolve(state, settings=settings))
+    state = evolve(state, settings=settings)
+    state, questions = _asked(state if state.schedule is None else _ruled(state))
     return state, [*length, *questions]
 
 
 def _asked(state: Server) -> tuple[Server, ServerEffects]:
     """Asks the question of a round; where clients do not wait for one another, all who may be asked, each its own next one."""
-    if state.turns is None:
+    if state.schedule is None:
         return ask_all(state, _question(state, state.round, _inner(state)))
-    free, drawn, effects = state.turns.free(state.goal), list(state.drawn), []
+    schedule, free = state.schedule.next()
+    drawn, effects = list(state.drawn), list[tuple[int, Any]]()
     for k in free:
-        drawn[k] = _inner(state, state.turns.answers[k])
-        effects.append((k, _question(state, state.turns.answers[k], drawn[k])))
-    return evolve(state, turns=state.turns.ask(free), drawn=tuple(drawn), waiting=PersistentSet()), effects
+        n = schedule.course(k).answers
+        drawn[k] = _inner(state, n)
+        effects.append((k, _question(state, n, drawn[k])))
+    return evolve(state, schedule=schedule, drawn=tuple(drawn), waiting=PersistentSet()), effects
 
 
 def _question(state: Server, round: int, inner: Matrix) -> Message:
@@ -685,8 +700,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
             return state, []
         bits = [until.bit(k, answer) for k, answer in enumerate(all_of(state.answers, until.Moving))]
         return _lengthened(state, settled=all(bits))
-    if state.turns is not None:
-        return _one_answer(state, state.turns, sender, event)
+    if state.schedule is not None:
+        return _one_answer(state, state.schedule, sender, event)
     state = with_answer(state, sender, event, state.settings.kinds[1])
     if state.waiting:
         return state, []
@@ -739,51 +754,57 @@ def _ended(state: Server, bound: float) -> Server:
     return evolve(state, recent=0.0, trace=(*state.trace, recent / TRACED))
 
 
-# Where clients do not wait for one another, the server keeps of each what its last answer says of the gradient, and takes a J-th of
-# a step whenever one has come. An answer is of the draw that its client was asked about, its n-th, whose normals are those of every
-# client's n-th. The prior and q have a J-th part in each client's: so with alike clients the noise of one draw cancels as it does
-# where all answer at one. See docs/spec/sigma.md, section 6.7.
+# Where clients do not wait for one another, the server keeps what each client's last answer says of the gradient, and takes a
+# J-th of a step whenever one has come. Answers to different draws have noise that does not cancel as that of one draw does. Most
+# of it is linear in the draw's normals: the server learns for each client how its gradient follows them, and takes that part's
+# mean instead. See docs/spec/sigma.md, section 6.6.
+
+LEARNING = 0.2  # of normalised least mean squares
 
 
-def _one_answer(state: Server, turns: Turns, sender: int, event: Event) -> tuple[Server, ServerEffects]:
+def _one_answer(state: Server, schedule: Asynchronous, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """Takes the answer of a client that waits for nobody, and the step that follows from it."""
     needs_all(event, state.names, state.round)
-    if not isinstance(event, state.settings.kinds[1]) or sender not in turns.asked:
+    if not isinstance(event, state.settings.kinds[1]) or sender not in schedule.waiting:
         raise RemoteFault(f"{type(event).__name__} was not asked of it in round {state.round}", sender)
-    s, J, round = state.settings, state.n_clients, turns.answers[sender]
+    n, J, bound = schedule.course(sender).answers, state.n_clients, np.zeros(1)
+    if isinstance(event, Reached) and event.round != n:
+        raise RemoteFault(f"Reached.round is {event.round}, asked was {n}", sender)
     with np.errstate(all="ignore"):  # what leaves the finite numbers is found in both
         if isinstance(event, Reached):
-            if event.round != round:
-                raise RemoteFault(f"Reached.round is {event.round}, asked was {round}", sender)
-            slots = (*state.slots[:sender], event.parameters, *state.slots[sender + 1 :])
-            state, bound = _at_barycentre(evolve(state, slots=slots), slots), 0.0
+            slots = _with(state.slots, sender, event.parameters)
+            state = _at_barycentre(evolve(state, slots=slots), slots)
         else:
             assert isinstance(event, GlobalGradient | GlobalGradientBound)
-            slots = (*state.slots[:sender], _slot(state, sender, round, event), *state.slots[sender + 1 :])
-            *gradient, of_rows, of_q = summed(slots_of := [slot for slot in slots if len(slot)])
-            k = state.block.n_parameters
-            g = np.array(gradient[:k]) + np.array(gradient[k:]) / len(slots_of)
-            state, bound = _moved(evolve(state, slots=slots), g, J), float(of_rows + of_q / len(slots_of))
-        turns = turns.answered(sender, state.goal)
-        state = evolve(state, turns=turns)
-        if turns.total % J == 0:
-            state = _ended(state, bound)
-    return _ask(state)
+            state = _learnt(state, sender, n, event)
+            if all(map(len, state.slots)):  # the first step is of all rows
+                g, bound = np.split(summed(state.slots), [-1])
+                nothing = np.zeros(state.block.size)
+                state = _moved(state, g + state.block.gradient(state.parameters, nothing, nothing, path=False), J)
+    schedule = schedule.counted([sender], applied=True).heard(sender)
+    state = evolve(state, schedule=schedule)
+    return _ask(_ended(state, float(bound[0])) if schedule.version % J == 0 else state)
 
 
-def _slot(state: Server, client: int, round: int, answer: GlobalGradient | GlobalGradientBound) -> Vector:
-    """Returns what an answer says of the gradient and the bound, and then what the prior and q do at its draws."""
-    s, block, inner = state.settings, state.block, state.drawn[client]
-    nothing, parts = np.zeros(block.size), []
+def _learnt(state: Server, client: int, round: int, answer: GlobalGradient | GlobalGradientBound) -> Server:
+    """Puts an answer, with a J-th part of the prior, into its slot, and learns from it how that gradient follows draws."""
+    block, inner, J = state.block, state.drawn[client], state.n_clients
+    linear, parts = state.linear[client], []
     for e, G, inner_xi, xi in zip(_normals(state, round), answer.gradient, inner, _asked_about(state, inner)):
         value, slope = state.prior.log_prior_grad(xi)
-        none = block.gradient(state.parameters, e, nothing, path=False)  # q's own share, which is not the rows'
-        of_rows = block.gradient(state.parameters, e, state.shear.pulled(inner_xi, G), path=False) - none
-        of_q = block.gradient(state.parameters, e, state.shear.pulled(inner_xi, slope), path=s.path)
-        parts.append(np.concatenate([of_rows, of_q, [0.0, value - block.log_density(state.parameters, e)]]))
-    slot: Vector = np.mean(parts, axis=0)
-    slot[-2] = answer.bound if isinstance(answer, GlobalGradientBound) else 0.0
-    return slot
+        gradient = state.shear.pulled(inner_xi, G + slope / J)
+        rest, z = gradient - linear[:, 1:] @ e, np.append(1.0, e)
+        flat = block.chained(state.parameters, rest, np.outer(rest, e) + linear[:, 1:])
+        parts.append(np.append(flat, (value - block.log_density(state.parameters, e)) / J))
+        linear = linear + LEARNING * np.outer(gradient - linear @ z, z) / (z @ z)
+    slot = np.mean(parts, axis=0)
+    slot[-1] += answer.bound if isinstance(answer, GlobalGradientBound) else 0.0
+    return evolve(state, slots=_with(state.slots, client, slot), linear=_with(state.linear, client, linear))
+
+
+def _with(each: tuple[Vector, ...], client: int, new: Vector) -> tuple[Vector, ...]:
+    """Returns the arrays of all clients with another of one."""
+    return (*each[:client], new, *each[client + 1 :])
 
 
 def _averaged(state: Server) -> Server:
