@@ -152,10 +152,13 @@ class Keeper(Hooks):
             # All parties go back to one number; later checkpoints are removed, for they belong to a past that is done again.
             if resume:
                 parties = [*clients, *([SERVER] if place.is_server else [])]
-                self.checkpoint_number = number = self._choose(place, parties)
+                self.checkpoint_number = number = self._choose(place, parties, readmits=protocol.readmits)
                 for party in parties:
                     self.folder.forget_after(party, protocol.name, number)
                     saved = self._read(party, number)
+                    # One that was lost before has an older state, which the server compares with its own.
+                    if protocol.readmits and not saved and (older := self.folder.numbers(party, protocol.name)):
+                        saved = self._read(party, max(older))
                     if saved and party == SERVER:
                         start = self._restart(protocol, start, saved, codec)
                     elif saved:
@@ -419,10 +422,10 @@ class Keeper(Hooks):
                 self._logs[path].cut(at)
         return self._logs[path]
 
-    def _choose(self, place: Any, parties: list[int]) -> int:
+    def _choose(self, place: Any, parties: list[int], *, readmits: bool) -> int:
         """Returns the number from which the run goes on, and notes the checkpoints here that can't be read."""
         assert self.folder
-        readable, faults = self._find_readable(parties)
+        readable, faults = self._find_readable(parties, readmits=readmits)
         lost = {n: self._lost(n) for n in readable.get(SERVER, [])}
 
         def rule(offers: Offers) -> int | None:
@@ -432,15 +435,16 @@ class Keeper(Hooks):
 
         number: int | None = place.choose(readable, rule)
         if number is None:
+            why = "".join(f"; {fault}" for _, fault in faults)
             raise JobError(
                 f"{self.folder.path}: the parties have no checkpoint of {self.protocol} in common, so the run can't go on; "
-                "start it anew in another folder (--out)"
+                f"start it anew in another folder (--out){why}"
             )
         instead = "an older checkpoint is used" if number else "the rounds start anew"
         self.notes += [f"{fault}; {instead}" if n > number else fault for n, fault in faults]
         return number
 
-    def _find_readable(self, parties: list[int]) -> tuple[dict[int, list[int]], list[tuple[int, str]]]:
+    def _find_readable(self, parties: list[int], *, readmits: bool) -> tuple[dict[int, list[int]], list[tuple[int, str]]]:
         """Reads the checkpoints of parties.
 
         Returns
@@ -451,7 +455,7 @@ class Keeper(Hooks):
         Raises
         ------
         JobError
-            A party has checkpoints and can read none of them.
+            A party has checkpoints and can read none of them; if lost clients come back, it may be one of those.
         """
         assert self.folder
         readable: dict[int, list[int]] = {}
@@ -470,7 +474,7 @@ class Keeper(Hooks):
             # The start counts as one of the older checkpoints that a party keeps, until later ones take its place.
             if max(numbers, default=0) <= spare(party):
                 readable[party].append(0)
-            if not readable[party]:
+            if not readable[party] and not (readmits and party != SERVER):
                 why = "; ".join(fault for _, fault in own_faults)
                 raise JobError(f"{why}: none can be read, so the run can't go on; start it anew (--out)")
             faults += own_faults
@@ -500,5 +504,5 @@ class Keeper(Hooks):
             return again
         for k, name in enumerate(self.wire.clients):
             if k not in still and self.gone.pop(name, None) is not None:
-                self.notes.append(f"client {name!r}, which had been lost, is back, and has begun anew")
+                self.notes.append(f"client {name!r}, which had been lost, is back")
         return again

@@ -14,38 +14,10 @@ from fedkern.jobs import progress
 from fedkern.jobs.run import Output
 from fedkern.jobs.watch import Line, Watch
 from fedkern.methods import load
-from fedkern.transports.driver import ClientSide, ServerSide
 from fedkern.transports.inprocess import InProcess
 from support.command import OPEN, PRIVATE
 from support.kills import make_job
-
-LOST, WHY = 1, "rank 2 has died"
-
-
-class Losing(InProcess):
-    """One process in which a client is lost as soon as a protocol of this name has asked its first questions, or so many
-    answered ones later."""
-
-    def __init__(self, protocol, after=0, stop=None):
-        super().__init__()
-        self.protocol, self.came, self.after, self.stop = protocol, False, after, stop
-
-    def run_protocol(self, protocol, start, clients, codec, hooks=None):
-        if protocol.name != self.protocol or self.came:
-            return super().run_protocol(protocol, start, clients, codec, hooks)
-        self.came = True
-        server, side = ServerSide(protocol, start, codec, hooks), ClientSide(protocol, clients, codec, hooks)
-        flying, answered = server.outgoing(), 0
-        while not server.done:
-            if answered == self.after:
-                server.lose({LOST: WHY})
-            if answered == self.stop:
-                server.stopping = "SIGTERM"
-            for client, frame in flying:
-                for answer in side.receive(frame)[1] if client != LOST or answered < self.after else ():
-                    server.arrive(answer, side.clients)
-            flying, answered = server.outgoing(), answered + 1
-        return server.state, side.clients
+from support.losing import WHY, Losing
 
 
 def lose(protocol, path, tmp_path, sections, after=0):
@@ -120,7 +92,7 @@ def test_a_lost_client_comes_back_where_the_run_is_resumed_with_its_rank(private
     result = perform(InProcess(), config, folder, Output(tmp_path / "out", resume=True, quiet=True))
     assert result.summary["clients"]["client-2"]["status"] == ("lost" if private else "finished")
     assert (find_ending(result, 0)[0] == 4) is private
-    back = [note for note in result.summary["notes"] if "which had been lost, is back, and has begun anew" in note]
+    back = [note for note in result.summary["notes"] if "which had been lost, is back" in note]
     assert len(back) == (not private)
     if not private:
         for name, one in whole.parameters.items():

@@ -190,7 +190,8 @@ class Another:
 class OfAnotherType(Another):
     @staticmethod
     def changed(saved: Saved) -> Saved:
-        return saved | {"round": float(saved["round"])}  # type: ignore[arg-type]
+        name = next(name for name in saved if name.endswith("round"))
+        return saved | {name: float(saved[name])}  # type: ignore[arg-type]
 
 
 class OfAnotherShape(Another):

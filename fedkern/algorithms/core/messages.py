@@ -166,7 +166,8 @@ class Protocol(Generic[S, C]):
 
     A state is linear: it is given to one transition, and from then on only the state that came back may be read. A machine may so
     change large arrays where they are, and some do. `save` and `load` serve server and client states alike; rows are never saved.
-    `once`: whether each client is asked at most one question, so that its part is over when it has answered.
+    `once`: whether each client is asked at most one question, so that its part is over when it has answered. `readmits`: whether
+    a lost client takes part again where a run is resumed.
     """
 
     name: str
@@ -178,6 +179,7 @@ class Protocol(Generic[S, C]):
     save: Callable[[S | C], Saved]
     load: Load[S, C]
     once: bool = False
+    readmits: bool = False
 
     def __post_init__(self) -> None:
         for kind in self.to_server:

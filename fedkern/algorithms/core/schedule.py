@@ -116,13 +116,8 @@ class Schedule:
         return cls(rules, rules.n_clients).resumed(returns=False)
 
     def resumed(self, *, returns: bool) -> Self:
-        """Returns the schedule of a run that goes on; lost clients that return have answered nothing yet."""
-        new = self
-        if returns:
-            courses = self.courses
-            for k in self.lost:
-                courses = courses.minus(k)
-            new = evolve(self, lost=PersistentSet[int](), courses=courses)
+        """Returns the schedule of a run that goes on; `returns`: with its lost clients."""
+        new = evolve(self, lost=PersistentSet[int]()) if returns else self
         return evolve(new, n_active=len(new.active))
 
     def is_active(self, client: int) -> bool:

@@ -14,6 +14,7 @@ sections 1, 2, 7-9.
 | Charged | optimises | SiteDelta |
 | ChargeFailed | nothing, for good | Refused |
 | SiteApplied | adds alpha x delta to its site | |
+| Readmitted, after it was lost | compares its stored site with the server's, which it takes | Stored |
 | AskSlope, `rounds = "until"` | its gradient and X'WX at that q | Slope |
 """
 
@@ -37,6 +38,7 @@ from ..core.messages import (
     ClientEffects,
     ClientLost,
     Event,
+    Message,
     Protocol,
     Refused,
     RemoteFault,
@@ -49,7 +51,19 @@ from ..core.schedule import KINDS, Schedule, Scheduled
 from ..core.windows import Trajectory
 from ..exchanges.arrival import AWAY, AskSlope, Slope, answer, newton, possible
 from . import local, scale
-from .messages import LARGEST, SHARDED, SUMS, QUpdate, ScaledQUpdate, ScaledSiteDelta, Settings, SiteApplied, SiteDelta
+from .messages import (
+    LARGEST,
+    SHARDED,
+    SUMS,
+    QUpdate,
+    Readmitted,
+    ScaledQUpdate,
+    ScaledSiteDelta,
+    Settings,
+    SiteApplied,
+    SiteDelta,
+    Stored,
+)
 from .noise_aware import Sums
 
 __all__ = ["SUMS", "QUpdate", "Refused", "SiteApplied", "SiteDelta", "load", "save"]  # what stands elsewhere
@@ -137,13 +151,6 @@ class Sites:
         for i in touched:
             sums[i] = self._sum(i, blocks[i])
         return replace(self, blocks=tuple(blocks), sums=sums)
-
-    def without(self, clients: Iterable[int]) -> Sites:
-        """Returns the sites where those of these clients are 1 again, as before their first update."""
-        blocks = [block.copy() for block in self.blocks]
-        for k in clients:
-            blocks[k // BLOCK][k % BLOCK] = 0.0
-        return replace(self, blocks=tuple(blocks)).restored({})
 
     def _sum(self, i: int, block: Vector) -> Vector:
         return _added(np.concatenate([self.prior[None] * self.variance, block])) if i == 0 else _added(block)
@@ -235,6 +242,8 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
         return replace(state, question=None, refused=True), [refused]
     if isinstance(event, SiteApplied):
         return _applied(state, event), []
+    if isinstance(event, Readmitted) and state.local.mechanism is None:
+        return _readmitted(state, event)
     raise RemoteFault(f"server: {type(event).__name__} was not expected: this client {_busy(state)}")
 
 
@@ -329,9 +338,21 @@ def _applied(state: Client, event: SiteApplied) -> Client:
     return replace(state, site_h=site_h, site_P=site_P, shards=divided, outstanding=None)
 
 
+def _readmitted(state: Client, event: Readmitted) -> tuple[Client, ClientEffects]:
+    """Returns the client with the server's site, which may have a change of which the client was not told.
+
+    Its optimiser begins anew in any case, so that what it answers follows from its site alone.
+    """
+    same = bool(np.array_equal(state.site_h, event.h) and np.array_equal(state.site_P, event.P))
+    step = event.answers * state.local.settings.local_steps
+    state = replace(state, site_h=event.h, site_P=event.P, optimiser=None, step=step, updates=event.answers, outstanding=None)
+    return state, [Stored(int(same))]
+
+
 # Server --------------------
 
 
+TO_TELL, TOLD, OTHER, SAME = range(4)  # of a client that has come back: its site, and then what it had stored
 STILL = 0.02  # sds that q may be away where asynchronous clients with exact sites stop
 LEAST_ROUNDS = 7  # in which 75 and 90 % of the updates have a whole round between them
 SMALLEST_ALPHA = 2.0**-10
@@ -356,7 +377,8 @@ class Server(Scheduled):
     slopes : client -> how far q is from the posterior of all rows, until all have said it
     residuals : client -> its last sums of residuals, in a job that learns its scale
     rescaled : the factor by which the last round has multiplied that scale
-    returns : whether a lost client begins anew where the run is resumed
+    returns : whether a lost client takes part again where the run is resumed
+    back : those that have come back -> `TO_TELL` .. `SAME`
     """
 
     settings: Settings = field(metadata=GIVEN)
@@ -373,14 +395,19 @@ class Server(Scheduled):
     residuals: PersistentMap[int, scale.Residuals] = field(default_factory=PersistentMap)
     rescaled: float = 1.0
     returns: bool = field(default=False, metadata=GIVEN)
+    back: PersistentMap[int, int] = field(default_factory=PersistentMap)
 
     def restored(self, saved: Saved) -> Server:
         """Returns the state with the values that follow from the sites and from the clients that are gone.
 
-        A lost client that may come back is here again, for all ranks are: it begins anew, with the site 1.
+        A lost client that may come back is here again, for all ranks are. Its site is the one that stands here: 1 if it has never
+        answered.
         """
-        sites = self.sites.without(self.lost) if self.returns else self.sites
-        return evolve(self, sites=sites, q=sites.product(), schedule=self.schedule.resumed(returns=self.returns))
+        back = self.back
+        for k in self.lost if self.returns else ():
+            back = back.plus(k, TO_TELL)
+        schedule = self.schedule.resumed(returns=self.returns)
+        return evolve(self, q=self.sites.product(), schedule=schedule, back=back)
 
     @property
     def site_h(self) -> Vector:
@@ -499,6 +526,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     """Takes one answer, or the loss of a client: its last site stays in q for good, and the job goes on without it."""
     if isinstance(event, Slope):
         return _told(state, sender, event)
+    if isinstance(event, Stored) and state.back.get(sender) == TOLD:
+        return evolve(state, back=state.back.plus(sender, SAME if event.same == 1 else OTHER)), []
     schedule = state.schedule
     if isinstance(event, ClientLost):
         sender, schedule = event.client, schedule.without(event.client, "lost")
@@ -622,8 +651,22 @@ def _ask(state: Server) -> tuple[Server, ServerEffects]:
     # Before more rounds: is q already where the posterior of all rows is?
     if clients and schedule.owing:
         q = released(state)
-        return state, to_each(clients, AskSlope(state.round, q.h, pack(q.P)))
-    return state, _questions(state, clients)
+        question: Message = AskSlope(state.round, q.h, pack(q.P))
+    else:
+        question = _question(state)
+    state, told = _readmit(state, clients)
+    return state, told + to_each(clients, question)
+
+
+def _readmit(state: Server, clients: Iterable[int]) -> tuple[Server, ServerEffects]:
+    """Tells those of these clients that have come back their sites."""
+    told: ServerEffects = []
+    for k in clients if state.back else ():
+        if state.back.get(k) == TO_TELL:
+            h, P = np.split(state.sites.blocks[k // BLOCK][k % BLOCK], [state.prior.d])
+            told.append((k, Readmitted(state.schedule.course(k).answers, h, P)))
+            state = evolve(state, back=state.back.plus(k, TOLD))
+    return state, told
 
 
 def _rescaled(state: Server) -> Server:
@@ -633,13 +676,13 @@ def _rescaled(state: Server) -> Server:
     return evolve(state, sites=sites, q=sites.product(), rescaled=float(np.sqrt(sites.variance / before)))
 
 
-def _questions(state: Server, clients: Iterable[int]) -> ServerEffects:
-    """Asks these clients to improve q."""
+def _question(state: Server) -> Message:
+    """Returns the question to improve q."""
     h, P = state.q.h, pack(state.q.P)
     split = state.settings.variant == "bcm-split"  # every client then fits with the prior's M-th part (pvi.md, section 13)
     share = state.parts if split else 1
     question = QUpdate(state.round, state.schedule.version, h / share, P / share)
-    return to_each(clients, scale.with_variance(question, state.settings, state.sites.variance))
+    return scale.with_variance(question, state.settings, state.sites.variance)
 
 
 # Protocol --------------------
@@ -654,14 +697,17 @@ PROTOCOL: Protocol[Server, Client] = Protocol(
 SCALED: Protocol[Server, Client] = replace(PROTOCOL, to_client=(ScaledQUpdate, SiteApplied), to_server=(ScaledSiteDelta,))
 
 
-def protocol(*, private: bool, until: bool = False, learns: bool = False) -> Protocol[Server, Client]:
+def protocol(*, private: bool, until: bool = False, learns: bool = False, readmits: bool = False) -> Protocol[Server, Client]:
     """Returns the protocol with only the messages that a job can send: without a budget nobody refuses.
 
-    `learns`: the residual variance.
+    `learns`: the residual variance. `readmits`: clients that were lost.
     """
     if private:
         return PROTOCOL
     rounds = SCALED if learns else replace(PROTOCOL, to_server=(SiteDelta,))
+    if readmits:
+        down, up = (*rounds.to_client, Readmitted), (*rounds.to_server, Stored)
+        rounds = replace(rounds, to_client=down, to_server=up, readmits=True)
     if not until:
         return rounds
     return replace(rounds, to_client=(*rounds.to_client, AskSlope), to_server=(*rounds.to_server, Slope))

@@ -226,6 +226,22 @@ class SiteApplied(Message, kind=12):
 
 
 @dataclass(frozen=True)
+class Readmitted(Message, kind=22):
+    """Server to a client that was lost, before all else: its site, as the server has it, and how often it has answered."""
+
+    answers: int
+    h: Shift
+    P: Precision
+
+
+@dataclass(frozen=True)
+class Stored(Message, kind=23, tells=tells.Nothing()):
+    """Client to server: 1 where the site that it had stored is the server's, else 0. The server's stands."""
+
+    same: int
+
+
+@dataclass(frozen=True)
 class SiteShare(Message, kind=14):
     """Server to every client (averaged-sites): the change of its site, the M-th part of q's gain."""
 

@@ -308,7 +308,12 @@ class Model(WeighedModel[OutputSection]):
         if self.one_posterior:
             return global_vi.protocol(private=private)
         s = self.settings
-        return pvi.protocol(private=private, until=s.until, learns=s.learn_scale)
+        return pvi.protocol(private=private, until=s.until, learns=s.learn_scale, readmits=self.readmits)
+
+    @property
+    def readmits(self) -> bool:
+        """Whether a lost client takes part again where the run is resumed: none whose updates are paid for, or one of a sum."""
+        return self.privacy is None and not self.secure
 
     def start(self) -> tuple[Server, ServerEffects]:
         """Makes the server's machine with its first messages; where whole clients are protected, its account must be open."""
@@ -316,7 +321,8 @@ class Model(WeighedModel[OutputSection]):
         if self.one_posterior:
             return global_vi.start(settings, prior, n)
         if not self.by_client:
-            return pvi.start(settings, prior, n, members=len(self.names) // n, private=self.privacy is not None)
+            private = not self.readmits
+            return pvi.start(settings, prior, n, members=len(self.names) // n, private=private)
         mechanism, averaged = self.plan_of_all.mechanism, self.averaged_sites
         return client_level.start(settings, prior, n, mechanism, self.source(SERVER), averaged)
 

@@ -318,6 +318,8 @@ def _client(model: Model, server: Server, client: int, updates: int) -> dict[str
     if isinstance(server, pvi.Server) and model.settings.schedule == "asynchronous":
         course = server.schedule.course(client)
         more |= {"mean_age": course.ages / max(course.answers, 1), "oldest": course.oldest, "waits": course.waits}
+    if isinstance(server, pvi.Server) and (stored := server.back.get(client, 0)) > pvi.TOLD:
+        more["came_back"] = "with its site" if stored == pvi.SAME else "with another site; the server's stands"
     if client in server.lost:
         return {"updates": updates, "status": "lost", "in_result": updates > 0, **more}
     return {"updates": updates, "status": "budget spent" if client in server.refused else "finished", **more}

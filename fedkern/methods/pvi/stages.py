@@ -11,7 +11,7 @@ from ...algorithms.exchanges.answers import Certificate
 from ...algorithms.exchanges.sums import Incomplete, PearsonSums
 from ...algorithms.pvi import global_vi, noise_aware
 from ...algorithms.pvi import machine as pvi
-from ...algorithms.pvi.messages import looks
+from ...algorithms.pvi.messages import Readmitted, Stored, looks
 from ...data.design import check_header, describe, encode
 from ...data.dialect import stem
 from ...disclosure import describe as described
@@ -36,6 +36,7 @@ MAY_SEND = (
     *level.PROTOCOL.to_server,
     *pvi.PROTOCOL.to_server,
     *pvi.SCALED.to_server,
+    Stored,
     *global_vi.protocol(private=False).to_server,
     *arrivals.Slope.may_send,
     *PearsonSums.may_send,
@@ -76,6 +77,7 @@ def trained(model: Model) -> Stage:
         by_chance = False
         most = dict.fromkeys((*model.protocol.to_client, *model.protocol.to_server), settings.rounds + settings.lead)
         late = most | late
+    late |= dict.fromkeys((Readmitted, Stored), 1)  # of a client that was lost
     # Nothing ends these rounds but their number; budgets and what has settled end others.
     kept = settings.schedule == "asynchronous" and not model.by_client
     fixed = not (settings.until or by_chance or model.privacy or kept)

@@ -1,0 +1,167 @@
+"""A lost client of an open job comes back where the run is resumed: the site that the server has of it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fedkern
+from fedkern.algorithms.core.messages import ClientLost, RemoteFault
+from fedkern.algorithms.pvi import machine as pvi
+from fedkern.algorithms.pvi.local import Local
+from fedkern.algorithms.pvi.messages import QUpdate, Readmitted, SiteApplied, Stored
+from fedkern.api import perform
+from fedkern.cli.__main__ import main
+from fedkern.errors import HolderError, LostPeer
+from fedkern.jobs.run import Output
+from fedkern.methods import load
+from fedkern.models.glm import prior
+from fedkern.transports.inprocess import InProcess
+from support.federations import deal, make_rows, settings
+from support.losing import Losing
+
+JOB = """
+[job]
+method = "pvi"
+rounds = 12
+[data]
+clients = ["clients/*.csv"]
+response = "y"
+[model]
+family = "gaussian"
+[algorithm]
+schedule = "{schedule}"
+checkpoint_every = 1e-9
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(3)
+    (tmp_path / "clients").mkdir()
+    for name in "abc":
+        x = rng.normal(size=90)
+        pd.DataFrame({"x": x, "y": 2 * x + rng.normal(size=90)}).to_csv(tmp_path / "clients" / f"{name}.csv", index=False)
+    (tmp_path / "job.toml").write_text(JOB.format(schedule="asynchronous"))
+    return tmp_path / "job.toml"
+
+
+def lost_and_resumed(path: Path, after: int, between: Any = lambda folder: None) -> Any:
+    """The result of a job that has lost its second client after so many turns, was stopped, and went on with it."""
+    config, folder = load(path)
+    out = folder / "out"
+    with pytest.raises(LostPeer, match="stopped by SIGTERM"):
+        perform(Losing("pvi", after=after, stop=after + 4), config, folder, Output(out, quiet=True))
+    between(out)
+    return perform(InProcess(), config, folder, Output(out, resume=True, quiet=True))
+
+
+def same(result: Any, whole: Any) -> None:
+    for name, one in whole.parameters.items():
+        assert result.parameters[name]["mean"] == pytest.approx(one["mean"], abs=0.02 * one["sd"]), name
+        assert result.parameters[name]["sd"] == pytest.approx(one["sd"], rel=0.01), name
+
+
+@pytest.mark.parametrize("schedule", ["asynchronous", "synchronous", "sequential"])
+def test_a_client_that_was_lost_takes_part_again_with_the_site_that_stands(schedule: str, job: Path) -> None:
+    job.write_text(JOB.format(schedule=schedule))
+    result = lost_and_resumed(job, after=6)
+    same(result, fedkern.run(job))
+    told = result.summary["clients"]["b"]
+    assert told["status"] == "finished"
+    assert told["came_back"].startswith("with ")
+    assert any("which had been lost, is back" in note for note in result.summary["notes"])
+
+
+def test_a_client_that_joins_late_has_the_site_1(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = lost_and_resumed(job, after=0)
+    same(result, fedkern.run(job))
+    told = result.summary["clients"]["b"]
+    assert told["came_back"] == "with its site"
+    assert told["updates"] >= 12
+    assert main(["replay", str(job.parent / "out")]) == 0
+    assert "the same posterior" in capsys.readouterr().out
+
+
+def test_a_damaged_site_is_the_servers_again(job: Path) -> None:
+    def damage(out: Path) -> None:
+        files = [*(out / "client-b" / "checkpoint").glob("pvi-*.ckpt")]
+        assert files
+        for file in files:
+            file.write_bytes(file.read_bytes()[:-3])
+
+    result = lost_and_resumed(job, 7, damage)
+    same(result, fedkern.run(job))
+    assert result.summary["clients"]["b"]["came_back"] == "with another site; the server's stands"
+    assert main(["replay", str(job.parent / "out")]) == 0
+
+
+def test_policies_are_asked_again(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbid(out: Path) -> None:
+        home = tmp_path / "home"
+        (home / "b").mkdir(parents=True)
+        monkeypatch.setenv("FEDKERN_CLIENT_HOME", str(home))
+        (home / "policy.toml").write_text(
+            "open = true\n[data.a]\n[data.c]\n[data.b]\nopen = false\nepsilon = 1.0\ndelta = 1e-5\n"
+        )
+
+    with pytest.raises(HolderError, match="client 'b': refused by the holder's policy"):
+        lost_and_resumed(job, 6, forbid)
+
+
+def begun(n: int = 3) -> tuple[Any, dict[int, Any], Any]:
+    """A server and its clients, and how a run begins."""
+    s, parts = settings(covariance="full", schedule="asynchronous", rounds=9), deal(make_rows("bernoulli"), n)
+    p = prior(4, 1.0, "full")
+    clients = {k: pvi.client(f"c{k}", Local(part, s, k), p) for k, part in enumerate(parts)}
+    return pvi.start(s, p, n), clients, lambda: pvi.start(s, p, n)[0]
+
+
+def test_a_change_of_which_the_client_was_not_told_is_in_its_site() -> None:
+    """It was killed between its answer and SiteApplied."""
+    (server, questions), clients, fresh = begun()
+    asked = dict(questions)
+    clients[1], (delta,) = pvi.client_receive(clients[1], asked[1])
+    server, (applied, _) = pvi.server_receive(server, 1, delta)
+    assert isinstance(applied[1], SiteApplied)  # and does not arrive
+    server, _ = pvi.server_receive(server, 1, ClientLost(1))
+    server = pvi.load(fresh(), pvi.save(server))
+    assert 1 in server.schedule.active
+    # Its next question comes with the next answer of anybody.
+    clients[0], (other,) = pvi.client_receive(clients[0], asked[0])
+    server, effects = pvi.server_receive(server, 0, other)
+    first, second = [message for k, message in effects if k == 1]
+    assert isinstance(first, Readmitted)
+    assert isinstance(second, QUpdate)
+    with pytest.raises(RemoteFault, match="waits for SiteApplied"):
+        pvi.client_receive(clients[1], second)
+    clients[1], (stored,) = pvi.client_receive(clients[1], first)
+    assert stored == Stored(0)
+    server, nothing = pvi.server_receive(server, 1, stored)
+    assert (nothing, server.back[1]) == ([], pvi.OTHER)
+    np.testing.assert_array_equal(clients[1].site_h, server.site_h[1])
+    assert np.abs(server.site_h[1]).max() > 0.1
+    # It goes on, and its answers are numbered as the server counts them.
+    clients[1], (delta,) = pvi.client_receive(clients[1], second)
+    server, effects = pvi.server_receive(server, 1, delta)
+    clients[1], _ = pvi.client_receive(clients[1], effects[0][1])
+    np.testing.assert_allclose(clients[1].site_h, server.site_h[1])
+
+
+def test_what_a_client_had_stored_is_asked_once_and_of_those_that_were_lost() -> None:
+    (server, _), clients, fresh = begun()
+    with pytest.raises(RemoteFault, match="Stored is no answer"):
+        pvi.server_receive(server, 1, Stored(1))
+    server, _ = pvi.server_receive(server, 1, ClientLost(1))
+    server = pvi.load(fresh(), pvi.save(server))
+    server, effects = pvi.server_receive(server, 2, ClientLost(2))
+    assert [(k, type(message)) for k, message in effects] == [(1, Readmitted), (1, QUpdate)]
+    _, (stored,) = pvi.client_receive(clients[1], effects[0][1])
+    assert stored == Stored(1)  # both have the site 1
+    server, _ = pvi.server_receive(server, 1, stored)
+    with pytest.raises(RemoteFault, match="Stored is no answer"):
+        pvi.server_receive(server, 1, stored)
