@@ -18,8 +18,7 @@ from ..jobs.holding import statement
 from ..jobs.limits import refusals
 from ..jobs.sent import SentByKind
 from ..jobs.site import GIVEN, Sites
-from ..methods import load, of_record
-from ..methods.pvi import replay as replays
+from ..methods import load, load_method, of_record
 from ..printing import align_columns, printable, printable_lines
 from ..privacy.plan import Plan, outlooks
 from ..results.plain import plain
@@ -60,7 +59,10 @@ def audit(options: argparse.Namespace) -> int:
 def replay(options: argparse.Namespace) -> int:
     """Runs `fedkern replay` and returns 2 where the posterior is another."""
     run = _opened(options)
-    again, was = replays.replay(run), str((run.summary or {})["digest"])
+    replays = load_method(run.config.job.method).replay
+    if replays is None or run.summary is None:
+        raise JobError(f'{run.path}: replay wants a finished run with algorithm.schedule = "asynchronous"')
+    again, was = replays.replay(run)
     same = again == was
     said = "the same posterior" if same else f"another posterior: {again}, and summary.json has {was}"
     _say(options, {"digest": again, "same": same}, [f"{answers.FILE} gives {said}"])

@@ -45,6 +45,7 @@ from .holding.chain import Mark
 from .ledger import Ledger, control_line
 from .outbox import Outbox, pack_frames, unpack_frames
 from .releases import Releases
+from .replaying import digest
 from .stamp import Stamp, boot
 
 # Faults whose text tells nothing of rows, so that others may read it in a private job too.
@@ -182,7 +183,7 @@ class Keeper(Hooks):
             ended = place.run_protocol(protocol, start, clients, codec, self)
             if self.answers is not None:
                 self.answers.close()
-                self.kept_answers, self.answers = self.answers.content, None
+                self.kept_answers, self.answers = {**self.answers.content, "state": digest(protocol.save(ended[0]))}, None
             return ended
         except RemoteFault as fault:
             # Machines know clients by their numbers, people by their names.

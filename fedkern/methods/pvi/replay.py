@@ -20,8 +20,8 @@ from .model import Model
 from .stages import trained
 
 
-def replay(run: Opened) -> str:
-    """Returns the digest of the posterior that follows from the answers.
+def replay(run: Opened) -> tuple[str, str]:
+    """Returns the digest of the posterior that follows from the answers, and that of the run's own.
 
     Raises
     ------
@@ -50,4 +50,4 @@ def replay(run: Opened) -> str:
         except (RemoteFault, NumericalError, KeyError) as error:
             raise JobError(f"{path}: line {number} is no answer of this run: {error}") from None
     ended = response.in_data_units(state, model) if model.given.measured else state
-    return digest(publish.arrays(model, ended, pvi.released(ended)))
+    return digest(publish.arrays(model, ended, pvi.released(ended))), str(run.summary["digest"])

@@ -107,8 +107,10 @@ def fitted(model: SigmaModel) -> Stage:
         )
     sizes, rounds = model.sfvi.sizes(model.layout.size, model.n_told), model.rounds
     times = dict.fromkeys((*until.UP, *until.DOWN), until.looks(rounds)) | {sfvi.Fitted: 1}
-    fixed = None if model.until_settled else rounds
-    stage = Stage(sfvi.protocol(model.sfvi), sizes, rounds=rounds, resumable=True, times=times, trips=fixed)
+    at_once = model.sfvi.lead > 0
+    fixed = None if model.until_settled or at_once else rounds
+    agreed = model.agreed if at_once else None
+    stage = Stage(sfvi.protocol(model.sfvi), sizes, rounds=rounds, resumable=True, times=times, trips=fixed, agreed=agreed)
     return stage.with_sums(sfvi.SUMS, secure=model.secure)
 
 
