@@ -757,7 +757,7 @@ def _ended(state: Server, bound: float) -> Server:
 # Where clients do not wait for one another, the server keeps what each client's last answer says of the gradient, and takes a
 # J-th of a step whenever one has come. Answers to different draws have noise that does not cancel as that of one draw does. Most
 # of it is linear in the draw's normals: the server learns for each client how its gradient follows them, and takes that part's
-# mean instead. See docs/spec/sigma.md, section 6.6.
+# mean instead. See docs/spec/sigma.md, section 6.9.
 
 LEARNING = 0.2  # of normalised least mean squares
 
