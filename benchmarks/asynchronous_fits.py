@@ -1,9 +1,9 @@
-"""How near asynchronous fits by steps come to the synchronous optimum: `python benchmarks/asynchronous_fits.py [--federations 50]`.
+"""How near asynchronous fits by steps come to the synchronous optimum: `python benchmarks/asynchronous_fits.py`.
 
-One process, simulated clocks: an answer takes a client an exponential or a Pareto time, whose means differ up to three times. `sfvi`
-goes on until all has settled, and its optimum is known exactly (linear Gaussian models with unknowns of each client); `sfvi-avg` and
-`vertical` take as many rounds as a job does by default, and are compared with a synchronous fit three times as long. Beside it
-stands how much longer the synchronous rounds take on the same clocks. Writes `results/asynchronous-fits.txt`.
+One process, simulated clocks: an answer takes a client an exponential or a Pareto time, whose means differ up to three times.
+`sfvi` goes on until all has settled, and its optimum is known exactly (linear Gaussian models with unknowns of each client);
+`sfvi-avg` and `vertical` take a number of rounds, and are compared with a synchronous fit three times as long. Beside it stands how
+much longer the synchronous rounds take on the same clocks. Writes `results/asynchronous-fits.txt`.
 """
 
 from __future__ import annotations

@@ -265,6 +265,12 @@ def parser() -> Parser:
     replay = commands.add_parser(
         "replay", help="the posterior of an asynchronous run computed again from its server's log; code 2 where it differs"
     )
+    replay.add_argument(
+        "--rows", nargs="?", const=".", metavar="FOLDER",
+        help="compute the answers again from the clients' rows, and compare each; FOLDER: of the job file (default: this one)",
+    )  # fmt: skip
+    replay.add_argument("--mpi", action="store_true", help="with --rows, one rank of an mpirun, as the run may have been")
+    replay.set_defaults(job="", place=None, sets=[])
     for command, name in ((status, "status"), (ledger, "ledger"), (audit, "audit"), (replay, "replay")):
         command.add_argument("folder", metavar="DIR", help="of the run, or a client's own in it")
         command.add_argument("--json", action="store_true")

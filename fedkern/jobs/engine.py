@@ -112,6 +112,8 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
             # is kept, and no run can be resumed.
             files.close(mine, required=config.privacy is not None, there=output.resume)
             parties = hooks.begin(place, parties, resume=output.resume)
+        if output.replays is not None:
+            parties = hooks.replay(output.replays, parties)
         if place.is_server and not output.quiet:
             for text in (*admitted.renamed(config), *warned, *admitted.describe_apart(config, kept)):
                 print(f"fedkern: {text}", file=sys.stderr, flush=True)

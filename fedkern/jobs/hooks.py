@@ -29,7 +29,7 @@ from ..results.plain import Record
 from ..results.summary import Wire
 from ..transports.driver import Kept, Received
 from ..transports.place import Place, carrier, signers
-from . import admitted, holders, sketched, tables
+from . import admitted, holders, replaying, sketched, tables
 from .files import RunFolder
 from .holders import Standing
 from .holding.binding import Account, Binding
@@ -41,6 +41,7 @@ from .identity import Identity
 from .keeping import Keeper
 from .keys import JobConfig
 from .ledger import Ledger, mark_of
+from .opened import Opened
 from .parties import Parties
 from .secret import secret
 from .watch import Watch, turns_of
@@ -163,6 +164,11 @@ class RunHooks(Keeper):
             if run in map(run_of, books.known()):
                 who = holders.who(self.names, party)
                 raise RemoteFault(f"{who}: the server gives this run the id of an earlier run on its data; start it anew there")
+
+    def replay(self, run: Opened, parties: Parties) -> Parties:
+        """Has the answers of an earlier run computed again; returns the parties, whose rows are compared when they are read."""
+        self.replays = run
+        return replaying.bound(run, parties, self._home)
 
     def bind(self, party: int, **parts: tuple[str, str]) -> None:
         """Binds other parts beside rows, which a resumed run must be given again: `Identity.bind`."""

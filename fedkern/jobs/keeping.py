@@ -16,10 +16,11 @@ import json
 import logging
 import time
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..algorithms.core.messages import SERVER, Message, Protocol, Release, Released, RemoteFault, Saved, schema
+from ..algorithms.core.messages import SERVER, Event, Message, Protocol, Release, Released, RemoteFault, Saved, schema
 from ..data.faults import Refused
 from ..errors import (
     BudgetSpent,
@@ -43,9 +44,11 @@ from .draws import Draws, Reference
 from .files import Lines, RunFolder, spare, write_atomically
 from .holding.chain import Mark
 from .ledger import Ledger, control_line
+from .logged import digest
+from .opened import Opened
 from .outbox import Outbox, pack_frames, unpack_frames
 from .releases import Releases
-from .replaying import digest
+from .replaying import Replaying
 from .stamp import Stamp, boot
 
 # Faults whose text tells nothing of rows, so that others may read it in a private job too.
@@ -90,6 +93,7 @@ class Keeper(Hooks):
     remembers : whether answers are stored: in a private job and with `stores_answers`, where there is a folder
     clients : the numbers of those that live here
     gone : name -> why, of clients that the job goes on without; the numbers of those lost in this protocol are the driver's
+    replays : an earlier run, whose answers are computed again in the order of its log
     answers, kept_answers : of a stage whose answers are kept, at the server; once it has ended, what summary.json says of them
     """
 
@@ -111,6 +115,8 @@ class Keeper(Hooks):
         self._metrics_size, self._answers_size = 0, 0  # of a resumed run, at its checkpoint
         self.answers: Answers | None = None
         self.kept_answers: Record | None = None
+        self.replays: Opened | None = None
+        self._replaying: Replaying | None = None
         self._logs: dict[Path, Lines] = {}
         self.clients: tuple[int, ...] = ()
         self.gone: dict[str, str] = {}
@@ -173,6 +179,8 @@ class Keeper(Hooks):
                     self._outboxes[client] = self._outbox(client, protocol.save(clients[client]))
                 if place.is_server and self.private:
                     self._releases = Releases(self.folder, protocol.name, lambda: self.stamp(SERVER, sync=True))
+        if self.replays is not None and place.is_server and agreed is not None:
+            self._replaying = Replaying(self.replays, agreed, codec, protocol.to_server)
         if self.folder and place.is_server and agreed is not None:
             path = self.folder.path / FILE
             self.answers = Answers(path, self.folder.ground(path), self._answers_size)
@@ -181,6 +189,7 @@ class Keeper(Hooks):
             place.signals.hold()
         try:
             ended = place.run_protocol(protocol, start, clients, codec, self)
+            self._replaying = None
             if self.answers is not None:
                 self.answers.close()
                 self.kept_answers, self.answers = {**self.answers.content, "state": digest(protocol.save(ended[0]))}, None
@@ -261,6 +270,12 @@ class Keeper(Hooks):
         """Keeps an answer, where a result hangs on the order in which they came."""
         if self.answers is not None:
             self.answers.frame(self.wire.clients[client], bytes(frame))
+
+    def turns(self, client: int, frame: Frame, message: Message) -> Iterable[tuple[int, Event | None]]:
+        """Gives answers to the machine as they come, or in the order of a log."""
+        if self._replaying is not None:
+            return self._replaying.turns(client, bytes(frame))
+        return super().turns(client, frame, message)
 
     def delivered(self, direction: str, client: int, n_bytes: int) -> None:
         """Counts the bytes of a message that has arrived."""

@@ -615,6 +615,11 @@ class StepsSection(Section):
         """The lead of a machine's settings; 0 where all answer in each round."""
         return 0 if self.schedule == "synchronous" else self.lead or LEAD
 
+    @property
+    def said(self) -> str:
+        """What `check` says of an asynchronous fit."""
+        return f", asynchronous: who is {self.ahead} answers ahead of the slowest waits" if self.ahead else ""
+
 
 def faults_of_schedule(config: JobConfig, algorithm: StepsSection, why: str | None) -> Iterator[str]:
     """Yields the faults of a schedule; `why`: the reason why this job needs all its clients at each step, if it does."""

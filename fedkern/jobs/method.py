@@ -69,9 +69,14 @@ class Predict(Protocol):
 
 
 class Replay(Protocol):
-    """Describes `replay`: what follows from the answers of an asynchronous run, and the run's own, as digests."""
+    """Describes `replay`: what follows from the answers of an asynchronous run, and the run's own, as digests.
+
+    `refuse_rows` raises JobError where these answers may not be computed again from rows.
+    """
 
     def replay(self, run: Opened) -> tuple[str, str]: ...
+
+    def refuse_rows(self, run: Opened) -> None: ...
 
 
 class Method(NamedTuple, Generic[C]):

@@ -1,53 +1,108 @@
-"""Computes the last state of a server again, from the answers that it has kept (`answers`), whatever the method."""
+"""Runs a job once more from its holders' rows, with the answers in the order of an earlier run's log, and compares each with it.
+
+The server keeps answers back until their turn. A client that was lost in the run is lost to the machine at the same place, and
+comes back where the run was resumed; of what it had stored then, which nobody has any more, the log's word is taken.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
-from typing import Any
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 
-from ..algorithms.core.messages import ClientLost, RemoteFault, Saved
-from ..errors import JobError, NumericalError
+from ..algorithms.core.messages import SERVER, ClientLost, Event, Message
+from ..data.table import Table
+from ..errors import HolderError, JobError
+from ..ground import Ground
 from ..results.plain import Record
-from ..transports.codec import Codec, pack
+from ..transports.codec import Codec, Frame
 from . import answers
 from .opened import Opened
-from .stage import Stage
+from .parties import Parties
+from .secret import SECRET, fingerprint, mark_of, secret
 
-SIZE = 16  # bytes of a state's digest
-
-
-def digest(saved: Saved) -> str:
-    """Returns the digest of a saved state, which `answers` of summary.json has of the server's last one."""
-    return hashlib.blake2b(pack(saved), digest_size=SIZE).hexdigest()
+# An event of the server's machine, and whose it is; None: the run went on from a checkpoint.
+Turn = tuple[int, Event | None]
 
 
-def replay(run: Opened, begun: Callable[[Record], tuple[Stage, Any]]) -> tuple[str, str]:
-    """Returns the digest of the state to which the answers lead, and that of the run's own.
-
-    Parameters
-    ----------
-    begun : what the parties had agreed on before the rounds -> the stage of these, and the server's state before the first answer
+def bound(run: Opened, parties: Parties, home: Callable[[int], tuple[Path, Ground | None]]) -> Parties:
+    """Returns the parties, whose rows are compared as they are read: by a digest that never left their holder.
 
     Raises
     ------
-    JobError
-        The run has kept no answers, they were altered, or they are of another job.
+    HolderError
+        When rows are read: they are not those of the run, or nothing here says whether they are.
     """
-    path, whole = run.path / answers.FILE, (run.summary or {}).get("answers")
-    first, *lines = answers.read(path, whole)
-    stage, fresh = begun(first)
-    protocol, state = stage.protocol, fresh
-    codec, numbers = Codec(stage.dims, len(run.names)), {name: k for k, name in enumerate(run.names)}
-    for number, line in enumerate(lines, 2):
-        try:
-            if "frame" in line:
-                client, event = codec.decode(line["frame"], protocol.to_server)
-                state, _ = protocol.server_receive(state, client, event)
-            elif "lost" in line:
-                state, _ = protocol.server_receive(state, numbers[line["lost"]], ClientLost(numbers[line["lost"]]))
-            else:
-                state = protocol.load(fresh, protocol.save(state))
-        except (RemoteFault, NumericalError, KeyError) as error:
-            raise JobError(f"{path}: line {number} is no answer of this run: {error}") from None
-    return digest(protocol.save(state)), str((whole or {}).get("state"))
+
+    def rows(party: int) -> Table:
+        table, about = parties.rows(party), run.records.get(party, {}).get("run", {})
+        # The secret lies with the run, or in an account beside a policy.
+        kept = run.files.home(party)
+        folder, ground = (kept, run.files.ground(kept)) if (kept / SECRET).exists() else home(party)
+        key, who = secret(folder, ground=ground), f"client {parties.names[party]!r}"
+        if mark_of(key) != about.get("secret"):
+            raise HolderError(
+                f"{who}: its own folder of {run.path}, which says of which rows the log is, is not here",
+                f"{who} has nothing of that run here",
+            )
+        if fingerprint(table, key, run.config.data.ignore) != about["rows"]:
+            raise HolderError(
+                f"{who}: {run.path / answers.FILE} is a log of other rows than it has now", f"{who}: the log is of other rows"
+            )
+        return table
+
+    return replace(parties, rows=rows)
+
+
+class Replaying:
+    """Gives a server the events of a log, as soon as its clients have sent them again.
+
+    Parameters
+    ----------
+    run : whose log it is
+    agreed : what the parties have agreed on now
+    """
+
+    def __init__(self, run: Opened, agreed: Mapping[str, object], codec: Codec, kinds: tuple[type[Message], ...]) -> None:
+        self.path, self.codec, self.kinds = run.path / answers.FILE, codec, kinds
+        self.numbers = {name: k for k, name in enumerate(run.names)}
+        first, *lines = answers.read(self.path, (run.summary or {}).get("answers"))
+        if first != dict(agreed):
+            raise JobError(f"{self.path}: line 1 says that clients agreed otherwise on their columns")
+        self.lines = deque(enumerate(lines, 2))
+        self.came: dict[int, deque[Frame]] = defaultdict(deque)
+        self.lost: set[int] = set()
+
+    def turns(self, client: int, frame: Frame) -> Iterator[Turn]:
+        """Yields what the server takes now that this answer has come."""
+        if not self.lines:
+            raise JobError(f"{self.path}: ends, and the job computed again does not")
+        self.came[client].append(frame)
+        while self.lines and (turn := self._turn(*self.lines[0])) is not None:
+            self.lines.popleft()
+            yield turn
+
+    def _turn(self, number: int, line: Record) -> Turn | None:
+        """Returns the event of a line; None while its answer has not come."""
+        if "began" in line:
+            return SERVER, None
+        if "lost" in line:
+            client = self.numbers[line["lost"]]
+            self.came[client].clear()
+            self.lost.add(client)
+            return client, ClientLost(client)
+        client, said = self.codec.decode(line["frame"], self.kinds)
+        came = self.came[client]
+        # Before a client that was lost is told its site, it may still answer an older question.
+        while client in self.lost and came and not isinstance(self.codec.decode(came[0], self.kinds)[1], type(said)):
+            came.popleft()
+        if not came:
+            return None
+        if came.popleft() != line["frame"] and client not in self.lost:
+            why = "its rows or the job are not those of the run, or this is another kind of processor or library"
+            raise JobError(
+                f"{self.path}: line {number}: computed again, the answer of client {line['client']!r} is another: {why}"
+            )
+        self.lost.discard(client)
+        return client, said

@@ -46,6 +46,7 @@ from .holding.policy import Policy
 from .hooks import RunHooks
 from .keeping import Exchange
 from .keys import C, JobConfig
+from .opened import Opened
 from .parties import Parties
 from .progress import Progress
 from .stage import Stage, column_sums_stage, counts_stage, rare_levels_stage
@@ -76,12 +77,14 @@ class Output:
     resume : go on from the last checkpoint in it
     quiet : no progress
     warn : is given each warning for the holder of this place, where that is another organisation's and has no terminal here
+    replays : an earlier run of the same job, whose answers are computed again; nothing is written
     """
 
     folder: Path | None = None
     resume: bool = False
     quiet: bool = False
     warn: Callable[[str], None] | None = None
+    replays: Opened | None = None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from ..algorithms.exchanges.answers import Certificate, LogTerms
 from ..algorithms.exchanges.columns import TIMES, SchemaReply
 from ..algorithms.exchanges.rows import Ids
 from ..algorithms.exchanges.sum_keys import SumSignature, SumSignatures
+from ..algorithms.pvi.messages import Readmitted, Stored
 from ..disclosure import describe
 from ..models.encoding import Spec
 from ..printing import listed
@@ -36,6 +37,7 @@ WHEN: dict[type[Message], str] = {
     **dict.fromkeys((rare_levels.AskRareLevels, *rare_levels.RareLevels.may_send), "for each block of levels"),
     SumSignature: "where a client signs its key",
     SumSignatures: "where a client signs its key",
+    **dict.fromkeys((Readmitted, Stored), "where a run goes on with a client that it had lost"),
     Keep: "at a checkpoint",
     Kept: "at a checkpoint",
 }

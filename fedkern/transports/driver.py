@@ -106,7 +106,7 @@ class Hooks:
 
     - on a rank with clients, for each question: `recall`, `charge`, `sending`, `remember`; in a checkpoint `sending`,
       `keep_client`;
-    - at the server: `checkpoint_due` and `delivered` when it sends, `delivered`, `heard` and `observe` when a frame comes,
+    - at the server: `checkpoint_due` and `delivered` when it sends, `delivered`, `heard`, `turns`, `observe` when a frame comes,
       `charge` (client SERVER) and `release` where its machine asks, `waiting` while it waits, `keep_server` and `lost`;
     - on every rank: `control`, `should_stop`, `who`, `public`.
     """
@@ -147,6 +147,10 @@ class Hooks:
 
     def heard(self, client: int, frame: Frame) -> None:
         """Sees at the server every answer before its machine takes it."""
+
+    def turns(self, client: int, frame: Frame, message: Message) -> Iterable[tuple[int, Event | None]]:
+        """Yields the events that the server's machine takes now that an answer has come; None: it is loaded as it was saved."""
+        return ((client, message),)
 
     def observe(self, state: object, event: Event) -> None:
         """Sees the server's state after every event (a message, ClientLost, Charged, ChargeFailed or Released)."""
@@ -366,7 +370,11 @@ class ServerSide(Generic[S, C]):
                 raise RemoteFault(f"{type(message).__name__} came, asked to keep its state", client)
             if self.told_last:  # a transport need not wait for this answer
                 raise FedkernError(f"{self.protocol.name}: the server has finished, and {type(message).__name__} answers it")
-            self.feed(client, message)
+            for sender, event in self.hooks.turns(client, frame, message):
+                if event is None:
+                    self.state = self.protocol.load(self.state, self.protocol.save(self.state))
+                else:
+                    self.feed(sender, event)
         elif isinstance(message, Kept):
             if self.keeping is None or client not in self.keeping or message.number != self.hooks.checkpoint_number:
                 raise RemoteFault(f"Kept.number is {message.number}, asked for {self.hooks.checkpoint_number}", client)

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from fedkern.algorithms.core import kept
-from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed, ClientLost
+from fedkern.algorithms.core.kept import PersistentMap, PersistentSet
+from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed, ClientLost, RemoteFault
+from fedkern.algorithms.exchanges.arrival import AskSlope, answer
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local
 from fedkern.algorithms.pvi.messages import QUpdate, SiteApplied, SiteDelta
@@ -126,7 +128,7 @@ def test_nothing_paid_for_is_lost_and_nobody_runs_ahead(delays: Any) -> None:
 
     def charge(k: int, asked: Charge) -> Charged | ChargeFailed:
         if paid[k] == budget * (k + 1):
-            return ChargeFailed(asked.steps, 1.0, 1.0)
+            return ChargeFailed(asked.steps, 1, 1)
         paid[k] += 1
         return Charged(asked.steps)
 
@@ -184,3 +186,88 @@ def test_questions_are_of_those_that_wait_for_nothing() -> None:
         assert all(k in busy or server.schedule.course(k).answers > server.round for k in server.schedule.active) or server.stop
     assert isinstance(first[1][0][1], QUpdate)
     assert [int(n) for n in server.updates] == [3, 3, 3]  # a lead of one: nobody is ahead
+
+
+# Peers that misbehave --------------------
+
+
+def answered(server: Any, clients: dict[int, Any], k: int, question: Any) -> tuple[Any, Any, Any]:
+    """The server after this client's answer, which is the second, and its next question."""
+    clients[k], (delta,) = pvi.client_receive(clients[k], question)
+    server, effects = pvi.server_receive(server, k, delta)
+    said = [message for to, message in effects if to == k]
+    clients[k], _ = pvi.client_receive(clients[k], said[0])
+    return server, delta, said[-1]
+
+
+def test_an_answer_twice_and_one_to_the_question_before_last_are_refused_and_change_nothing() -> None:
+    first, clients = started(deal(make_rows("bernoulli"), 3), settings(covariance="full", schedule="asynchronous", rounds=9))
+    server, questions = first[0], dict(first[1])
+    server, once, question = answered(server, clients, 1, questions[1])
+    before = kept.save(server)
+    with pytest.raises(RemoteFault, match=r"client 1: SiteDelta.version is 0, asked was 1"):
+        pvi.server_receive(server, 1, once)
+    server, _, _ = answered(server, clients, 1, question)
+    with pytest.raises(RemoteFault, match=r"client 1: SiteDelta.version is 0, asked was 2"):
+        pvi.server_receive(server, 1, once)
+    assert before["schedule.version"] == 1
+    assert kept.save(server)["schedule.version"] == 2
+    assert int(server.updates.sum()) == 2
+
+
+def test_all_clients_lost_but_one() -> None:
+    """It has its rounds, and the sites of the others stay in q as they were."""
+    parts = deal(make_rows("bernoulli"), 3)
+    first, clients = started(parts, settings(covariance="full", schedule="asynchronous", rounds=6))
+    server, questions = first[0], dict(first[1])
+    for k in range(3):
+        server, _, questions[k] = answered(server, clients, k, questions[k])
+    for k in (0, 2):
+        server, _ = pvi.server_receive(server, k, ClientLost(k))
+    before = server.site_h[[0, 2]]
+    question = questions[1]
+    while not pvi.finished(server):
+        server, _, question = answered(server, clients, 1, question)
+    assert (server.stop, server.round, list(server.updates)) == ("rounds", 6, [1, 6, 1])
+    np.testing.assert_array_equal(server.site_h[[0, 2]], before)
+
+
+@pytest.mark.parametrize("refusing", [{0}, {0, 1, 2}])
+def test_clients_that_answer_with_refusals_alone(refusing: set[int]) -> None:
+    s = settings(schedule="asynchronous", rounds=4, lead=2, optimiser="adagrad", local_steps=1, damping=0.3)
+    first, clients = private(deal(make_rows("bernoulli"), 3), s)
+    pay = lambda k, asked: ChargeFailed(asked.steps, 1, 1) if k in refusing else Charged(asked.steps)  # noqa: E731
+    *_, (_, server) = clocks.play(first, clients, clocks.constant([1.0, 1.0, 3.0], 0), pay)
+    assert server.refused == refusing
+    assert server.stop == ("budget" if len(refusing) == 3 else "rounds")
+    assert all(server.updates[k] == 0 if k in refusing else server.updates[k] >= 4 for k in range(3))
+    if len(refusing) == 3:
+        np.testing.assert_array_equal(server.q.P, server.prior.P)
+
+
+def test_a_clock_that_jumps_changes_when_a_client_is_heard_and_not_what_is_found() -> None:
+    parts = unequal()
+    optimum = run(parts, settings(covariance="full", rounds=30))[0].q
+    s = settings(covariance="full", schedule="asynchronous", rounds=12, until=True)
+    first, clients = started(parts, s, tells=lambda k: True)
+    rng = np.random.default_rng(5)
+    jumps = lambda k: float(rng.choice([0.0, 1e-3, 1.0, 1e6]))  # noqa: E731
+    *_, (_, server) = clocks.play(first, clients, jumps)
+    assert server.stop == "settled"
+    assert away(server.q, optimum) < 0.02
+
+
+def test_a_q_whose_sds_have_not_settled_has_not_arrived() -> None:
+    """Its mean is that of the posterior of all rows, and its sds are 3 % too wide."""
+    parts = deal(make_rows("bernoulli"), 3)
+    (server, _), _ = started(parts, s := settings(covariance="full", schedule="asynchronous", rounds=12, until=True))
+    best = run(parts, settings(covariance="full", rounds=30))[0]
+    for factor, settled in ((1.0, True), (1 / 1.03**2, False)):
+        q = pvi.Gaussian(factor * best.q.h, factor * best.q.P)
+        schedule = pvi.evolve(server.schedule, round=3, looked=3, owing=PersistentSet(range(3)), waiting=PersistentMap())
+        state = pvi.evolve(server, q=q, schedule=schedule)
+        question = AskSlope(3, q.h, pvi.pack(q.P))
+        for k, part in enumerate(parts):
+            told = answer(question, Local(part, s, k, tells=True).slope)
+            state, _ = pvi.server_receive(state, k, told)
+        assert (state.stop == "settled") is settled

@@ -39,9 +39,8 @@ def played(machine: Any, started: Any, clients: dict[int, Any], seed: int) -> tu
     """The last states, and how much longer synchronous rounds would have taken."""
     n = len(clients)
     means = np.random.default_rng(seed).uniform(1.0, 3.0, n)
-    law, now, server = LAWS[seed % 2], 0.0, started[0]
-    for now, server in clocks.play(started, clients, law(means, seed), machine=machine, works=QUESTIONS):
-        pass
+    law = LAWS[seed % 2]
+    *_, (now, server) = clocks.play(started, clients, law(means, seed), machine=machine, works=QUESTIONS)
     seconds = law(means, seed + 1)
     waited = sum(max(seconds(k) for k in range(n)) for _ in range(server.round))
     return server, clients, waited / now

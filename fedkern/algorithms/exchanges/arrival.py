@@ -58,6 +58,11 @@ class Step:
         return ratios
 
     @property
+    def most(self) -> float:
+        """The largest distance: of a mean in standard deviations, or of one of these in parts of itself."""
+        return float(max(self.away.max(), np.abs(self.width - 1).max()))
+
+    @property
     def is_close(self) -> bool:
         """Whether the step is so short, and the widths are so near, that nothing is to be gained."""
         return bool(self.away.max() <= AWAY and self.width.min() >= WIDTH and self.width.max() <= 1 / WIDTH)

@@ -49,7 +49,7 @@ from ..core.messages import (
 from ..core.rounds import to_each
 from ..core.schedule import KINDS, Schedule, Scheduled
 from ..core.windows import Trajectory
-from ..exchanges.arrival import AWAY, AskSlope, Slope, answer, newton, possible
+from ..exchanges.arrival import AskSlope, Slope, answer, newton, possible
 from . import local, scale
 from .messages import (
     LARGEST,
@@ -353,7 +353,7 @@ def _readmitted(state: Client, event: Readmitted) -> tuple[Client, ClientEffects
 
 
 TO_TELL, TOLD, OTHER, SAME = range(4)  # of a client that has come back: its site, and then what it had stored
-STILL = 0.02  # sds that q may be away where asynchronous clients with exact sites stop
+STILL = 0.01  # of an sd, by which q's means may be away, and its sds in parts, where asynchronous clients with exact sites stop
 LEAST_ROUNDS = 7  # in which 75 and 90 % of the updates have a whole round between them
 SMALLEST_ALPHA = 2.0**-10
 
@@ -585,9 +585,12 @@ def _heard(state: Server, sender: int) -> tuple[Server, ServerEffects]:
     slopes = {k: _at_variance(slope, state.sites.variance) for k, slope in state.slopes.items()}
     step = newton(state.prior, released(state), slopes) if len(slopes) == state.n_clients else None
     s = state.settings
-    # Other schedules stop on the way of one fixed contraction; here the last answers to arrive may have moved q by anything.
-    near = STILL if state.schedule.at_once and s.optimiser == "exact" else AWAY
-    arrived = step is not None and step.is_close and step.away.max() <= near and scale.still(state.rescaled, s)
+    arrived = step is not None and step.is_close and scale.still(state.rescaled, s)
+    # Other schedules stop on the way of one fixed contraction; here the last answers to arrive may have moved q by anything. Of a
+    # full covariance the sds by the curvature are those of the fixed point.
+    if step is not None and arrived and state.schedule.at_once and s.optimiser == "exact":
+        far = step.most if s.covariance == "full" else step.away.max()
+        arrived = bool(far <= STILL)
     return _ask(evolve(state, slopes=PersistentMap(), schedule=evolve(state.schedule, arrived=arrived)))
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ...algorithms.sfvi import machine as sfvi
 from ...errors import JobError
-from ...jobs import replaying
+from ...jobs import logged
+from ...jobs.logged import refuse_rows as refuse_rows
 from ...jobs.opened import Opened
 from ...jobs.stage import Stage
 from ...plain import Record
@@ -25,4 +26,4 @@ def replay(run: Opened) -> tuple[str, str]:
             raise JobError(f"{run.path}: the prior is the factory's own, which is not run again; replay wants [model.priors]")
         return own_variational.fitted(model), own_variational.start(model)[0]
 
-    return replaying.replay(run, begun)
+    return logged.digests(run, begun)

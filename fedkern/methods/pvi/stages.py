@@ -77,7 +77,7 @@ def trained(model: Model) -> Stage:
         by_chance = False
         most = dict.fromkeys((*model.protocol.to_client, *model.protocol.to_server), settings.rounds + settings.lead)
         late = most | late
-    late |= dict.fromkeys((Readmitted, Stored), 1)  # of a client that was lost
+    late |= dict.fromkeys((Readmitted, Stored), 0)  # but in a run that goes on
     # Nothing ends these rounds but their number; budgets and what has settled end others.
     kept = settings.schedule == "asynchronous" and not model.by_client
     fixed = not (settings.until or by_chance or model.privacy or kept)

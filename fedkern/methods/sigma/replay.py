@@ -7,7 +7,8 @@ from pathlib import Path
 from ...algorithms.sfvi import machine as sfvi
 from ...data.artifact import read_server
 from ...errors import JobError
-from ...jobs import replaying
+from ...jobs import logged
+from ...jobs.logged import refuse_rows as refuse_rows
 from ...jobs.opened import Opened
 from ...jobs.stage import Stage
 from ...models.encoding import Encoding
@@ -34,4 +35,4 @@ def replay(run: Opened) -> tuple[str, str]:
         server, _ = sfvi.start(model.sfvi, model.prior, model.telling, ridge=model.ridge(prior.mean_loadings))
         return stages.fitted(model), server
 
-    return replaying.replay(run, begun)
+    return logged.digests(run, begun)

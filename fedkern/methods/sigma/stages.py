@@ -228,7 +228,7 @@ def _lines(model: SigmaModel) -> Iterator[str]:
             q += "clients' latents given the global ones"
         else:
             q += "clients' latents independent of the global ones"
-        yield f"fit      {model.inference}{_why(model)}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}"
+        yield f"fit      {model.inference}{_why(model)}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}{a.said}"
     yield from (Line("warning", words) for words in model.warnings)
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     yield ""

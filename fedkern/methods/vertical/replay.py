@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from ...algorithms.split import machine as vertical
 from ...errors import JobError
-from ...jobs import replaying
+from ...jobs import logged
+from ...jobs.logged import refuse_rows as refuse_rows
 from ...jobs.opened import Opened
 from ...jobs.stage import Stage
 from ...plain import Record
@@ -38,7 +39,7 @@ def replay(run: Opened) -> tuple[str, str]:
         server, _ = vertical.start(model.settings, model.centred(y, offset), model.names, y, offset, model.start_sd)
         return stages.trained(model), server
 
-    return replaying.replay(run, begun)
+    return logged.digests(run, begun)
 
 
 def _text(numbers: Array) -> str:

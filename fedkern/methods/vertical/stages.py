@@ -220,7 +220,7 @@ def _lines(model: VerticalModel) -> Iterator[str]:
         yield f"model    {m.family}, {m.augmentation} model, {rho}, {intercept}"
         covariance = f"full covariance up to {FULL} coefficients" if a.covariance == "auto" else f"{a.covariance} covariance"
         q = f"{a.auxiliary} auxiliary variables, {covariance}" if a.inference == "sfvi" else "Langevin, a mode of z"
-        yield f"fit      {a.inference}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}"
+        yield f"fit      {a.inference}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}{a.said}"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     yield f"rows     {model.n_rows} train, {model.n_test} are predicted (kept for testing, or without a response)"
     users = "used at every client" if model.shared else "used at the server alone"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import deque
 from pathlib import Path
 from random import Random
@@ -115,3 +116,25 @@ def test_keys_of_other_schedules_and_a_lead_of_none() -> None:
         fedkern.run({**JOB, "algorithm": {"schedule": "asynchronous", "lead": 0}}, data={})
     with pytest.raises(JobError, match="an answer counts however old it is"):
         fedkern.run({**JOB, "algorithm": {"schedule": "asynchronous", "max_staleness": 3}}, data={})
+
+
+def test_clocks_that_jump_change_no_bit(
+    clients: dict[str, pd.DataFrame], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    still = fedkern.run(JOB, data=clients, out=tmp_path / "still")
+    rng, now, ticks = np.random.default_rng(1), time.time, time.monotonic
+    ahead = 0.0
+
+    def forward() -> float:
+        nonlocal ahead
+        ahead += float(rng.choice([0.0, 1e5], p=[0.9, 0.1]))
+        return ticks() + ahead
+
+    monkeypatch.setattr(time, "time", lambda: now() + float(rng.choice([-1e6, 0.0, 1e6])))
+    monkeypatch.setattr(time, "monotonic", forward)
+    jumped = fedkern.run(JOB, data=clients, out=tmp_path / "jumped")
+    assert still is not None
+    assert jumped is not None
+    assert ahead > 0
+    assert jumped.digest == still.digest
+    assert [*(tmp_path / "jumped" / "checkpoint").glob("pvi-*")]  # a checkpoint is due at each jump

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,13 +21,21 @@ import pandas as pd
 import pytest
 
 import fedkern
+from fedkern.algorithms.pvi import machine as pvi
+from fedkern.api import perform
 from fedkern.cli.__main__ import main
+from fedkern.errors import LostPeer
 from fedkern.jobs import answers
 from fedkern.jobs.answers import FILE
+from fedkern.jobs.keeping import Keeper
+from fedkern.jobs.run import Output
+from fedkern.methods import load
 from fedkern.plain import to_toml
+from fedkern.transports.codec import Codec
 from fedkern.transports.inprocess import InProcess
 from support.command import mpirun
 from support.interrupted import stopped_and_resumed
+from support.losing import Losing
 from support.mpirun import environment
 
 JOBS: dict[str, dict[str, Any]] = {
@@ -158,3 +169,93 @@ def test_a_run_that_was_interrupted_is_replayed_as_it_went_on(files: dict[str, A
     path.write_text(to_toml(job(files, "a learnt scale")))
     stopped_and_resumed(path, tmp_path / "out", after=19)
     assert main(["replay", str(tmp_path / "out")]) == 0
+
+
+# Answers computed again --------------------
+
+
+@pytest.mark.parametrize("name", [name for name in JOBS if name != "private"])
+def test_the_rows_give_the_same_answers(
+    files: dict[str, Any], name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fedkern.run(job(files, name), out=tmp_path / "out", place=InProcess(order=Random(3)))
+    assert main(["replay", str(tmp_path / "out"), "--rows"]) == 0
+    assert "its clients' rows: the same posterior" in capsys.readouterr().out
+
+
+def test_the_rows_of_a_run_over_ranks_and_one_that_went_on(files: dict[str, Any], tmp_path: Path) -> None:
+    path, out = tmp_path / "job.toml", str(tmp_path / "out")
+    path.write_text(to_toml(job(files, "a learnt scale")))
+    ended = mpirun(4, "run", path, "--out", out)
+    assert ended.code == 0, ended.err
+    assert main(["replay", out, "--rows"]) == 0
+    again = mpirun(4, "replay", out, "--rows")
+    assert again.code == 0, again.err
+    assert "the same posterior" in again.out
+    stopped_and_resumed(path, tmp_path / "other", after=19)
+    assert main(["replay", str(tmp_path / "other"), "--rows"]) == 0
+
+
+def test_a_client_that_was_lost_and_came_back_answers_the_same_again(files: dict[str, Any], tmp_path: Path) -> None:
+    tables = job(files, "a number of rounds, steps")
+    tables["job"]["rounds"] = 12
+    path, out = tmp_path / "job.toml", tmp_path / "out"
+    path.write_text(to_toml(tables))
+    config, folder = load(path)
+    with pytest.raises(LostPeer, match="stopped by SIGTERM"):
+        perform(Losing("pvi", after=3, stop=6), config, folder, Output(out, quiet=True))
+    result = perform(InProcess(order=Random(2)), config, folder, Output(out, resume=True, quiet=True))
+    assert result is not None
+    assert result.summary["clients"]["b"]["came_back"]
+    assert main(["replay", str(out)]) == 0
+    assert main(["replay", str(out), "--rows"]) == 0
+
+
+def test_a_log_of_other_rows_is_refused_by_the_digest_at_their_holder(
+    files: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fedkern.run(job(files, "logistic"), out=tmp_path / "out")
+    whole = Path(files["clients"][1]).read_text()
+    Path(files["clients"][1]).write_text(whole.replace("1\n", "0\n", 1))
+    assert main(["replay", str(tmp_path / "out")]) == 0
+    assert main(["replay", str(tmp_path / "out"), "--rows"]) == 2
+    assert re.search(r"client 'b': .*answers.jsonl is a log of other rows than it has now", capsys.readouterr().err)
+    Path(files["clients"][1]).write_text(whole)
+    shutil.rmtree(tmp_path / "out" / "client-b")
+    assert main(["replay", str(tmp_path / "out"), "--rows"]) == 2
+    assert "which says of which rows the log is, is not here" in capsys.readouterr().err
+
+
+def test_an_answer_that_rows_do_not_give_is_named_by_its_line(
+    files: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log is whole, and of a server that wrote what no client had sent."""
+    heard = Keeper.heard
+
+    def forged(self: Keeper, client: int, frame: Any) -> None:
+        if self.answers is not None and self.answers.number == 6:
+            codec_kinds = pvi.protocol(private=False, until=True, readmits=True).to_server
+            sender, delta = forged.codec.decode(bytes(frame), codec_kinds)  # type: ignore[attr-defined]
+            frame = forged.codec.encode(sender, replace(delta, dh=1.01 * delta.dh), True)  # type: ignore[attr-defined]
+        heard(self, client, frame)
+
+    forged.codec = Codec({"d": 2, "p": 3, "t": 3}, 3)  # type: ignore[attr-defined]
+    monkeypatch.setattr(Keeper, "heard", forged)
+    fedkern.run(job(files, "logistic"), out=tmp_path / "out")
+    monkeypatch.setattr(Keeper, "heard", heard)
+    assert main(["replay", str(tmp_path / "out"), "--rows"]) == 2
+    assert re.search(r"line 7: computed again, the answer of client '.' is another", capsys.readouterr().err)
+
+
+def test_private_answers_and_those_of_secret_numbers_are_never_computed_again(
+    files: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fedkern.run(job(files, "private"), out=tmp_path / "private")
+    assert main(["replay", str(tmp_path / "private"), "--rows"]) == 2
+    assert "would be a second release" in capsys.readouterr().err
+    tables = job(files, "a number of rounds, steps")
+    tables["algorithm"] |= {"batch": 0.5, "random_source": "secure"}
+    fedkern.run(tables, out=tmp_path / "secret")
+    assert main(["replay", str(tmp_path / "secret"), "--rows"]) == 2
+    assert "only clients know which rows were in their batches" in capsys.readouterr().err
+    assert main(["replay", str(tmp_path / "secret")]) == 0
