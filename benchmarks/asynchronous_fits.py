@@ -1,9 +1,9 @@
-"""How near asynchronous fits by steps come to the synchronous optimum: `python benchmarks/asynchronous_fits.py`.
+"""How near asynchronous fits by steps come to the synchronous optimum: `python benchmarks/asynchronous_fits.py KIND`.
 
 One process, simulated clocks: an answer takes a client an exponential or a Pareto time, whose means differ up to three times.
 `sfvi` goes on until all has settled, and its optimum is known exactly (linear Gaussian models with unknowns of each client);
-`sfvi-avg` and `vertical` take a number of rounds, and are compared with a synchronous fit three times as long. Beside it stands how
-much longer the synchronous rounds take on the same clocks. Writes `results/asynchronous-fits.txt`.
+`sfvi-avg` and `vertical` take a number of rounds, and are compared with a synchronous fit three times as long. Beside it stands
+how much longer the synchronous rounds take on the same clocks. Writes `results/asynchronous-KIND.txt`.
 """
 
 from __future__ import annotations
@@ -33,20 +33,18 @@ def described(name: str, away: list[fits.Away]) -> Iterator[str]:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--federations", type=int, default=50)
-    options.add_argument("--only", default="")
-    given = options.parse_args()
     kinds: dict[str, Callable[[int], fits.Away]] = {"sfvi": fits.sfvi, "sfvi-avg": fits.averaged, "vertical": fits.vertical}
-    path = ROOT / "benchmarks" / "results" / "asynchronous-fits.txt"
-    lines = []
-    for name, of_seed in kinds.items():
-        if given.only in ("", name):
-            for line in described(name, [of_seed(seed) for seed in range(given.federations)]):
-                print(line, flush=True)
-                lines.append(line)
-    if not given.only:
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("kind", choices=kinds)
+    options.add_argument("--federations", type=int, default=50)
+    given = options.parse_args()
+    away = []
+    for seed in range(given.federations):
+        away.append(kinds[given.kind](seed))
+        print(seed, away[-1], flush=True)
+    text = "\n".join(described(given.kind, away)) + "\n"
+    print(text)
+    (ROOT / "benchmarks" / "results" / f"asynchronous-{given.kind}.txt").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

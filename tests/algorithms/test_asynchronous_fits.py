@@ -15,7 +15,6 @@ from fedkern.algorithms.split import machine as split
 from fedkern.errors import LostPeer
 from support import asynchronous_fits as fits
 from support import chosen, clocks, hierarchical
-from support.refusal import refusal
 
 S = chosen.sfvi(rounds=40, learning_rate=0.02, lead=3)
 
@@ -39,10 +38,10 @@ STARTED = {
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_fit_that_has_settled_is_at_the_optimum(seed: int) -> None:
-    away = fits.sfvi(seed)
+    away = fits.sfvi(seed, beside=False)
     assert away.settled
     assert away.mean < 0.05
-    assert away.sd < max(0.02, 2 * away.other_sd)  # where all has settled sds may still move by a few per cent
+    assert away.sd < 0.05  # where all has settled sds may still move by as much
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -90,9 +89,9 @@ def test_a_model_with_its_clients_alike_moves_as_synchronous_rounds_do() -> None
 
 
 def test_negative_control_slots_without_their_linear_part_leave_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_it = fits.sfvi(0)
+    with_it = fits.sfvi(0, beside=False)
     monkeypatch.setattr(sfvi, "LEARNING", 0.0)
-    without = fits.sfvi(0)
+    without = fits.sfvi(0, beside=False)
     assert with_it.mean < 0.1 * without.mean
     assert without.sd > 0.02
 
@@ -136,7 +135,7 @@ def test_an_answer_twice_or_to_another_question_is_refused(name: str) -> None:
     k, message = effects[0]
     clients[k], (answer,) = machine.client_receive(clients[k], message)
     if hasattr(answer, "round"):
-        with refusal("round"):
+        with pytest.raises(RemoteFault, match="round"):
             machine.server_receive(server, k, replace(answer, round=7))
     server, more = machine.server_receive(server, k, answer)
     if name == "vertical":  # nobody is answered before every row has the z of all

@@ -15,6 +15,7 @@ import fedkern
 from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.jobs.answers import FILE
+from fedkern.methods.likelihood import own_variational
 from fedkern.plain import to_toml
 from fedkern.transports.inprocess import InProcess
 from support import sigma_artifacts as artifacts
@@ -118,7 +119,9 @@ def test_a_run_that_was_stopped_is_replayed_as_it_went_on(name: str, tmp_path: P
     assert main(["replay", str(tmp_path / "out")]) == 0
 
 
-def test_an_own_model(tmp_path: Path, package: Path) -> None:
+def test_an_own_model(tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_variational, "PIECES", 1)
+    monkeypatch.setattr(own_variational, "INNER", 2)
     path = own_job(tmp_path, "by_hand", PRIORS + '[algorithm]\nsampler = "sfvi"\nschedule = "asynchronous"\n', 3)
     text = path.read_text().replace('kind = "own"\n', 'kind = "own"\nlocal = true\n')
     path.write_text(text.replace("seed = 3", "seed = 3\nrounds = 30"))
