@@ -1,15 +1,20 @@
-"""How long asynchronous clients take, beside those that wait for one another: `python benchmarks/asynchronous.py [--clients 8]`.
+"""How long asynchronous clients take, beside those that wait for one another:
+`python benchmarks/asynchronous.py [--clients 8 | --ranks]`.
 
 One process, simulated clocks: an update takes a client a time of its own, messages take none. The time until q is within .1 sd of
 the posterior of all rows (and its sds within 5 %), over seeds, of logistic federations with exact full sites; private ones are
-compared at the same number of paid updates. Writes `results/asynchronous-N.txt`.
+compared at the same number of paid updates. Writes `results/asynchronous-N.txt`. `--ranks`: real time, of a server and eight
+clients that are ranks of MPI, one of which is slow; `results/asynchronous-ranks.txt`.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,12 +27,18 @@ sys.path.insert(0, str(ROOT / "tests"))
 from fedkern.algorithms.core.messages import Charge, Charged, ChargeFailed  # noqa: E402
 from fedkern.algorithms.pvi import machine as pvi  # noqa: E402
 from fedkern.algorithms.pvi.local import Local  # noqa: E402
+from fedkern.algorithms.pvi.messages import QUpdate  # noqa: E402
+from fedkern.methods.pvi.model import LEAD  # noqa: E402
 from fedkern.models.expfam import Gaussian  # noqa: E402
 from fedkern.models.glm import Rows, prior  # noqa: E402
 from fedkern.privacy.accountant import Mechanism  # noqa: E402
 from fedkern.privacy.noise import KeyedSource  # noqa: E402
+from fedkern.transports.codec import Codec  # noqa: E402
+from fedkern.transports.launch import launch  # noqa: E402
+from fedkern.transports.place import Place  # noqa: E402
 from support import clocks  # noqa: E402
 from support.federations import make_rows, run, settings  # noqa: E402
+from support.mpirun import MPIRUN, environment  # noqa: E402
 
 D, ROWS, SLOWER = 4, 60, 30.0
 FEW = 8  # clients; more need a smaller damping, and more updates than they pay for here
@@ -145,7 +156,7 @@ def private_jobs(n: int, seeds: int, updates: int = 80) -> Iterator[str]:
 
             def charge(k: int, asked: Charge, paid: dict[int, int] = paid) -> Charged | ChargeFailed:
                 if paid[k] == updates:
-                    return ChargeFailed(asked.steps, 1.0, 1.0)
+                    return ChargeFailed(asked.steps, 1, 1)
                 paid[k] += 1
                 return Charged(asked.steps)
 
@@ -168,15 +179,122 @@ def private_jobs(n: int, seeds: int, updates: int = 80) -> Iterator[str]:
         yield f"  {schedule}: {said}; paid and not used {lost}"
 
 
+def paid_jobs(jobs: int = 20) -> Iterator[str]:
+    """How many of the updates that private clients pay for are in no q, among jobs that end by rounds and by budgets."""
+    mechanism = Mechanism(sampling="poisson", sampling_rate=0.2, noise_multiplier=2.0, clip=1.0, dimension=2 * D, secure=False)
+    paid, used = 0, 0
+    for seed in range(jobs):
+        rng, law = np.random.default_rng(seed), (clocks.exponential, clocks.pareto)[seed % 2]
+        n, rounds = int(rng.integers(3, 9)), (None, 20)[seed % 3 == 0]
+        left = dict(enumerate(rng.integers(20, 60, n).tolist()))
+
+        def charge(k: int, asked: Charge, left: dict[int, int] = left) -> Charged | ChargeFailed:
+            if not left[k]:
+                return ChargeFailed(asked.steps, 1, 1)
+            left[k] -= 1
+            return Charged(asked.steps)
+
+        before = sum(left.values())
+        s = settings(
+            schedule="asynchronous", rounds=rounds, optimiser="adagrad", local_steps=2, damping=1 / n, damping_form="moment",
+            average="half", lead=LEAD,
+        )  # fmt: skip
+        source = {"mechanism": lambda k: mechanism, "source": lambda k, seed=seed: KeyedSource(seed, k)}
+        started, clients = machines(federation(n, seed), s, True, **source)
+        *_, (_, server) = clocks.play(started, clients, law(rng.choice([1.0, 3.0, 30.0], n), seed), charge)
+        paid, used = paid + before - sum(left.values()), used + int(server.updates.sum())
+    yield f"{jobs} private jobs with exponential and Pareto delays: {paid} updates paid for, {paid - used} not used"
+
+
+# Ranks --------------------
+
+SECONDS = 0.1  # of an update, in the mean
+MANY, BESIDE = 300_000, 400  # rows of a slow client, and of each other
+
+
+def sleeping(seed: int) -> tuple[list[Rows], clocks.Seconds]:
+    """Clients whose updates take log-normal times; the first is 30 times slower."""
+    return federation(FEW, seed), clocks.log_normal(SECONDS * CLOCKS["one 30 x slower"][0](FEW, None), seed)
+
+
+def with_many_rows(seed: int) -> tuple[list[Rows], clocks.Seconds]:
+    """Clients that take the time that they need for their rows, of which the first has most."""
+    rows = make_rows("bernoulli", n=MANY + (FEW - 1) * BESIDE, d=D, seed=seed)
+    edges = MANY + BESIDE * np.arange(FEW - 1)
+    return [rows.take(part) for part in np.split(np.arange(len(rows)), edges)], lambda k: 0.0
+
+
+RANKS: dict[str, Callable[[int], tuple[list[Rows], clocks.Seconds]]] = {
+    f"one sleeps {SLOWER:g} x as long": sleeping,
+    f"{MANY:,} rows beside {FEW - 1} x {BESIDE}": with_many_rows,
+}
+
+
+def timed(place: Place, parts: list[Rows], schedule: str, seconds: clocks.Seconds, target: Gaussian | None) -> float:
+    """Seconds until q is near the target, at the server; infinite elsewhere."""
+    lead = LEAD if schedule == "asynchronous" else None
+    s, reached = settings(covariance="full", schedule=schedule, rounds=60, lead=lead), list[float]()
+    first, clients = machines(parts, s, False)
+
+    def take(state: Any, sender: int, event: Any) -> Any:
+        state, effects = pvi.server_receive(state, sender, event)
+        if target is not None and not reached and near(state.q, target):
+            reached.append(time.monotonic())
+        return state, [] if reached else effects  # the open questions are answered, and that is all
+
+    def work(state: Any, event: Any) -> Any:
+        if isinstance(event, QUpdate):
+            time.sleep(seconds(state.local.index))
+        return pvi.client_receive(state, event)
+
+    ended = lambda state: bool(reached) or pvi.finished(state)  # noqa: E731
+    protocol = replace(pvi.protocol(private=False), server_receive=take, client_receive=work, finished=ended)
+    place.settle(b"", lambda told: b"")  # all begin together
+    began = time.monotonic()
+    here = {k: clients[k] for k in place.mine(FEW)}
+    place.run_protocol(protocol, first if place.is_server else None, here, Codec(s.sizes(D), FEW))
+    return reached[0] - began if reached else np.inf
+
+
+def on_a_rank(place: Place, seeds: int) -> int:
+    """The part of one rank; the server's prints."""
+    place.agree(b"asynchronous")
+    for name, made in RANKS.items():
+        times: dict[str, list[float]] = {schedule: [] for schedule in SCHEDULES}
+        for seed in range(seeds):
+            parts, _ = made(seed)
+            target = run(parts, settings(covariance="full", rounds=12))[0].q if place.is_server else None
+            for schedule in SCHEDULES:
+                times[schedule].append(timed(place, parts, schedule, made(seed)[1], target))
+        if place.is_server:
+            ratios = {one: np.array(times[one]) / times["asynchronous"] for one in SCHEDULES}
+            cells = "".join(f"{np.median(ratios[one]):>11.2f} ({ratios[one].min():.2f})" for one in SCHEDULES[:2])
+            print(f"{name:<28}{cells}   {np.median(times['asynchronous']):.2f} s", flush=True)
+    return 0
+
+
+def ranks(seeds: int) -> Iterator[str]:
+    yield f"a server and {FEW} clients, each a rank of MPI, {seeds} seeds; medians (worst) of times over asynchronous"
+    yield f"{'the slow client':<28}{'synchronous':>18}{'sequential':>18}   asynchronous itself"
+    words = [str(MPIRUN), "--oversubscribe", "-n", str(1 + FEW), sys.executable, __file__, "--rank", "--seeds", str(seeds)]
+    yield from subprocess.run(words, env=environment(), capture_output=True, text=True, check=True).stdout.splitlines()
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--clients", type=int, default=8)
     options.add_argument("--seeds", type=int, default=10)
+    options.add_argument("--ranks", action="store_true")
+    options.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
     given = options.parse_args()
-    path = ROOT / "benchmarks" / "results" / f"asynchronous-{given.clients}.txt"
+    if given.rank:
+        sys.exit(launch(lambda place: on_a_rank(place, given.seeds)))
+    name = "ranks" if given.ranks else str(given.clients)
+    path = ROOT / "benchmarks" / "results" / f"asynchronous-{name}.txt"
     with path.open("w", encoding="utf-8") as file:
         private = private_jobs(given.clients, given.seeds) if given.clients <= FEW else ()
-        for line in chain(open_jobs(given.clients, given.seeds), private, settled_jobs()):
+        simulated = chain(open_jobs(given.clients, given.seeds), private, paid_jobs(), settled_jobs())
+        for line in ranks(given.seeds) if given.ranks else simulated:
             print(line, flush=True)
             print(line, file=file, flush=True)
 

@@ -63,13 +63,13 @@ def test_the_guard_on_q_takes_the_same_part_of_a_sum_as_of_its_parts(covariance:
     (each, _), (whole, _) = pvi.start(s, own, M), pvi.start(s, own, 1, members=M)
     sizes, weights = [1.0, -0.5, -3.0, -1e4, 0.3], []
     for size in sizes:
-        answers = [delta(rng, each.round, each.version, size) for _ in range(M)]
+        answers = [delta(rng, each.round, each.schedule.version, size) for _ in range(M)]
         if covariance == "diagonal":
             answers = [replace(one, dP=size * rng.random(D)) for one in answers]
         numbers = {} if covariance == "full" else {"p": D}
         total = SiteDelta.of_sum(
             each.round,
-            np.sum([[1.0, whole.version, *one.dh, *one.dP] for one in answers], axis=0),
+            np.sum([[1.0, whole.schedule.version, *one.dh, *one.dP] for one in answers], axis=0),
             DIMS | numbers,
         )
         each, effects = answered(each, answers)
@@ -83,7 +83,7 @@ def test_the_guard_on_q_takes_the_same_part_of_a_sum_as_of_its_parts(covariance:
     assert weights[0] == 1.0
     assert 0 < weights[2] < 1
     assert weights[3] == 0.0
-    assert whole.version == sum(weight > 0 for weight in weights)
+    assert whole.schedule.version == sum(weight > 0 for weight in weights)
 
 
 def test_a_version_is_none_where_clients_lie_and_the_fault_names_nobody() -> None:
