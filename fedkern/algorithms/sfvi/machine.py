@@ -662,7 +662,7 @@ def _asked(state: Server) -> tuple[Server, ServerEffects]:
     drawn, effects = list(state.drawn), list[tuple[int, Any]]()
     for k in free:
         n = schedule.course(k).answers
-        drawn[k] = _inner(state, n)
+        drawn[k] = _inner(state, n * state.n_clients + k)
         effects.append((k, _question(state, n, drawn[k])))
     return evolve(state, schedule=schedule, drawn=tuple(drawn), waiting=PersistentSet()), effects
 
@@ -790,13 +790,14 @@ def _learnt(state: Server, client: int, round: int, answer: GlobalGradient | Glo
     """Puts an answer, with a J-th part of the prior, into its slot, and learns from it how that gradient follows draws."""
     block, inner, J = state.block, state.drawn[client], state.n_clients
     linear, parts = state.linear[client], []
-    for e, G, inner_xi, xi in zip(_normals(state, round), answer.gradient, inner, _asked_about(state, inner)):
+    for e, G, inner_xi, xi in zip(_normals(state, round * J + client), answer.gradient, inner, _asked_about(state, inner)):
         value, slope = state.prior.log_prior_grad(xi)
         gradient = state.shear.pulled(inner_xi, G + slope / J)
         rest, z = gradient - linear[:, 1:] @ e, np.append(1.0, e)
-        flat = block.chained(state.parameters, rest, np.outer(rest, e) + linear[:, 1:])
+        error = gradient - linear @ z
+        flat = block.chained(state.parameters, rest, np.outer(error, e) + linear[:, 1:])
         parts.append(np.append(flat, (value - block.log_density(state.parameters, e)) / J))
-        linear = linear + LEARNING * np.outer(gradient - linear @ z, z) / (z @ z)
+        linear = linear + LEARNING * np.outer(error, z) / (z @ z)
     slot = np.mean(parts, axis=0)
     slot[-1] += answer.bound if isinstance(answer, GlobalGradientBound) else 0.0
     return evolve(state, slots=_with(state.slots, client, slot), linear=_with(state.linear, client, linear))
