@@ -26,9 +26,9 @@ def described(name: str, away: list[fits.Away]) -> Iterator[str]:
     mean, sd = (np.array([getattr(one, which) for one in away]) for which in ("mean", "sd"))
     slower = np.array([one.slower for one in away])
     yield f"{name}: {len(away)} federations, {sum(one.settled for one in away)} ended by themselves"
-    yield f"  means at most {mean.max():.3f} sd away (median {np.median(mean):.3f}), sds {sd.max():.1%} ({np.median(sd):.1%})"
+    yield f"  means at most {mean.max():.2g} sd away (median {np.median(mean):.2g}), sds {sd.max():.2%} ({np.median(sd):.2%})"
     mean, sd = (np.array([getattr(one, f"other_{which}") for one in away]) for which in ("mean", "sd"))
-    yield f"  a synchronous fit: {mean.max():.3f} sd (median {np.median(mean):.3f}), sds {sd.max():.1%} ({np.median(sd):.1%})"
+    yield f"  a synchronous fit: {mean.max():.2g} sd (median {np.median(mean):.2g}), sds {sd.max():.2%} ({np.median(sd):.2%})"
     yield f"  synchronous rounds take {np.median(slower):.2f} x as long ({slower.min():.2f} to {slower.max():.2f})"
 
 
