@@ -17,11 +17,11 @@ from ..jobs import audit as audits
 from ..jobs import status as statuses
 from ..jobs.holding import statement
 from ..jobs.limits import refusals
+from ..jobs.method import Replay
 from ..jobs.run import Output
 from ..jobs.sent import SentByKind
 from ..jobs.site import GIVEN, Sites
-from ..methods import load, of_record
-from ..methods.pvi import replay as replays
+from ..methods import load, load_method, of_record
 from ..printing import align_columns, printable, printable_lines
 from ..privacy.plan import Plan, outlooks
 from ..results.plain import plain
@@ -66,22 +66,32 @@ def replay(options: argparse.Namespace) -> int:
     if options.rows is not None:
         return job.place_for(options, partial(_replay_rows, options))
     run = _opened(options)
-    return _compare(options, run, replays.replay(run), answers.FILE)
+    again, was = _replays(run).replay(run)
+    return _compare(options, again, was, answers.FILE)
+
+
+def _replays(run: opened.Opened) -> Replay:
+    """Returns the door of a run's method."""
+    replays = load_method(run.config.job.method).replay
+    if replays is None or run.summary is None:
+        raise JobError(f'{run.path}: replay wants a finished run with algorithm.schedule = "asynchronous"')
+    return replays
 
 
 def _replay_rows(options: argparse.Namespace, place: Place) -> int:
     """Computes the part of one place in a run's answers again, from the rows that are there."""
     run = _opened(options)
+    replays = _replays(run)
     replays.refuse_rows(run)
     if place.is_server:
         replays.replay(run)  # a log that was altered is refused before any row is read
     result = api.perform(place, run.config, Path(options.rows), Output(quiet=True, replays=run))
-    return 0 if result is None else _compare(options, run, result.digest, "its clients' rows")
-
-
-def _compare(options: argparse.Namespace, run: opened.Opened, again: str, what: str) -> int:
-    """Says whether a posterior is that of a run."""
     was = str((run.summary or {})["digest"])
+    return 0 if result is None else _compare(options, result.digest, was, "its clients' rows")
+
+
+def _compare(options: argparse.Namespace, again: str, was: str, what: str) -> int:
+    """Says whether what follows is that of a run."""
     same = again == was
     said = "the same posterior" if same else f"another posterior: {again}, and summary.json has {was}"
     _say(options, {"digest": again, "same": same}, [f"{what}: {said}"])

@@ -80,7 +80,7 @@ def read(path: Path, whole: Record | None = None) -> Iterator[Record]:
     for record, mark in _checked(path):
         last, number = mark, number + 1
         yield record
-    if whole is not None and {"lines": number, "mark": last.hex()} != whole:
+    if whole is not None and (number, last.hex()) != (whole["lines"], whole["mark"]):
         raise JobError(f"{path}: ends after line {number}, and the run wrote {whole['lines']}")
 
 

@@ -44,6 +44,7 @@ from .draws import Draws, Reference
 from .files import Lines, RunFolder, spare, write_atomically
 from .holding.chain import Mark
 from .ledger import Ledger, control_line
+from .logged import digest
 from .opened import Opened
 from .outbox import Outbox, pack_frames, unpack_frames
 from .releases import Releases
@@ -191,7 +192,7 @@ class Keeper(Hooks):
             self._replaying = None
             if self.answers is not None:
                 self.answers.close()
-                self.kept_answers, self.answers = self.answers.content, None
+                self.kept_answers, self.answers = {**self.answers.content, "state": digest(protocol.save(ended[0]))}, None
             return ended
         except RemoteFault as fault:
             # Machines know clients by their numbers, people by their names.

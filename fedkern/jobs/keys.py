@@ -591,6 +591,46 @@ def settings_of(kind: Callable[..., S], *sections: Section, **computed: object) 
     return kind(**keys, **computed)
 
 
+LEAD = 8  # answers by which a client that waits for nobody may be ahead of the slowest, where the job does not say it
+ONE_ANSWER = (
+    'job.sums = "secure" adds what all clients answer to one question, and algorithm.schedule = "{}" takes one client\'s '
+    'answer at a time; take "synchronous", or leave it out'
+)
+
+
+class StepsSection(Section):
+    """Describes who works when in a fit by steps of an optimiser."""
+
+    schedule: Literal["synchronous", "asynchronous"] = key(
+        "synchronous", help="sfvi: all clients answer in each round; or each is asked again as soon as it has answered"
+    )
+    lead: Count | None = key(
+        None,
+        help=f"asynchronous: answers by which a client may be ahead of the slowest before it waits; default {LEAD}",
+        expert=True,
+    )
+
+    @property
+    def ahead(self) -> int:
+        """The lead of a machine's settings; 0 where all answer in each round."""
+        return 0 if self.schedule == "synchronous" else self.lead or LEAD
+
+    @property
+    def said(self) -> str:
+        """What `check` says of an asynchronous fit."""
+        return f", asynchronous: who is {self.ahead} answers ahead of the slowest waits" if self.ahead else ""
+
+
+def faults_of_schedule(config: JobConfig, algorithm: StepsSection, why: str | None) -> Iterator[str]:
+    """Yields the faults of a schedule; `why`: the reason why this job needs all its clients at each step, if it does."""
+    if algorithm.lead is not None and not algorithm.ahead:
+        yield f'algorithm.lead is for schedule = "asynchronous"; schedule is "{algorithm.schedule}"'
+    if algorithm.ahead and config.secure:
+        yield ONE_ANSWER.format(algorithm.schedule)
+    if algorithm.ahead and why is not None:
+        yield f'algorithm.schedule = "asynchronous": {why}; take "synchronous", or leave it out'
+
+
 def faults_of_sums(config: JobConfig) -> Iterator[str]:
     """Yields the fault of a job with secure sums that may go on without small clients, of whatever method.
 

@@ -14,6 +14,7 @@ from ..results.report import Report
 from ..results.result import Result
 from .check import Check, OwnFile, Said
 from .keys import C, JobConfig, Keys
+from .opened import Opened
 from .parties import Parties
 from .publish import Fit
 from .run import Run
@@ -67,6 +68,17 @@ class Predict(Protocol):
     def predicted(self, result: Result, rows: Any) -> Prediction: ...
 
 
+class Replay(Protocol):
+    """Describes `replay`: what follows from the answers of an asynchronous run, and the run's own, as digests.
+
+    `refuse_rows` raises JobError where these answers may not be computed again from rows.
+    """
+
+    def replay(self, run: Opened) -> tuple[str, str]: ...
+
+    def refuse_rows(self, run: Opened) -> None: ...
+
+
 class Method(NamedTuple, Generic[C]):
     """Holds one method's modules, as the engine calls them."""
 
@@ -77,3 +89,4 @@ class Method(NamedTuple, Generic[C]):
     show: Show
     report: Report
     predict: Predict
+    replay: Replay | None = None

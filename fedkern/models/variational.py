@@ -153,6 +153,15 @@ class Block:
         out[d:] = flat
         return out
 
+    def chained(self, parameters: Vector, c: Vector, C: Vector) -> Vector:
+        """Returns the gradient of F(theta) from the means (d,) of dF/dtheta and (d, d) of dF/dtheta eps'."""
+        scale = self.scale(parameters)
+        if not self.full:
+            return np.concatenate([c, np.diag(C) * scale])
+        flat = self.unit * (C * np.diag(scale)[:, np.newaxis])[self._triangle]
+        flat[self._diagonal] = np.einsum("ij,ij->i", C, scale)
+        return np.concatenate([c, flat])
+
     def moments(self, parameters: Vector) -> tuple[Vector, Vector]:
         """Returns the mean (d,), and standard deviations (d,) or the covariance (d, d)."""
         scale = self.scale(parameters)

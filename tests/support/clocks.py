@@ -41,8 +41,13 @@ def play(
     clients: dict[int, Any],
     seconds: Seconds,
     charge: Callable[[int, Charge], Charged | ChargeFailed] | None = None,
+    machine: Any = pvi,
+    works: tuple[Any, ...] = (QUpdate,),
 ) -> Iterator[tuple[float, Any]]:
-    """Yields the time and the server's state after each answer, until it has finished. `clients` has their last states then."""
+    """Yields the time and the server's state after each answer, until it has finished. `clients` has their last states then.
+
+    `works`: the questions whose answers take time.
+    """
     server, effects = started
     flying: list[tuple[float, int, bool, int, Any]] = []
     free, number = dict.fromkeys(clients, 0.0), count()
@@ -56,19 +61,19 @@ def play(
     while flying:
         now, _, to_client, k, message = heappop(flying)
         if not to_client:
-            server, effects = pvi.server_receive(server, k, message)
+            server, effects = machine.server_receive(server, k, message)
             send(now, effects)
             yield now, server
             continue
         begins = max(now, free[k])
-        free[k] = begins + seconds(k) if isinstance(message, QUpdate) else begins
-        clients[k], answers = pvi.client_receive(clients[k], message)
+        free[k] = begins + seconds(k) if isinstance(message, works) else begins
+        clients[k], answers = machine.client_receive(clients[k], message)
         while answers:
             answer, *answers = answers
             if isinstance(answer, Charge):
-                clients[k], more = pvi.client_receive(clients[k], pay(k, answer))
+                clients[k], more = machine.client_receive(clients[k], pay(k, answer))
                 answers = [*answers, *more]
             else:
                 heappush(flying, (free[k], next(number), False, k, answer))
-    assert pvi.finished(server)
+    assert machine.finished(server)
     assert SERVER not in clients

@@ -39,6 +39,7 @@ class Rules:
     cap : answers of one client that may be in the model; None for any number
     lead : answers by which an asynchronous client may be ahead of the slowest; None for any number
     weights, seed : of chance: public weights, one a client, or empty for equal ones; of the keyed stream
+    halt : answers of each asynchronous client after which the model stands still until all have given so many; None for none
     needs_all : the server stops where one client may not be asked any more
     """
 
@@ -49,6 +50,7 @@ class Rules:
     lead: int | None = None
     weights: tuple[float, ...] = ()
     seed: int = 0
+    halt: int | None = None
     needs_all: bool = False
 
 
@@ -346,9 +348,10 @@ class Asynchronous(Schedule):
         return evolve(self, in_round=n, idle=PersistentSet(k for k in there if k not in self.waiting))
 
     def _chosen(self) -> tuple[Self, list[int]]:
-        lead, courses, free = self.rules.lead, self.courses, [k for k in sorted(self.idle) if self.is_active(k)]
-        held = {k for k in free if lead is not None and self.course(k).answers - self.round >= lead}
-        for k in held:
+        rules, courses, free = self.rules, self.courses, [k for k in sorted(self.idle) if self.is_active(k)]
+        ends = [end for end in (rules.halt, None if rules.lead is None else self.round + rules.lead) if end is not None]
+        held = {k for k in free if ends and self.course(k).answers >= min(ends)}
+        for k in held if self.round != rules.halt else ():
             courses = courses.plus(k, courses[k]._replace(waits=courses[k].waits + 1))
         return evolve(self, courses=courses, idle=PersistentSet()), [k for k in free if k not in held]
 

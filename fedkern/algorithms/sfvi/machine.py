@@ -19,9 +19,9 @@ docs/spec/sigma.md, section 6; Hassan, Salomone and Mengersen (2023).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, final
+from typing import Annotated, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +36,10 @@ from ..core import tells, until
 from ..core.box import Box
 from ..core.kept import GIVEN, PersistentMap, PersistentSet, load, only, save
 from ..core.masked import MOVING, MaskedGradient, MaskedGradientMore, Sum
-from ..core.messages import SERVER, ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, evolve
+from ..core.messages import SERVER, ClientEffects, Event, Message, Protocol, RemoteFault, Saved, ServerEffects, evolve
 from ..core.optim import OPTIMISERS
-from ..core.rounds import AllRounds, all_of, ask_all, in_order, tell_all, to_each, with_answer
+from ..core.rounds import AllRounds, all_of, ask_all, in_order, needs_all, summed, tell_all, to_each, with_answer
+from ..core.schedule import Asynchronous, Rules
 from ..core.windows import LastFifth, Windows, reach
 from .families import Family, NestedFamily, Ridge, Shear, barycentre
 
@@ -164,6 +165,7 @@ class Settings:
     weights : of SFVI-Avg, public, adding up to 1; empty for equal ones
     seed : of the keyed random streams
     box : of xi, where clients mask their answers: their own numbers stay within bounds then, too
+    lead : answers by which a client may be ahead of the slowest; 0: all answer in each round
     """
 
     rounds: int
@@ -185,6 +187,7 @@ class Settings:
     local_sd: float = 1.0
     weights: tuple[float, ...] = ()
     box: Box | None = None
+    lead: int = 0
 
     def __post_init__(self) -> None:
         def refuse(what: str, wanted: str) -> None:
@@ -539,6 +542,10 @@ class Server(AllRounds):
     windows : mean and sd of q(xi) over two stretches of the rounds
     last_fifth : the bound over the last fifth of them
     trace, recent : bounds, each the mean of 100 rounds; the sum of the bounds since
+    schedule : whom to ask where clients do not wait for one another; None where they do. A round is as many answers as clients
+    slots : of each client what its last answer is in the next step; empty before the first
+    drawn : of each client the xi' of its open question
+    linear : of each client (P, 1 + P) the gradient at the mean, and how it follows the normals of a draw
     """
 
     settings: Settings = field(metadata=only("rounds", "most"))
@@ -557,6 +564,21 @@ class Server(AllRounds):
     )
     trace: tuple[float, ...] = ()
     recent: float = 0.0
+    schedule: Asynchronous | None = None
+    slots: tuple[Vector, ...] = ()
+    drawn: tuple[Matrix, ...] = ()
+    linear: tuple[Matrix, ...] = ()
+
+    def restored(self, saved: Saved) -> Server:
+        """Returns the state with what follows of the schedule."""
+        if self.schedule is None:
+            return self
+        return _ruled(self)
+
+    @property
+    def updates(self) -> NDArray[np.int64]:
+        """(J,) The answers of each client."""
+        return super().updates if self.schedule is None else self.schedule.updates
 
     @property
     def shear(self) -> Shear:
@@ -589,11 +611,25 @@ def start(
     optimiser = OPTIMISERS[settings.optimiser](1.0).init(block.n_parameters)
     windows, last_fifth = settings.windows(block.size), LastFifth.of(settings.rounds)
     parameters = block.initial(mean, settings.initial_sd)
-    return _ask(Server(settings, prior, block, parameters, optimiser, names, windows, last_fifth, ridge))
+    state = Server(settings, prior, block, parameters, optimiser, names, windows, last_fifth, ridge)
+    if settings.lead:
+        J, avg = len(names), bool(settings.local_steps)
+        linear = np.zeros((block.size, 0 if avg else block.size + 1))
+        state = evolve(state, schedule=Asynchronous.of(Rules(J)), slots=(parameters if avg else np.zeros(0),) * J)
+        state = _ruled(evolve(state, drawn=(np.zeros((0, block.size)),) * J, linear=(linear,) * J))
+    return _ask(state)
 
 
 def finished(state: Server) -> bool:
     return state.stop is not None and not state.waiting
+
+
+def _ruled(state: Server) -> Server:
+    """Returns the state with the schedule of the length at hand: all clients come to its end, or to where it is judged."""
+    s = state.settings
+    assert state.schedule is not None
+    rules = Rules(state.n_clients, s.rounds, lead=s.lead, halt=s.steady if s.rounds < s.most else s.rounds)
+    return evolve(state, schedule=evolve(state.schedule.resumed(returns=False), rules=rules))
 
 
 def _ask(state: Server) -> tuple[Server, ServerEffects]:
@@ -613,21 +649,32 @@ def _lengthened(state: Server, *, settled: bool) -> tuple[Server, ServerEffects]
     if not settled:
         state = evolve(state, windows=settings.windows(state.block.size), last_fifth=LastFifth.of(settings.rounds))
     length = to_each(range(state.n_clients), until.Length(state.round, settings.rounds))
-    state, questions = _asked(evolve(state, settings=settings))
+    state = evolve(state, settings=settings)
+    state, questions = _asked(state if state.schedule is None else _ruled(state))
     return state, [*length, *questions]
 
 
 def _asked(state: Server) -> tuple[Server, ServerEffects]:
-    """Asks the question of a round."""
-    question: Message
+    """Asks the question of a round; where clients do not wait for one another, all who may be asked, each its own next one."""
+    if state.schedule is None:
+        return ask_all(state, _question(state, state.round, _inner(state)))
+    schedule, free = state.schedule.next()
+    drawn, effects = list(state.drawn), list[tuple[int, Any]]()
+    for k in free:
+        n = schedule.course(k).answers
+        drawn[k] = _inner(state, n * state.n_clients + k)
+        effects.append((k, _question(state, n, drawn[k])))
+    return evolve(state, schedule=schedule, drawn=tuple(drawn), waiting=PersistentSet()), effects
+
+
+def _question(state: Server, round: int, inner: Matrix) -> Message:
+    """Returns the question of a client's round, about these xi'."""
     if state.settings.local_steps:
-        question = Start(state.round, state.parameters)
-    else:
-        xi = _asked_about(state, _inner(state))
-        if not np.isfinite(xi).all():
-            raise NumericalError(f"server: round {state.round}: draws of xi left the finite numbers: lower learning_rate")
-        question = Global(state.round, xi)
-    return ask_all(state, question)
+        return Start(round, state.parameters)
+    xi = _asked_about(state, inner)
+    if not np.isfinite(xi).all():
+        raise NumericalError(f"server: round {round}: draws of xi left the finite numbers: lower learning_rate")
+    return Global(round, xi)
 
 
 def _asked_about(state: Server, inner: Matrix) -> Matrix:
@@ -636,13 +683,13 @@ def _asked_about(state: Server, inner: Matrix) -> Matrix:
     return xi if state.settings.box is None else state.settings.box.nearest(xi)
 
 
-def _inner(state: Server) -> Matrix:
-    """Returns xi' (draws, P) of this round."""
-    return np.array([state.block.sample(state.parameters, e) for e in _normals(state)])
+def _inner(state: Server, round: int | None = None) -> Matrix:
+    """Returns xi' (draws, P) of this round, or of a client's."""
+    return np.array([state.block.sample(state.parameters, e) for e in _normals(state, round)])
 
 
-def _normals(state: Server) -> Matrix:
-    return state.settings.normals(state.round, 0, state.block.size)
+def _normals(state: Server, round: int | None = None) -> Matrix:
+    return state.settings.normals(state.round if round is None else round, 0, state.block.size)
 
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
@@ -653,6 +700,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
             return state, []
         bits = [until.bit(k, answer) for k, answer in enumerate(all_of(state.answers, until.Moving))]
         return _lengthened(state, settled=all(bits))
+    if state.schedule is not None:
+        return _one_answer(state, state.schedule, sender, event)
     state = with_answer(state, sender, event, state.settings.kinds[1])
     if state.waiting:
         return state, []
@@ -676,15 +725,27 @@ def _step(state: Server) -> Server:
         g += state.block.gradient(state.parameters, e, state.shear.pulled(inner_xi, share + slope), path=s.path)
         if s.bound:
             bound += (value - state.block.log_density(state.parameters, e)) / s.draws
-    optimiser, move = OPTIMISERS[s.optimiser](1.0).update(state.optimiser, g / s.draws)
-    parameters = state.parameters + s.rate(state.round) * move
+    if s.bound:
+        bound += sum(answer.bound for answer in all_of(state.answers, GlobalGradientBound))
+    return _ended(_moved(state, g / s.draws), bound)
+
+
+def _moved(state: Server, g: Vector, parts: int = 1) -> Server:
+    """Moves q(xi) by the step of a round, or by a part of it."""
+    s = state.settings
+    optimiser, move = OPTIMISERS[s.optimiser](1.0).update(state.optimiser, g)
+    parameters = state.parameters + s.rate(state.round) / parts * move
     if not np.isfinite(parameters).all():
         raise NumericalError(f"server: round {state.round} left the finite numbers: lower learning_rate")
-    state = _moved_on(evolve(state, parameters=parameters, optimiser=optimiser))
+    return evolve(state, parameters=parameters, optimiser=optimiser)
+
+
+def _ended(state: Server, bound: float) -> Server:
+    """Counts a round; `bound` is that of its draws."""
+    state = _moved_on(state)
     state = evolve(state, round=state.round + 1)
-    if not s.bound:
+    if not state.settings.bound:
         return state
-    bound += sum(answer.bound for answer in all_of(state.answers, GlobalGradientBound))
     state = evolve(state, last_fifth=state.last_fifth.add(state.round - 1, bound))
     recent = state.recent + bound
     # The trace has means of several rounds: one round's bound is noisy.
@@ -693,19 +754,76 @@ def _step(state: Server) -> Server:
     return evolve(state, recent=0.0, trace=(*state.trace, recent / TRACED))
 
 
+# Where clients do not wait for one another, the server keeps what each client's last answer says of the gradient, and takes a
+# J-th of a step whenever one has come. Answers to different draws have noise that does not cancel as that of one draw does. Most
+# of it is linear in the draw's normals: the server learns for each client how its gradient follows them, and takes that part's
+# mean instead. See docs/spec/sigma.md, section 6.9.
+
+LEARNING = 0.2  # of normalised least mean squares
+
+
+def _one_answer(state: Server, schedule: Asynchronous, sender: int, event: Event) -> tuple[Server, ServerEffects]:
+    """Takes the answer of a client that waits for nobody, and the step that follows from it."""
+    needs_all(event, state.names, state.round)
+    if not isinstance(event, state.settings.kinds[1]) or sender not in schedule.waiting:
+        raise RemoteFault(f"{type(event).__name__} was not asked of it in round {state.round}", sender)
+    n, J, bound = schedule.course(sender).answers, state.n_clients, np.zeros(1)
+    if isinstance(event, Reached) and event.round != n:
+        raise RemoteFault(f"Reached.round is {event.round}, asked was {n}", sender)
+    with np.errstate(all="ignore"):  # what leaves the finite numbers is found in both
+        if isinstance(event, Reached):
+            slots = _with(state.slots, sender, event.parameters)
+            state = _at_barycentre(evolve(state, slots=slots), slots)
+        else:
+            assert isinstance(event, GlobalGradient | GlobalGradientBound)
+            state = _learnt(state, sender, n, event)
+            if all(map(len, state.slots)):  # the first step is of all rows
+                g, bound = np.split(summed(state.slots), [-1])
+                nothing = np.zeros(state.block.size)
+                state = _moved(state, g + state.block.gradient(state.parameters, nothing, nothing, path=False), J)
+    schedule = schedule.counted([sender], applied=True).heard(sender)
+    state = evolve(state, schedule=schedule)
+    return _ask(_ended(state, float(bound[0])) if schedule.version % J == 0 else state)
+
+
+def _learnt(state: Server, client: int, round: int, answer: GlobalGradient | GlobalGradientBound) -> Server:
+    """Puts an answer, with a J-th part of the prior, into its slot, and learns from it how that gradient follows draws."""
+    block, inner, J = state.block, state.drawn[client], state.n_clients
+    linear, parts = state.linear[client], []
+    for e, G, inner_xi, xi in zip(_normals(state, round * J + client), answer.gradient, inner, _asked_about(state, inner)):
+        value, slope = state.prior.log_prior_grad(xi)
+        gradient = state.shear.pulled(inner_xi, G + slope / J)
+        rest, z = gradient - linear[:, 1:] @ e, np.append(1.0, e)
+        error = gradient - linear @ z
+        flat = block.chained(state.parameters, rest, np.outer(error, e) + linear[:, 1:])
+        parts.append(np.append(flat, (value - block.log_density(state.parameters, e)) / J))
+        linear = linear + LEARNING * np.outer(error, z) / (z @ z)
+    slot = np.mean(parts, axis=0)
+    slot[-1] += answer.bound if isinstance(answer, GlobalGradientBound) else 0.0
+    return evolve(state, slots=_with(state.slots, client, slot), linear=_with(state.linear, client, linear))
+
+
+def _with(each: tuple[Vector, ...], client: int, new: Vector) -> tuple[Vector, ...]:
+    """Returns the arrays of all clients with another of one."""
+    return (*each[:client], new, *each[client + 1 :])
+
+
 def _averaged(state: Server) -> Server:
     """Takes the barycentre of the clients' q(xi)."""
+    return _ended(_at_barycentre(state, [answer.parameters for answer in all_of(state.answers, Reached)]), 0.0)
+
+
+def _at_barycentre(state: Server, each: Sequence[Vector]) -> Server:
+    """Returns the state with q(xi) at the barycentre of those of the clients."""
     weights = np.array([state.settings.weight(k, state.n_clients) for k in range(state.n_clients)])
-    reached = np.array([answer.parameters for answer in all_of(state.answers, Reached)])
+    reached = np.array(each)
     with np.errstate(over="ignore", invalid="ignore"):
         wide = [k for k, row in enumerate(reached) if not np.isfinite(state.block.moments(row)[1]).all()]
     if wide:
         raise NumericalError(
             f"server: round {state.round}: q(xi) of client {state.names[wide[0]]!r} is not finite: lower learning_rate"
         )
-    parameters = barycentre(state.block, reached, weights)
-    state = _moved_on(evolve(state, parameters=parameters))
-    return evolve(state, round=state.round + 1)
+    return evolve(state, parameters=barycentre(state.block, reached, weights))
 
 
 def _moved_on(state: Server) -> Server:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from ...kernels import rng
 from ...kernels.ranges import finite
 from ...models.split.site import Shared
 from ..core import until
-from ..core.kept import GIVEN, load, only, save
+from ..core.kept import GIVEN, PersistentSet, load, only, save
 from ..core.messages import (
     NO_PREDICTOR,
     SERVER,
@@ -34,11 +34,13 @@ from ..core.messages import (
     Protocol,
     Refused,
     RemoteFault,
+    Saved,
     ServerEffects,
     evolve,
 )
 from ..core.optim import OPTIMISERS
 from ..core.rounds import all_of, in_order, needs_all, summed, to_each
+from ..core.schedule import Asynchronous, Rules
 from ..core.windows import LastFifth, Trajectory, Windows
 from . import client as client_side
 from . import private as private_side
@@ -46,6 +48,7 @@ from .client import Client, client
 from .messages import (
     Begin,
     BoundShare,
+    Index,
     LikelihoodShare,
     LikelihoodSum,
     PredictorSum,
@@ -93,6 +96,8 @@ class Server:
     answers, bounds : the answers of this phase and round so far; they change in place
     Z : (S, n) sums of z with the offset; eps, values: (S, d) normals and draws of (b, log sigma)
     refused : private clients whose budget is spent
+    schedule : whom to answer where clients do not wait for one another; None where they do. A round is as many answers as clients
+    latest : of each client (S, N) its last z of each row; `known`: rows of which one has come
     bound : of the ELBO at the last round's draws, if clients sent their terms; loglik: its likelihood part (AV)
     """
 
@@ -119,6 +124,16 @@ class Server:
     loglik: float = field(default=np.nan, metadata=GIVEN)
     lost: frozenset[int] = field(default=frozenset(), metadata=GIVEN)
     refused: frozenset[int] = frozenset()
+    schedule: Asynchronous | None = None
+    latest: tuple[Vector, ...] = ()
+    known: tuple[Vector, ...] = ()
+    unanswered: PersistentSet[int] = field(default_factory=PersistentSet)
+
+    def restored(self, saved: Saved) -> Server:
+        """Returns the state with what follows of the schedule."""
+        if self.schedule is None:
+            return self
+        return _ruled(self)
 
     @property
     def stop(self) -> str | None:
@@ -130,7 +145,7 @@ class Server:
     @property
     def updates(self) -> NDArray[np.int64]:
         """The steps of each client: as many as rounds."""
-        return np.full(self.settings.n_clients, self.round)
+        return np.full(self.settings.n_clients, self.round) if self.schedule is None else self.schedule.updates
 
     @property
     def released(self) -> Vector:
@@ -150,6 +165,10 @@ def start(
     trajectory = Trajectory(np.zeros(len(parameters)))
     seen = _nothing_seen(settings)
     state = Server(settings, shared, y, offset, names, parameters, optimiser, trajectory, windows, last_fifth, seen)
+    if settings.lead:
+        J, N = settings.n_clients, settings.n_rows
+        state = evolve(state, schedule=Asynchronous.of(Rules(J)), latest=(np.zeros((settings.draws, N)),) * J)
+        state = _waiting_for_all(evolve(state, known=(np.zeros(N),) * J))
     return state, to_each(range(settings.n_clients), Begin(0))
 
 
@@ -180,11 +199,14 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         A stale, repeated or unexpected message.
     """
     needs_all(event, state.names, state.round, NO_PREDICTOR)
-    if (round := getattr(event, "round", None)) != state.round:
-        raise RemoteFault(f"{type(event).__name__} of round {round}, expected round {state.round}", sender)
+    expected = state.round if state.schedule is None else state.schedule.course(sender).answers
+    if (round := getattr(event, "round", None)) != expected:
+        raise RemoteFault(f"{type(event).__name__} of round {round}, expected round {expected}", sender)
     if isinstance(event, Refused) and state.settings.private and sender not in state.refused | state.answers.keys():
         return evolve(state, refused=state.refused | {sender}), []
-    if isinstance(event, BoundShare) and state.settings.bounded(state.round) and sender not in state.bounds:
+    # Where nobody waits for others a client's last term stands until its next.
+    once = state.schedule is None and sender in state.bounds
+    if isinstance(event, BoundShare) and state.settings.bounded(round) and not once:
         state.bounds[sender] = event.value
         return state, []
     if state.phase == "moving":
@@ -192,6 +214,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     wanted = ZShare if state.phase == "z" else LikelihoodShare
     if not isinstance(event, wanted) or sender in state.answers:
         raise RemoteFault(f"{type(event).__name__} was not expected in round {state.round}", sender)
+    if state.schedule is not None and isinstance(event, ZShare):
+        return _one_answer(state, sender, event)
     state.answers[sender] = event
     if len(state.answers) < state.settings.n_clients:  # for ever, if one of them has refused
         return state, []
@@ -215,12 +239,12 @@ def _lengthened(state: Server, *, settled: bool) -> tuple[Server, ServerEffects]
         state = evolve(state, windows=settings.windows(state.shared.block.size), last_fifth=LastFifth.of(settings.rounds))
         state = evolve(state, seen=_nothing_seen(settings))
     length = until.Length(state.round, settings.rounds)
-    return evolve(state, settings=settings, phase="z", moving={}), to_each(range(settings.n_clients), length)
+    state = evolve(state, settings=settings, phase="z", moving={})
+    return _waiting_for_all(state), to_each(range(settings.n_clients), length)
 
 
-def _ended(state: Server, answer: Message) -> tuple[Server, ServerEffects]:
-    """Ends the round: sends its last answer, and if the job may be long enough the question or the length."""
-    effects = to_each(range(state.settings.n_clients), answer)
+def _ended(state: Server, effects: ServerEffects) -> tuple[Server, ServerEffects]:
+    """Ends the round: sends its last answers, and if the job may be long enough the question or the length."""
     if not until.judged(state.settings, state.round):
         return state, effects
     movement = state.windows.movement
@@ -232,46 +256,123 @@ def _ended(state: Server, answer: Message) -> tuple[Server, ServerEffects]:
 
 def _summed(state: Server) -> tuple[Server, ServerEffects]:
     """Sums all z in client order, draws b and log sigma, and answers."""
-    s, shared = state.settings, state.shared
+    s = state.settings
     sent = [answer.z for answer in all_of(state.answers, ZShare)]
-    Z = summed(sent)
     index = batch_of(s, state.round)
     if _sees(state):
-        state = evolve(state, seen=state.seen.with_z(sent, index))
+        state = evolve(state, seen=state.seen.with_z(dict(enumerate(sent)), index))
+    state = evolve(_drawn(state, summed(sent), index, state.round), answers={})
+    # Clients that have the response compute slopes from the sum; in the power model the round waits for them.
+    if s.model == "power":
+        return evolve(state, phase="likelihood"), to_each(range(s.n_clients), _of_sum(state, state.round))
+    state, answer, slopes, scales = _sloped(state, index, state.round, _sees(state))
+    return _ended(_moved(state, slopes, scales), to_each(range(s.n_clients), answer))
+
+
+def _drawn(state: Server, Z: Vector, index: Index | None, step: int) -> Server:
+    """Returns the state with this sum of z, whose rows it may change, and the draws of b and log sigma of this step."""
+    s, d = state.settings, state.shared.block.size
     if state.offset is not None:
         Z += of_batch(state.offset, index)
-    d = shared.block.size
     eps = np.zeros((s.draws, d))
     # Draws have a key, so that a job that is resumed has the same ones.
     if d and s.model != "none":  # the split network has point estimates
-        eps = rng.normal(s.draws * d, key=s.key, client=SERVER, step=state.round).reshape(s.draws, d)
-    values = np.array([shared.block.sample(state.parameters, e) for e in eps]).reshape(s.draws, d)
-    drawn = [shared.split(v) for v in values]
-    # Clients that have the response compute slopes from the sum; in the power model the round waits for them.
-    if s.model == "power" or s.response == "shared":
-        gamma = np.array([[w] for _, w in drawn]) if s.dispersed else np.zeros((s.draws, 0))
-        question: Message = PredictorSum(state.round, Z, np.array([b for b, _ in drawn]), gamma)
-        if s.model == "power":
-            state = evolve(state, Z=Z, eps=eps, values=values, answers={}, phase="likelihood")
-            return state, to_each(range(s.n_clients), question)
+        eps = rng.normal(s.draws * d, key=s.key, client=SERVER, step=step).reshape(s.draws, d)
+    values = np.array([state.shared.block.sample(state.parameters, e) for e in eps]).reshape(s.draws, d)
+    return evolve(state, Z=Z, eps=eps, values=values)
+
+
+def _of_sum(state: Server, round: int) -> PredictorSum:
+    """Returns the sum of z with the draws."""
+    s, drawn = state.settings, [state.shared.split(v) for v in state.values]
+    gamma = np.array([[w] for _, w in drawn]) if s.dispersed else np.zeros((s.draws, 0))
+    return PredictorSum(round, state.Z, np.array([b for b, _ in drawn]), gamma)
+
+
+def _sloped(state: Server, index: Index | None, round: int, sees: bool) -> tuple[Server, Message, list[float], list[float]]:
+    """Returns the answer to a client's round, and the slopes of the server's own step, which it needs too.
+
+    `sees`: whether the slopes are in the sums of each row.
+    """
+    s, shared = state.settings, state.shared
     assert state.y is not None
-    y = of_batch(state.y, index)
-    # The server needs the slopes too, for its own step.
-    slopes = [shared.slope(y, b + z, w) for z, (b, w) in zip(Z, drawn)]
+    y, drawn = of_batch(state.y, index), [shared.split(v) for v in state.values]
+    slopes = [shared.slope(y, b + z, w) for z, (b, w) in zip(state.Z, drawn)]
     r = stacked([slope for slope, _ in slopes])
     if not finite(r):
         raise NumericalError(
             f"server, round {state.round}: a slope of the log-likelihood is not finite; lower algorithm.learning_rate"
         )
-    if _sees(state):
-        state = evolve(state, seen=state.seen.with_slopes(r, index))
-    if s.response == "server":
-        question = Residual(state.round, r)
-    loglik = np.nan
-    if s.bounded(state.round):
-        loglik = float(np.mean([shared.likelihood.value(y, b + z, w).sum() for z, (b, w) in zip(Z, drawn)])) * s.factor
-    state = evolve(state, Z=Z, eps=eps, values=values, answers={}, loglik=loglik)
-    return _ended(_moved(state, r.sum(axis=1).tolist(), [scale for _, scale in slopes]), question)
+    if sees:
+        share = 1.0 if state.schedule is None else 1 / s.n_clients
+        state = evolve(state, seen=state.seen.with_slopes(r, index, share))
+    answer = Residual(round, r) if s.response == "server" else _of_sum(state, round)
+    loglik = state.loglik if state.schedule is not None else np.nan
+    if s.bounded(round):
+        loglik = float(np.mean([shared.likelihood.value(y, b + z, w).sum() for z, (b, w) in zip(state.Z, drawn)])) * s.factor
+    return evolve(state, loglik=loglik), answer, r.sum(axis=1).tolist(), [scale for _, scale in slopes]
+
+
+# Where clients do not wait for one another, the server keeps each client's last z of every row. A client is answered with the
+# slopes at its own new z and the others' last ones: these are draws that know nothing of it, so its gradient has the mean that it
+# has where all draw at once. See docs/spec/vertical.md, section 6.1.
+
+
+def _ruled(state: Server) -> Server:
+    """Returns the state with the schedule of the length at hand: all clients come to its end, or to where it is judged."""
+    s = state.settings
+    assert state.schedule is not None
+    rules = Rules(s.n_clients, s.rounds, lead=s.lead, halt=s.steady if s.rounds < s.most else s.rounds)
+    return evolve(state, schedule=evolve(state.schedule.resumed(returns=False), rules=rules))
+
+
+def _waiting_for_all(state: Server) -> Server:
+    """Returns the state once all clients are asked for their next z."""
+    if state.schedule is None:
+        return state
+    ruled = _ruled(state).schedule
+    assert ruled is not None
+    return evolve(state, schedule=ruled.next()[0])
+
+
+def _one_answer(state: Server, sender: int, event: ZShare) -> tuple[Server, ServerEffects]:
+    """Takes one client's z, and answers all clients that may go on.
+
+    Raises
+    ------
+    RemoteFault
+        It was not asked for it.
+    """
+    s, schedule = state.settings, state.schedule
+    assert schedule is not None
+    if sender not in schedule.waiting or sender in state.unanswered:
+        raise RemoteFault(f"ZShare was not expected in round {state.round}", sender)
+    index = batch_of(s, event.round)
+    rows = slice(None) if index is None else index
+    z, known = state.latest[sender].copy(), state.known[sender].copy()
+    z[:, rows], known[rows] = event.z, 1.0
+    if 2 * event.round >= s.rounds and state.seen.counts.size:
+        state = evolve(state, seen=state.seen.with_z({sender: event.z}, index))
+    latest = (*state.latest[:sender], z, *state.latest[sender + 1 :])
+    state = evolve(state, latest=latest, known=(*state.known[:sender], known, *state.known[sender + 1 :]))
+    schedule, _ = schedule.counted([sender], applied=True).heard(sender).next()
+    state, effects = evolve(state, schedule=schedule, unanswered=state.unanswered.plus(sender)), list[tuple[int, Any]]()
+    # Where the state is to stand still, all are answered once the last z has come.
+    still = schedule.round == schedule.rules.halt
+    for k in sorted(state.unanswered):
+        round = schedule.course(k).answers - 1
+        index = batch_of(s, round)
+        rows = slice(None) if index is None else index
+        if state.refused or not (still or k in schedule.waiting) or not all(of_client[rows].all() for of_client in state.known):
+            continue
+        answered = schedule.version - len(state.unanswered)
+        state = _drawn(state, summed(of_client[:, rows] for of_client in state.latest), index, answered)
+        sees = 2 * round >= s.rounds and bool(state.seen.counts.size)
+        state, answer, slopes, scales = _sloped(state, index, round, sees)
+        state = _moved(state, slopes, scales, parts=s.n_clients, over=(answered + 1) % s.n_clients == 0)
+        state = evolve(state, unanswered=state.unanswered.minus(k))
+        effects.append((k, answer))
+    return _ended(state, effects)
 
 
 def _combined(state: Server) -> tuple[Server, ServerEffects]:
@@ -284,15 +385,15 @@ def _combined(state: Server) -> tuple[Server, ServerEffects]:
         state = evolve(state, seen=state.seen.with_slopes(question.R, batch_of(s, state.round)))
     state = evolve(state, phase="z", answers={})
     sizes = np.asarray(scales)[:, 0].tolist() if s.dispersed else [0.0] * s.draws
-    return _ended(_moved(state, np.asarray(slopes).tolist(), sizes), question)
+    return _ended(_moved(state, np.asarray(slopes).tolist(), sizes), to_each(range(s.n_clients), question))
 
 
-def _moved(state: Server, slopes: list[float], scales: list[float]) -> Server:
-    """Takes the server's own step on q(b, log sigma); the round is over."""
+def _moved(state: Server, slopes: list[float], scales: list[float], *, parts: int = 1, over: bool = True) -> Server:
+    """Takes the server's own step on q(b, log sigma), or one of its parts; the round may be over then."""
     s, shared, f = state.settings, state.shared, state.settings.factor
     bound, last_fifth = np.nan, state.last_fifth
     # The bound is of the parameters that the clients drew from, so it comes before the step.
-    if s.bounded(state.round) and len(state.bounds) == s.n_clients:
+    if over and s.bounded(state.round) and len(state.bounds) == s.n_clients:
         share = (
             0.0
             if s.model == "none"
@@ -307,12 +408,14 @@ def _moved(state: Server, slopes: list[float], scales: list[float]) -> Server:
         # The likelihood's slopes come from all rows, or a batch of them; `f` makes up for the rest.
         for e, v, slope, scale in zip(state.eps, state.values, slopes, scales):
             g += shared.gradient(parameters, e, v, f * slope, f * scale)
-        optimiser, change = OPTIMISERS[s.optimiser](s.rate(state.round)).update(optimiser, g / s.draws)
+        optimiser, change = OPTIMISERS[s.optimiser](s.rate(state.round) / parts).update(optimiser, g / s.draws)
         parameters = parameters + change
         if not finite(parameters):
             raise NumericalError(
                 f"server, round {state.round}: q(b, log sigma) left the finite numbers; lower algorithm.learning_rate"
             )
+    if not over:
+        return evolve(state, parameters=parameters, optimiser=optimiser)
     trajectory = state.trajectory.add(parameters) if s.average == "half" else state.trajectory
     windows = state.windows
     if windows.place(state.round) is not None:
@@ -326,7 +429,7 @@ def _moved(state: Server, slopes: list[float], scales: list[float]) -> Server:
         last_fifth=last_fifth,
         bound=bound,
         round=state.round + 1,
-        bounds={},
+        bounds={} if state.schedule is None else state.bounds,
     )
 
 

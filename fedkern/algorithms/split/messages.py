@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Annotated
@@ -112,6 +113,7 @@ class Settings:
     average : "half": the released parameters are the mean over the second half of all rounds
     bound, bound_every : whether clients send their terms of the ELBO; in the last round and every so many before it
     private : whether clients release z with noise, and may say that their budget is spent (`private`)
+    lead : answers by which a client may be ahead of the slowest; 0: all answer in each round (AV otherwise)
     """
 
     seed: int
@@ -134,8 +136,11 @@ class Settings:
     bound_every: int
     dispersed: bool
     private: bool
+    lead: int = 0
 
     def __post_init__(self) -> None:
+        if self.lead and self.model == "power":
+            raise ValueError("vertical: lead is for the augmented model; a power likelihood has slopes of one joint draw of all")
         if self.most and (self.private or not 0 < self.cool_down < 1):
             raise ValueError("vertical: most needs an open job, and cool_down between 0 and 1")
 
@@ -239,20 +244,20 @@ class Seen:
         """Returns the sums before the first round."""
         return cls(np.zeros((n_clients, n_rows)), np.zeros(n_rows), np.zeros(n_rows))
 
-    def with_z(self, sent: list[Vector], index: Index | None) -> Seen:
-        """Returns the sums with (S, n) of each client, for the rows of a round."""
+    def with_z(self, sent: Mapping[int, Vector], index: Index | None) -> Seen:
+        """Returns the sums with (S, n) of all clients, or of some, for the rows of a round."""
         z, counts = self.z.copy(), self.counts.copy()
         rows = slice(None) if index is None else index
-        for k, z_of_client in enumerate(sent):
+        for k, z_of_client in sent.items():
             z[k, rows] += z_of_client.sum(axis=0)
-        counts[rows] += len(sent[0])
+        counts[rows] += len(next(iter(sent.values()))) * (len(sent) / len(z))
         return evolve(self, z=z, counts=counts)
 
-    def with_slopes(self, slopes: Vector, index: Index | None) -> Seen:
-        """Returns the sums with (S, n) slopes of the rows of a round."""
+    def with_slopes(self, slopes: Vector, index: Index | None, share: float = 1.0) -> Seen:
+        """Returns the sums with a share of (S, n) slopes of the rows of a round."""
         out = self.slopes.copy()
         rows = slice(None) if index is None else index
-        out[rows] += slopes.sum(axis=0)
+        out[rows] += share * slopes.sum(axis=0)
         return evolve(self, slopes=out)
 
     def parts(self, variance: float) -> Vector | None:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from ...jobs.method import Method
-from . import keys, predict, report, rows, run, show, stages
+from . import keys, predict, replay, report, rows, run, show, stages
 
-METHOD: Method[keys.Config] = Method(keys, rows, run, stages, show, report, predict)
+METHOD: Method[keys.Config] = Method(keys, rows, run, stages, show, report, predict, replay)

@@ -23,7 +23,9 @@ from ...jobs.keys import (
     Raw,
     Rounds,
     Section,
+    StepsSection,
     Tables,
+    faults_of_schedule,
     faults_of_sums,
     key,
 )
@@ -46,6 +48,7 @@ WITH_MARGINAL = 5  # rows more for each number of an ordinal likelihood, where s
 STEPS = 6000  # of a variational fit
 TRAJECTORIES = 1000  # of each chain, where the sampler is Hamiltonian Monte Carlo
 MOST_CUTS = 40
+ONE_POINT = "the log-likelihoods of all clients' rows are added at each point, for which all must answer"
 SURVIVAL_AT = "ask for output.survival_at or output.restricted_mean, which are on the scale of times"
 RowKind = Literal["responses", "ordered", "nominal", "cox", "lifetimes", "own"]
 AUTO, COUNTS = "auto", ("poisson", "negative-binomial")  # the family by evidence, and of which; the first one is tried first
@@ -174,7 +177,7 @@ class ModelSection(incomplete.ModelSection):
         return "prior_sd" not in given, self.intercept and not given.keys() - {"prior_sd"}
 
 
-class AlgorithmSection(Section):
+class AlgorithmSection(StepsSection):
     sampler: Literal["importance", "hmc", "sfvi"] = key(
         "importance",
         help="weighted draws; or Markov chains, which take thousands of messages, where weights cannot be trusted; sfvi, of own "
@@ -497,6 +500,8 @@ def conflicts(config: Config) -> Iterator[str]:
     """Yields every fault, each a sentence with its remedy."""
     data, model = config.data, config.model
     yield from _secure(config)
+    steps = config.algorithm.sampler == "sfvi"
+    yield from faults_of_schedule(config, config.algorithm, None if steps else ONE_POINT)
     if config.job.device == "cuda":
         yield 'job.device = "cuda": jobs of method = "likelihood" run on the host; use "cpu"'
     if config.own:

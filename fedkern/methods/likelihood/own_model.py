@@ -140,6 +140,11 @@ class OwnModel(JobModel[OutputSection]):
         return self.config.job.rounds
 
     @property
+    def agreed(self) -> dict[str, object]:
+        """What the parties have agreed on before the rounds of a variational fit, beside the job."""
+        return {"parameters": list(self.parameters)}
+
+    @property
     def local(self) -> bool:
         """Whether each client has unknowns of its own, so that chains begin without a mode."""
         return bool(self.config.model.local)

@@ -74,6 +74,7 @@ def settings(model: OwnModel) -> sfvi.Settings:
         sheared=False,
         local_steps=0,
         seed=model.seed,
+        lead=model.config.algorithm.ahead,
     )
 
 
@@ -85,7 +86,8 @@ def stages(model: OwnModel) -> list[Stage]:
 def fitted(model: OwnModel) -> Stage:
     """Returns the rounds of the fit."""
     own = settings(model)
-    return Stage(sfvi.protocol(own), {**own.sizes(model.size), "d": model.size}, rounds=own.rounds, resumable=True)
+    sizes, agreed = {**own.sizes(model.size), "d": model.size}, model.agreed if own.lead else None
+    return Stage(sfvi.protocol(own), sizes, rounds=own.rounds, resumable=True, agreed=agreed)
 
 
 def weighed() -> Stage:
@@ -101,11 +103,8 @@ def fit(run: Run[Config], read: Read) -> Fit | None:
     model: OwnModel = read.model
     own, owns = settings(model), read.likelihoods
 
-    def start() -> tuple[sfvi.Server, ServerEffects]:
-        return sfvi.start(own, model.prior, model.names, model.starts(1)[0])
-
     machines = {k: sfvi.client(model.names[k], k, own, Joint(one), len(model.names)) for k, one in owns.items()}
-    server, clients = run.exchange(fitted(model), start, machines)
+    server, clients = run.exchange(fitted(model), lambda: start(model), machines)
     weighing = _weigh(run, model, server, clients)
     for k, client in clients.items():
         with owned(k):
@@ -115,6 +114,11 @@ def fit(run: Run[Config], read: Read) -> Fit | None:
     assert weighing is not None
     judged = _verdict(weighing, model.settings.effective, server.round)
     return own_publish.of_variational(model, server.round, weighing.weights, judged, run.hooks.doubts)
+
+
+def start(model: OwnModel) -> tuple[sfvi.Server, ServerEffects]:
+    """Returns the server of the fit before the first answer, with its first questions."""
+    return sfvi.start(settings(model), model.prior, model.names, model.starts(1)[0])
 
 
 def _weigh(run: Run[Config], model: OwnModel, server: sfvi.Server | None, clients: Mapping[int, sfvi.Client]) -> Weighing | None:

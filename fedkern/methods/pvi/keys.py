@@ -14,6 +14,7 @@ from ...jobs import incomplete, keys
 from ...jobs.constants import undeclared
 from ...jobs.formula import laid
 from ...jobs.keys import (
+    ONE_ANSWER,
     Chains,
     CommonOutputSection,
     Count,
@@ -521,10 +522,7 @@ def _secure(config: Config) -> Iterator[str]:
             "remove it, or [privacy]"
         )
     if a.variant != "global-vi" and a.schedule != "synchronous":
-        yield (
-            f'{asked} adds what all clients answer to one question, and algorithm.schedule = "{a.schedule}" takes one client\'s '
-            'answer at a time; take "synchronous", or leave it out'
-        )
+        yield ONE_ANSWER.format(a.schedule)
     if a.estimator != "analytic" or (a.batch < 1 and a.random_source == "keyed"):
         what, instead = ("estimator", "analytic") if a.estimator != "analytic" else ("random_source", "secure")
         yield (

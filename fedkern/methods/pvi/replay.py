@@ -4,60 +4,42 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...algorithms.core import kept
-from ...algorithms.core.messages import ClientLost, RemoteFault
 from ...algorithms.pvi import machine as pvi
-from ...errors import JobError, NumericalError
-from ...jobs import answers
+from ...errors import JobError
+from ...jobs import logged
 from ...jobs.opened import Opened
+from ...jobs.stage import Stage
 from ...models.encoding import Encoding
 from ...models.spatial.units import Units
+from ...plain import Record
 from ...results.summary import digest
-from ...transports.codec import Codec
 from . import publish, response
 from .keys import Config
-from .model import Model
+from .model import Model, Server
 from .stages import trained
 
 
 def refuse_rows(run: Opened) -> None:
     """Raises JobError where the answers of a run may not be computed again from rows."""
-    if run.privacy is not None:
-        why = "noise on rows that have changed would be a second release, for which nobody has paid"
-        raise JobError(f"{run.path}: the job is private, and its answers are never computed again: {why}. Leave out --rows")
+    logged.refuse_rows(run)
     if isinstance(run.config, Config) and run.config.secret_batches:
         why = "only clients know which rows were in their batches"
         raise JobError(f'{run.path}: {why} (algorithm.random_source = "secure"), and draw others now. Leave out --rows')
 
 
-def replay(run: Opened) -> str:
-    """Returns the digest of the posterior that follows from the answers.
-
-    Raises
-    ------
-    JobError
-        The run has kept no answers, they were altered, or they are of another job.
-    """
-    config, path = run.config, run.path / answers.FILE
+def replay(run: Opened) -> tuple[str, str]:
+    """Returns the digest of the posterior that follows from the answers, and that of the run's own."""
+    config, models = run.config, list[Model]()
     if not isinstance(config, Config) or run.summary is None:
-        raise JobError(f'{run.path}: replay wants a finished run of method = "pvi" with schedule = "asynchronous"')
-    first, *lines = answers.read(path, run.summary.get("answers"))
-    known = response.Response(Units(first["level"], first["scale"]))
-    model = replace(Model.of(config, run.names, Encoding.from_dict(first["encoding"])), response=known)
-    codec, numbers = Codec(trained(model).dims, len(run.names)), {name: k for k, name in enumerate(run.names)}
-    fresh, _ = model.start()
-    assert isinstance(fresh, pvi.Server)
-    state = fresh
-    for number, line in enumerate(lines, 2):
-        try:
-            if "frame" in line:
-                client, event = codec.decode(line["frame"], model.protocol.to_server)
-                state, _ = pvi.server_receive(state, client, event)
-            elif "lost" in line:
-                state, _ = pvi.server_receive(state, numbers[line["lost"]], ClientLost(numbers[line["lost"]]))
-            else:
-                state = kept.load(fresh, kept.save(state))
-        except (RemoteFault, NumericalError, KeyError) as error:
-            raise JobError(f"{path}: line {number} is no answer of this run: {error}") from None
+        raise JobError(f'{run.path}: replay wants a finished run with algorithm.schedule = "asynchronous"')
+
+    def begun(first: Record) -> tuple[Stage, Server]:
+        known = response.Response(Units(first["level"], first["scale"]))
+        model = replace(Model.of(config, run.names, Encoding.from_dict(first["encoding"])), response=known)
+        models.append(model)
+        return trained(model), model.start()[0]
+
+    state = logged.last_state(run, begun)
+    (model,) = models
     ended = response.in_data_units(state, model) if model.given.measured else state
-    return digest(publish.arrays(model, ended, pvi.released(ended)))
+    return digest(publish.arrays(model, ended, pvi.released(ended))), str(run.summary["digest"])

@@ -84,8 +84,6 @@ def fit(run: Run[Config]) -> Fit | None:
     more: dict[str, object] = {"incomplete": missing} if missing else {}
     if model.response.variance is not None:
         more["scale"] = model.scale
-    if run.hooks.kept_answers is not None:
-        more["answers"] = run.hooks.kept_answers
     fitted = publish.fit(model, publish.Ended(server, noisy_sum_state, arrived, tuple(run.hooks.doubts)), test)
     return replace(fitted, privacy=certificates, more={**fitted.more, **more})
 

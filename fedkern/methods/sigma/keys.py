@@ -26,7 +26,9 @@ from ...jobs.keys import (
     Positive,
     Raw,
     Section,
+    StepsSection,
     Tables,
+    faults_of_schedule,
     faults_of_sums,
     key,
     lay_until,
@@ -162,7 +164,7 @@ class ModelSection(Section):
     phi: Finite | None = key(None, help="one value of the prior's hyperparameter, instead of its prior", expert=True)
 
 
-class AlgorithmSection(Section):
+class AlgorithmSection(StepsSection):
     inference: Literal["nested", "sfvi", "sfvi-avg", "hmc", "mala", "nuts"] | None = key(
         None,
         help="nested Laplace with importance weights, in as many rounds as it needs (20 to 150) and without a learning rate, the "
@@ -297,9 +299,12 @@ class Config(JobConfig):
         return not self.open_ended
 
 
+ONE_POINT = "a step of a chain is accepted or not by the log density of all clients' rows at one point, for which all must answer"
+
 # Keys without a meaning for a nested Laplace approximation. Those of steps say that these are wanted.
 OF_STEPS = (
-    "covariance", "structured", "shear", "estimator", "optimiser", "learning_rate", "cool_down", "start_sd", "until",
+    "covariance", "structured", "shear", "estimator", "optimiser", "learning_rate", "cool_down", "start_sd", "until", "schedule",
+    "lead",
 )  # fmt: skip
 OF_OTHERS = (*OF_STEPS, "local_steps", "burn_in", "leapfrog_steps")
 OF_BOUND = ("bound", "reweigh")
@@ -485,6 +490,7 @@ def _algorithm(config: Config) -> Iterator[str]:
         )
     elif a.until is not None and not 0 < a.cool_down < 1:
         yield no_cool_down(a.cool_down)
+    yield from faults_of_schedule(config, a, ONE_POINT if config.open_ended else None)
     if a.inference == "nuts":
         yield (
             'algorithm.inference = "nuts": the stopping rule of a trajectory asks all parties, 2^depth exchanges for one draw: '

@@ -32,6 +32,7 @@ from ...models.spatial.standard import Standard
 from ...models.spatial.units import Units
 from ...models.spatial.within_site import WithinSite
 from ...models.variational import Block
+from ...plain import Record
 from .areas import NEAR, Threshold
 from .keys import Config, OutputSection
 
@@ -246,6 +247,12 @@ class SigmaModel(JobModel[OutputSection]):
         """The numbers that all parties of a nested Laplace approximation have in common."""
         return NestedSettings(self.seed)
 
+    @property
+    def agreed(self) -> Record:
+        """What the parties have agreed on before the rounds, beside the job."""
+        units = [float(self.units.level), float(self.units.scale)]
+        return {"encoding": self.encoding.to_dict(), "units": units, "prior": self.common.id}
+
     @cached_property
     def sfvi(self) -> Settings:
         """The numbers that all parties have in common where inference is variational."""
@@ -270,6 +277,7 @@ class SigmaModel(JobModel[OutputSection]):
             sheared=a.shear and self.inference == "sfvi" and self.intercept,
             local_steps=local_steps,
             box=self.box,
+            lead=a.ahead,
         )
 
     def ridge(self, loadings: MeanLoadings | None) -> LevelRidge | None:

@@ -107,8 +107,10 @@ def fitted(model: SigmaModel) -> Stage:
         )
     sizes, rounds = model.sfvi.sizes(model.layout.size, model.n_told), model.rounds
     times = dict.fromkeys((*until.UP, *until.DOWN), until.looks(rounds)) | {sfvi.Fitted: 1}
-    fixed = None if model.until_settled else rounds
-    stage = Stage(sfvi.protocol(model.sfvi), sizes, rounds=rounds, resumable=True, times=times, trips=fixed)
+    at_once = model.sfvi.lead > 0
+    fixed = None if model.until_settled or at_once else rounds
+    agreed = model.agreed if at_once else None
+    stage = Stage(sfvi.protocol(model.sfvi), sizes, rounds=rounds, resumable=True, times=times, trips=fixed, agreed=agreed)
     return stage.with_sums(sfvi.SUMS, secure=model.secure)
 
 
@@ -226,7 +228,7 @@ def _lines(model: SigmaModel) -> Iterator[str]:
             q += "clients' latents given the global ones"
         else:
             q += "clients' latents independent of the global ones"
-        yield f"fit      {model.inference}{_why(model)}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}"
+        yield f"fit      {model.inference}{_why(model)}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}{a.said}"
     yield from (Line("warning", words) for words in model.warnings)
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     yield ""

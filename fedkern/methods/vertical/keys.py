@@ -29,7 +29,9 @@ from ...jobs.keys import (
     Positive,
     Raw,
     Section,
+    StepsSection,
     Tables,
+    faults_of_schedule,
     key,
     lay_until,
     no_cool_down,
@@ -129,7 +131,7 @@ class ModelSection(incomplete.ModelSection):
     )
 
 
-class AlgorithmSection(Section):
+class AlgorithmSection(StepsSection):
     inference: Literal["sfvi", "soul"] = key("sfvi", help="variational, or Langevin draws given the mode of the auxiliaries")
     auxiliary: Literal["mean-field", "amortised"] = key(help="family of the auxiliary variables; default amortised")
     inputs: Literal["complete", "recommended", "paper"] = key(
@@ -425,6 +427,15 @@ def _model(config: Config) -> Iterator[str]:
         yield 'algorithm.response = "server": augmentation = "power" needs the response at every client; set it to "shared"'
 
 
+def _needs_all(config: Config) -> str | None:
+    """Returns why each step needs the answers of all clients; None where it does not."""
+    if config.algorithm.inference == "soul":
+        return "the mode of the auxiliary variables moves by what all clients say in one round"
+    if config.model.augmentation == "power":
+        return "with power likelihoods a step has the others' slopes at a client's own newest draw, which only they can compute"
+    return None
+
+
 def _algorithm(config: Config) -> Iterator[str]:
     """Yields faults of [algorithm]."""
     model, a, data = config.model, config.algorithm, config.data
@@ -433,6 +444,7 @@ def _algorithm(config: Config) -> Iterator[str]:
         yield f'rounds = "until" (algorithm.until): nothing says when {what} has settled; give job.rounds a number'
     elif a.until is not None and not 0 < a.cool_down < 1:
         yield no_cool_down(a.cool_down)
+    yield from faults_of_schedule(config, a, _needs_all(config))
     family = FAMILIES[model.family]
     known = family.bounded and (family.dispersion is None or model.scale != "unknown")
     if a.local_steps > 1 and (model.augmentation == "power" or model.kind == "network" or not known):

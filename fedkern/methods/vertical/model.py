@@ -299,6 +299,7 @@ class VerticalModel(JobModel[OutputSection]):
             bound_every=self.bound_every,
             dispersed=self.likelihood.dispersed,
             private=c.private,
+            lead=a.ahead,
         )
 
     @cached_property

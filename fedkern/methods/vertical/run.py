@@ -23,7 +23,7 @@ from ...jobs.publish import Fit
 from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
 from ...jobs.watch import measuring
-from . import budget, langevin, normal, own, parts, publish, stages
+from . import budget, langevin, normal, own, parts, publish, replay, stages
 from .keys import Config
 from .model import VerticalModel
 from .normal import Lines
@@ -263,12 +263,14 @@ def _trained(run: Run[Config], model: VerticalModel, rows: Rows) -> tuple[vertic
         else:
             clients[k] = vertical.client(names[k], k, settings, site, y, likelihood, sd)
 
+    y, offset = (None, None) if rows.server is None else rows.server.of(rows.train)
+    agreed = None if y is None or not settings.lead else replay.agreed(model, y, offset)
+
     def start() -> tuple[vertical.Server, ServerEffects]:
-        assert rows.server is not None
-        y, offset = rows.server.of(rows.train)
+        assert y is not None
         return vertical.start(settings, model.centred(y, offset), names, y, offset, sd)
 
-    return run.with_lines(measuring(publish.measured)).exchange(stages.trained(model), start, clients)
+    return run.with_lines(measuring(publish.measured)).exchange(stages.trained(model, agreed), start, clients)
 
 
 def _tell_widths(

@@ -30,6 +30,7 @@ from ...jobs import incomplete, memory
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.said import Line
 from ...jobs.stage import Stage
+from ...plain import Record
 from ...privacy.certificate import describe_trust
 from ...privacy.plan import Plan
 from . import budget, normal
@@ -111,8 +112,8 @@ def responded(model: VerticalModel) -> Stage:
     return Stage(response.PROTOCOL, {"n": model.n_rows + model.n_test})
 
 
-def trained(model: VerticalModel) -> Stage:
-    """Returns the stage of the rounds."""
+def trained(model: VerticalModel, agreed: Record | None = None) -> Stage:
+    """Returns the stage of the rounds. `agreed`: where clients do not wait for one another, all that the server begins with."""
     if model.inference == "soul":
         return Stage(soul.protocol(model.soul), model.soul.dims(), rounds=model.soul.rounds, resumable=True)
     s, rounds = model.settings, model.rounds
@@ -120,8 +121,8 @@ def trained(model: VerticalModel) -> Stage:
     times[vertical.BoundShare] = -(-rounds // s.bound_every)
     protocol = vertical.protocol(s)
     legs = sum(kind in (ZShare, LikelihoodShare) for kind in protocol.to_server)  # of a round
-    fixed = None if model.until_settled else legs * rounds
-    return Stage(protocol, s.dims(), rounds=rounds, resumable=True, times=times, trips=fixed)
+    fixed = None if model.until_settled or s.lead else legs * rounds
+    return Stage(protocol, s.dims(), rounds=rounds, resumable=True, times=times, trips=fixed, agreed=agreed)
 
 
 def predicted(model: VerticalModel) -> Stage:
@@ -219,7 +220,7 @@ def _lines(model: VerticalModel) -> Iterator[str]:
         yield f"model    {m.family}, {m.augmentation} model, {rho}, {intercept}"
         covariance = f"full covariance up to {FULL} coefficients" if a.covariance == "auto" else f"{a.covariance} covariance"
         q = f"{a.auxiliary} auxiliary variables, {covariance}" if a.inference == "sfvi" else "Langevin, a mode of z"
-        yield f"fit      {a.inference}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}"
+        yield f"fit      {a.inference}: {q}, {a.optimiser}, learning rate {a.learning_rate:g}{a.said}"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     yield f"rows     {model.n_rows} train, {model.n_test} are predicted (kept for testing, or without a response)"
     users = "used at every client" if model.shared else "used at the server alone"
