@@ -7,27 +7,28 @@ Source: docs/spec/likelihood.md, section 3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError
+from ...kernels.families import Family
 from ...models import levels
+from ...models.encoding import Encoding
 from ...models.mixed import Prior
 from ...models.mixed.layout import LEVELS, Density, Layout, Level, Squared, is_smooth
 from ...models.mixed.layout import Named as OfNumber
 from ...models.own.priors import POSITIVE, Block, block_of
+from ...models.reference import Coding
+from ...models.spatial.units import Units
 from ...printing import listed, toml_key
 from ...results.gaussian import label
 from .keys import HELD
 from .own_keys import PriorSection
-
-if TYPE_CHECKING:
-    from .model import Model
 
 Array = NDArray[np.float64]
 Row = tuple[Array, Block]  # of coefficients, and the prior of their sum
@@ -48,6 +49,41 @@ class Number(NamedTuple):
     names: tuple[str, ...]
     kind: str
     place: tuple[Level, int] | int
+
+
+class Numbered(Protocol):
+    """Is a model whose numbers may have priors of their own; each of these is described there."""
+
+    @property
+    def encoding(self) -> Encoding: ...
+    @property
+    def units(self) -> Units: ...
+    @property
+    def given_to_numbers(self) -> Mapping[str, PriorSection]: ...
+    @property
+    def plain_layout(self) -> Layout: ...
+    @property
+    def coding(self) -> Coding: ...
+    @property
+    def affine(self) -> Array: ...
+    @property
+    def bases(self) -> dict[str, str]: ...
+    @property
+    def blocks(self) -> tuple[str, ...]: ...
+    @property
+    def family(self) -> str: ...
+    @property
+    def row(self) -> Family: ...
+    @property
+    def chains(self) -> bool: ...
+    @property
+    def by_evidence(self) -> bool: ...
+    @property
+    def looked_at(self) -> bool: ...
+    @property
+    def zero_of_intercept(self) -> float | None: ...
+    def moves_intercept(self, terms: Sequence[str]) -> bool: ...
+    def units_of(self, terms: Sequence[str]) -> list[float]: ...
 
 
 @dataclass(frozen=True)
@@ -76,7 +112,7 @@ class Named:
         own = tuple(replace(s, prior=self.shapes.get(k, s.prior)) for k, s in enumerate(layout.shapes))
         return replace(layout, own=own)
 
-    def over(self, prior: Prior, model: Model) -> Prior:
+    def over(self, prior: Prior, model: Numbered) -> Prior:
         """Returns a prior with these of coefficients and effects in the place of its own."""
         if self.rows:
             numbers, coding = np.eye(prior.layout.p), model.coding
@@ -92,7 +128,7 @@ def key_of(name: str) -> str:
     return f"model.priors.{toml_key(name)}"
 
 
-def of_model(model: Model) -> Named:
+def of_model(model: Numbered) -> Named:
     """Returns the priors that a job gives to numbers of this model; names of no number are left to `check`.
 
     Raises
@@ -114,7 +150,7 @@ def of_model(model: Model) -> Named:
     return found
 
 
-def check(model: Model, *, levels_known: bool = True) -> None:
+def check(model: Numbered, *, levels_known: bool = True) -> None:
     """Refuses priors of numbers that the model does not have, with a JobError; of levels only where these are known."""
     known = by_name(model)
     for name in model.given_to_numbers:
@@ -127,7 +163,7 @@ def _plain(name: str) -> str:
     return name.removeprefix("theta[").removesuffix("]") if name.startswith("theta[") else name
 
 
-def _why_not(name: str, known: Mapping[str, Number], model: Model) -> str:
+def _why_not(name: str, known: Mapping[str, Number], model: Numbered) -> str:
     plain = _plain(name)
     for column, base in model.bases.items():
         if plain in [f"{block}{one}" for block in model.blocks for one in (f"{column}={base}", f"{column}[T.{base}]")]:
@@ -141,12 +177,12 @@ def _why_not(name: str, known: Mapping[str, Number], model: Model) -> str:
     return f"no number of the result that may have a prior of its own has this name; {hint or f'there are {every}'}"
 
 
-def by_name(model: Model) -> dict[str, Number]:
+def by_name(model: Numbered) -> dict[str, Number]:
     """Returns all names of all numbers that may have a prior of their own."""
     return {name: number for number in _numbers(model) for name in number.names}
 
 
-def _numbers(model: Model) -> Iterator[Number]:
+def _numbers(model: Numbered) -> Iterator[Number]:
     layout, coding = model.plain_layout, model.coding
     for k, spoken in zip(coding.kept, coding.spoken, strict=True):
         name = layout.coefficients[k]
@@ -162,7 +198,7 @@ def _numbers(model: Model) -> Iterator[Number]:
             yield Number((shape.label.replace(" ", "_"),), "shape", k)
 
 
-def _with(found: Named, number: Number, section: PriorSection, model: Model, key: str) -> Named:
+def _with(found: Named, number: Number, section: PriorSection, model: Numbered, key: str) -> Named:
     """Returns the priors with one more."""
     of_any = number.kind in ("coefficient", "threshold")
     if (section.kind in POSITIVE) == of_any or section.kind == "lkj" or section.size is not None:
@@ -198,7 +234,7 @@ def _with(found: Named, number: Number, section: PriorSection, model: Model, key
     return found
 
 
-def _of_coefficient(k: int, prior: Block, model: Model, key: str, *, own: bool) -> Row:
+def _of_coefficient(k: int, prior: Block, model: Numbered, key: str, *, own: bool) -> Row:
     """Returns the number that stands in the place of a coefficient, in standard deviations of columns, and its prior."""
     coding = model.coding
     row = coding.matrix[coding.kept.index(k)]
