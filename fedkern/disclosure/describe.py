@@ -147,6 +147,8 @@ def describe_few(asked: Requirement) -> list[str]:
     # How many columns there are is known only there.
     more = ", more where another line says so" if asked.told_up_to(2) else ""
     said = [f"level    {asked.level}: {rules.rows} rows of each client{more}; one that has fewer {ends}"]
+    if asked.cells:
+        return [*said, f"values   cells with fewer than {rules.rows_per_value} rows of a client join others, at all clients alike"]
     if not asked.looks_at_values:
         return [*said, "values   nothing else of its rows is looked at: no rare level, and no cell that is far from all others"]
     if least := of_a_value(asked, asked.family):

@@ -123,7 +123,7 @@ def _broken(asked: Requirement, table: Table, spec: Spec, client: str) -> Iterat
     """Yields the rules that a client's rows break."""
     rules, rows = asked.rules, weights(table, spec)
     n = whole(effective(rows) * asked.batch)  # a message is made of a batch, so the rows of a batch are counted
-    if not asked.looks_at_values or not table.n_rows:  # of no row there is no column of a formula either
+    if asked.cells or not asked.looks_at_values or not table.n_rows:  # of no row there is no column of a formula either
         yield from _of_rows(asked, table, n, "rows")
         return
     every = combinations(table, spec, rows) if rules.combinations and asked.tells_combinations else None

@@ -69,6 +69,7 @@ METHODS = (
     "vertical",
     "sigma",
     "sparse",
+    "describe",
 )  # of this package; a job file that names none has the first
 
 

@@ -65,6 +65,8 @@ def verdict(summary: Record) -> str:
 def model_of(summary: Record, job: Record) -> str:
     """Returns family, link and formula of a result; or of a job, of which `method`, `encoding` and `clients` are known."""
     model, data = job.get("model", {}), job.get("data", {})
+    if summary["method"] == "describe":
+        return "describe" + (f" by {model['group']}" if model.get("group") else "")
     family = str(model.get("family") or summary["encoding"].get("family") or "")
     if (kind := WORDS.get(str(model.get("kind")))) is not None:
         return f"{summary['method']}: {kind}"

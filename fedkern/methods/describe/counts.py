@@ -1,0 +1,223 @@
+"""Counts a client's rows, as far as `disclosure` lets them be told: one function for each question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.exchanges.described import AskCells, AskParts, Cells, OwnParts, Spread, Values
+from ...disclosure import cells, curves, numbers
+from ...disclosure.cells import Parts
+from ...disclosure.rules import Rules
+from .model import Counted, DescribeModel, Told, to_numbers
+from .rows import Rows
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+LOOKED_AT = 1 << 12  # first rows, in which a column of many values shows more than are told
+
+
+@dataclass
+class Client:
+    """Holds a client's rows, and what it has been told of cells.
+
+    Attributes
+    ----------
+    model, rows, rules : the job; its rows; how many must be in what is told
+    ends : (columns, ends) of bins
+    """
+
+    model: DescribeModel
+    rows: Rows
+    rules: Rules
+    ends: Array = field(default_factory=lambda: np.zeros((0, 0)))
+
+    # The ends of bins ----------
+
+    def values(self) -> Values:
+        """Returns the values of columns of numbers that have few."""
+        model, most = self.model, self.model.dims["values"]
+        n, values, ends = np.zeros(len(model.numeric)), np.zeros((len(model.numeric), most)), np.zeros((len(model.numeric), 2))
+        for j, name in enumerate(model.numeric):
+            there = self._there(name)
+            if len(there) and model.here:
+                ends[j] = there.min(), there.max()
+            found, times = np.unique(there, return_counts=True) if len(np.unique(there[:LOOKED_AT])) <= most else ([], [])
+            if len(found) <= most and (model.here or not numbers.measured(self.rows.values[name], self.rules)):
+                enough = np.asarray(found)[np.asarray(times) >= self.rules.rows_per_value]
+                n[j] = len(enough)
+                values[j, : len(enough)] = enough
+        return Values(0, n, values, ends)
+
+    def spread(self) -> Spread:
+        """Returns means and sds of columns of numbers, which decide on ends of bins."""
+        sums = [self._sums(self.rows.values[name], 0.0, self.rows.n) for name in self.model.numeric]
+        return Spread(0, np.array(sums).reshape(-1, 3))
+
+    # Which cells are told ----------
+
+    def parts(self, asked: AskParts) -> OwnParts:
+        """Returns the parts in which it would tell each column."""
+        self.ends = asked.ends
+        return OwnParts(0, np.concatenate([to_numbers(self._joined(t.first), self.model.size(t.first)) for t in self.model.single]))
+
+    def parts_of_two(self, asked: AskParts) -> OwnParts:
+        """Returns the parts in which it would tell each two columns, and the ends of its survival times."""
+        told, first = self.model.told(asked.told), list[Array]()
+        for table in self.model.double:
+            both = self._joined_two(table, told)
+            for name, parts in zip(table[:2], both or (None, None)):
+                size = self.model.size(name)
+                first.append(np.full(size, -1.0) if parts is None else to_numbers(parts, size))
+        return OwnParts(0, np.concatenate([*first, self._kept_ends(told.groups)]))
+
+    # Counts ----------
+
+    def cells(self, asked: AskCells) -> Cells:
+        """Returns its rows in each part that is told, and sums of columns of numbers."""
+        told = self.model.told(asked.told)
+        counts = np.zeros(self.model.dims["cells"])
+        for table, part in self.model.split(counts):
+            if table.times:
+                part[:] = self._times(told)
+            elif (parts := told.of[table]) is not None and (not table.second or self._joined_two(table, told) is not None):
+                first = [to_numbers(own, size).astype(np.int64) for own, size in zip(parts, part.shape)]
+                np.add.at(part, np.ix_(*first), self.counts(table))
+        return Cells(0, counts, self._each(asked.centre, told), self._pairs(asked.centre))
+
+    def counts(self, table: Counted) -> Ints:
+        """Returns the rows in all cells of one or two columns."""
+        rows, columns = self.model.shape(table)
+        number = self._cell(table.first) * columns + (self._cell(table.second) if table.second else 0)
+        return np.bincount(number, minlength=rows * columns).reshape(rows, columns)
+
+    def exact(self, ends: Array) -> Array:
+        """Returns all counts as they are, to which noise is added."""
+        self.ends = ends
+        return self.cells(AskCells(0, self.model.all_told, np.zeros(len(self.model.numeric)))).counts
+
+    # ----------
+
+    def _there(self, name: str) -> Array:
+        values = self.rows.values[name]
+        return values[~np.isnan(values)]
+
+    def _cell(self, name: str) -> Ints:
+        """Returns (n,) the cell of a column that each row is in."""
+        size = self.model.size(name)
+        if name in self.rows.codes:
+            return np.where(self.rows.codes[name] < 0, size - 1, self.rows.codes[name])
+        values = self.rows.values[name]
+        found = np.searchsorted(self.ends[self.model.numeric.index(name)], values, side="right")
+        return np.where(np.isnan(values), size - 1, found)
+
+    def _joined(self, name: str) -> Parts:
+        counts = self.counts(Counted(name))[:, 0]
+        if self.model.whole:
+            return tuple((cell,) for cell in range(len(counts)))
+        return cells.join(counts, self.rules.rows_per_value, ordered=self.model.ordered(name))
+
+    def _joined_two(self, table: Counted, told: Told) -> tuple[Parts, Parts] | None:
+        """Returns the parts of a table of two columns, each of which is told in parts; None where it tells nothing of it."""
+        rows, columns = ((told.of[Counted(name)] or ((), ()))[0] for name in table[:2])
+        if self.model.whole:
+            return rows, columns
+        counts = cells.added(cells.added(self.counts(table), columns).T, rows).T
+        ordered = [sum(min(part) < self.model.ordered(name) for part in own) for name, own in zip(table[:2], (rows, columns))]
+        both = cells.cross(counts, self.rules.rows_per_value, ordered=ordered)
+        return None if both is None else (_of_cells(both[0], rows), _of_cells(both[1], columns))
+
+    def _sums(self, values: Array, centre: float, rows: float) -> tuple[float, float, float]:
+        """Returns rows, sum and sum of squares about a centre, of rounded mean and sd; zeros where they may not be told."""
+        if self.model.here:
+            about = values[~np.isnan(values)] - centre
+            return float(len(about)), float(about.sum()), float(about @ about)
+        if not numbers.measured(values, self.rules) or (told := numbers.moments(values, self.rules, weight=rows)) is None:
+            return 0.0, 0.0, 0.0
+        return _of_moments(told, centre)
+
+    def _each(self, centre: Array, told: Told) -> Array:
+        """Returns sums of columns of numbers in the rows of each group that is told, and of all."""
+        model = self.model
+        each = np.zeros((len(model.numeric), model.dims["groups"], 3))
+        group = self._cell(model.group) if model.group else np.zeros(self.rows.n, np.int64)
+        for j, name in enumerate(() if model.config.private else model.numeric):
+            values = self.rows.values[name]
+            for part in told.groups if model.group else ():
+                inside = values[np.isin(group, part)]
+                each[j, min(part)] = self._sums(inside, centre[j], self._rows_told(inside))
+            each[j, -1] = self._sums(values, centre[j], self._rows_told(values))
+        return each
+
+    def _rows_told(self, values: Array) -> float:
+        """Returns how many rows have a number, or where few lack one all rows."""
+        lacking = int(np.isnan(values).sum())
+        return float(len(values) - (lacking if lacking >= self.rules.rows_per_value else 0))
+
+    def _pairs(self, centre: Array) -> Array:
+        """Returns sums of each two columns of numbers over the rows that have both."""
+        model, sums = self.model, np.zeros((len(self.model.pairs), 6))
+        whole = {name: not np.isnan(values).any() for name, values in self.rows.values.items()}
+        about = {name: self.rows.values[name] - centre[j] for j, name in enumerate(model.numeric)} if model.pairs else {}
+        for at, pair in enumerate(model.pairs):
+            x, y = (about[name] for name in pair)
+            if not all(whole[name] for name in pair):
+                both = ~(np.isnan(x) | np.isnan(y))
+                x, y = x[both], y[both]
+            sums[at] = len(x), x.sum(), y.sum(), x @ x, y @ y, x @ y
+        return sums if model.here else sums * 0
+
+    def _complete(self, groups: Parts) -> tuple[Array, Array, Ints]:
+        """Returns the rows that have a time, an event and a group that is told: these, and the group's place among those."""
+        model = self.model
+        assert model.config.model.time is not None
+        assert self.rows.event is not None
+        time, event = self.rows.values[model.config.model.time], self.rows.event
+        place = np.full(model.size(model.group), -1)
+        for at, part in enumerate(groups):
+            place[list(part)] = at
+        group = place[self._cell(model.group)] if model.group else np.zeros(self.rows.n, np.int64)
+        there = ~(np.isnan(time) | np.isnan(event)) & (group >= 0)
+        return time[there], event[there], group[there]
+
+    def _kept_ends(self, groups: Parts) -> Array:
+        """Returns 1 for ends of survival times that it would tell, else 0; -1 for all where it tells none."""
+        kept, time = np.zeros(self.model.bins - 1), self.model.config.model.time
+        if time is None or self.model.whole:
+            return kept + 1
+        grid = self.ends[self.model.numeric.index(time)]
+        told = curves.curve_counts(*self._complete(groups), np.unique(grid[grid > 0]), self.rules)
+        return kept - 1 if told is None else np.isin(grid, told.ends).astype(np.float64)
+
+    def _times(self, told: Told) -> Array:
+        """Returns, by group, events of each interval, censored rows of each, and rows with later times; zeros of what is not told."""
+        model, ends = self.model, self.model.bins - 1
+        assert model.config.model.time is not None
+        counts = np.zeros((model.size(model.group), 2 * ends + 1))
+        grid, place = np.unique(self.ends[model.numeric.index(model.config.model.time)], return_index=True)
+        use = told.ends[place] & (grid > 0)
+        grid, place = grid[use], place[use]
+        time, event, group = self._complete(told.groups)
+        if not model.whole:
+            again = curves.curve_counts(time, event, group, grid, self.rules) if len(grid) else None
+            if again is None or not np.array_equal(again.ends, grid):
+                return counts
+        interval = np.searchsorted(grid, time, side="left")
+        last = interval == len(grid)
+        cell = np.where(last, 2 * ends, np.append(place, 0)[interval] + ends * (event == 0))
+        first = np.array([min(part) for part in told.groups])
+        np.add.at(counts, (first[group], cell), 1)
+        return counts
+
+
+def _of_cells(parts: Parts, of: Parts) -> Parts:
+    """Returns parts of parts as parts of cells."""
+    return tuple(tuple(sorted(cell for part in own for cell in of[part])) for own in parts)
+
+
+def _of_moments(told: numbers.Moments, centre: float) -> tuple[float, float, float]:
+    """Returns the sums that have this mean and this sd, whose square is a sum of squares over rows less one."""
+    shift = told.mean - centre
+    return told.rows, told.rows * shift, (told.rows - 1) * told.sd**2 + told.rows * shift**2

@@ -1,0 +1,260 @@
+"""Lays out the counts of a job that describes columns: what all parties know of them before a row is counted.
+
+Cells of a column are its levels, or the bins of its numbers, and behind them its missing cells. In the order of `Layout.tables`
+stand all columns, all of them by the group, pairs of columns of levels, and survival times: events of each group and interval,
+then censored rows, then rows with later times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...disclosure import cells
+from ...disclosure.cells import Parts
+from ...disclosure.numbers import MANY
+from ...errors import JobError
+from ...jobs.model import JobModel
+from ...models.encoding import Column, Encoding
+from .keys import Config, OutputSection
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+BINS = {"apart": 25, "here": 1024, "private": 8}  # cells of a column of numbers: apart, in one process, and where they have noise
+FEW = MANY  # values at most of a column whose values are its cells
+
+
+class Counted(NamedTuple):
+    """Names a table of counts: one column, or two; `times`: of survival times by the group."""
+
+    first: str
+    second: str = ""
+    times: bool = False
+
+    @property
+    def name(self) -> str:
+        return " by ".join(filter(None, ("survival" if self.times else self.first, self.second)))
+
+
+class Told(NamedTuple):
+    """Says what all clients tell.
+
+    Attributes
+    ----------
+    of : table of one or two columns -> the parts of their cells; None where nobody tells it
+    ends : (ends,) which ends of survival times
+    groups : the parts of the group's levels; one of all rows without a group
+    """
+
+    of: Mapping[Counted, tuple[Parts, Parts] | None]
+    ends: NDArray[np.bool_]
+    groups: Parts
+
+
+@dataclass(frozen=True)
+class DescribeModel(JobModel[OutputSection]):
+    """Holds a job with its clients and columns."""
+
+    config: Config
+    encoding: Encoding = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        model, there = self.config.model, {column.name for column in self.encoding.columns}
+        for name in (model.group, model.time, model.event, *(name for pair in model.cross for name in pair)):
+            if name is not None and name not in there:
+                raise JobError(f"[model] names column {name!r}, and no file has it; there are {', '.join(sorted(there))}")
+        if not there:
+            raise JobError("no column is left to be described: take some out of data.ignore")
+
+    @property
+    def here(self) -> bool:
+        """Whether all is told as it is: all rows are in one process."""
+        return self.config.level == "none" and not self.config.private
+
+    @property
+    def whole(self) -> bool:
+        """Whether each cell is told by itself: all rows are in one process, or counts have noise."""
+        return self.config.level == "none"
+
+    @property
+    def bins(self) -> int:
+        """The number of cells of a column of numbers."""
+        if self.config.private:
+            return BINS["private"]
+        return BINS["here" if self.here else "apart"]
+
+    @cached_property
+    def columns(self) -> Mapping[str, Column]:
+        """The columns by their names."""
+        return {column.name: column for column in self.encoding.columns}
+
+    @cached_property
+    def numeric(self) -> tuple[str, ...]:
+        """The columns of numbers."""
+        return tuple(column.name for column in self.encoding.columns if column.levels is None)
+
+    def size(self, name: str) -> int:
+        """Returns the number of cells of a column, with that of missing ones; of no column 1."""
+        if not name:
+            return 1
+        levels = self.columns[name].levels
+        return 1 + (self.bins if levels is None else len(levels))
+
+    def ordered(self, name: str) -> int:
+        """Returns how many first cells of a column are in order."""
+        return self.bins if name and self.columns[name].levels is None else 0
+
+    @property
+    def group(self) -> str:
+        """The column of groups; "" without."""
+        return self.config.model.group or ""
+
+    @cached_property
+    def single(self) -> tuple[Counted, ...]:
+        """The tables of one column."""
+        return tuple(Counted(column.name) for column in self.encoding.columns)
+
+    @cached_property
+    def double(self) -> tuple[Counted, ...]:
+        """The tables of two columns."""
+        beside = [column.name for column in self.encoding.columns if self.group not in ("", column.name)]
+        return tuple(Counted(name, self.group) for name in beside) + tuple(Counted(*pair) for pair in self.config.model.cross)
+
+    @cached_property
+    def tables(self) -> tuple[Counted, ...]:
+        """All tables."""
+        model = self.config.model
+        times = () if model.time is None else (Counted(model.time, self.group, times=True),)
+        return (*self.single, *self.double, *times)
+
+    def shape(self, table: Counted) -> tuple[int, int]:
+        """Returns the shape of a table's counts; of survival times each group has events, censored rows and the rest."""
+        if table.times:
+            return self.size(table.second), 2 * (self.bins - 1) + 1
+        return self.size(table.first), self.size(table.second)
+
+    @cached_property
+    def dims(self) -> dict[str, int]:
+        """The sizes of messages."""
+        return {
+            "columns": len(self.numeric),
+            "values": self.bins if self.here else FEW,
+            "ends": self.bins - 1,
+            "groups": self.size(self.group),
+            "pairs": len(self.pairs),
+            "cells": sum(int(np.prod(self.shape(table))) for table in self.tables),
+        }
+
+    @cached_property
+    def parts_of_one(self) -> int:
+        """The numbers by which parts of columns are told."""
+        return sum(self.size(table.first) for table in self.single)
+
+    @cached_property
+    def parts_of_two(self) -> int:
+        """The numbers by which parts of each two columns are told, and behind them which ends of times are."""
+        return sum(self.size(table.first) + self.size(table.second) for table in self.double) + self.bins - 1
+
+    def told(self, first: Array) -> Told:
+        """Restores what is told of messages' numbers: of columns, and if they are there of two columns and times, too."""
+        of, begin = dict[Counted, tuple[Parts, Parts] | None](), 0
+        for table in (*self.single, *(self.double if len(first) > self.parts_of_one else ())):
+            both = list[Parts]()
+            for name in table[: 1 + bool(table.second)]:
+                part = first[begin : begin + self.size(name)]
+                begin += len(part)
+                both += [to_parts(part)] if (part >= 0).all() else []
+            of[table] = (both[0], (*both, ((0,),))[1]) if len(both) == 1 + bool(table.second) else None
+        groups = of[Counted(self.group)] if self.group else None
+        missing = self.size(self.group) - 1
+        inside = tuple(part for part in groups[0] if part != (missing,)) if groups is not None else ((0,),)
+        return Told(of, np.asarray(first[begin:]) > 0, inside)
+
+    @property
+    def all_told(self) -> Array:
+        """The numbers by which each cell is told by itself, and each end."""
+        tables = [np.arange(self.size(name)) for table in (*self.single, *self.double) for name in table[:2] if name]
+        return np.concatenate([*tables, np.ones(self.bins - 1)]).astype(np.float64)
+
+    def common(self, answers: Sequence[Array], before: Array) -> Array:
+        """Returns the numbers of what all clients tell: cells that any of them tells together are together, ends are those of all.
+
+        Parameters
+        ----------
+        answers : of one question
+        before : the numbers of what is told already; of the first question none
+        """
+        told = [self.told(np.concatenate([before, one])) for one in answers]
+        numbers = list[Array]()
+        for table in self.double if len(before) else self.single:
+            both = [one.of[table] for one in told if one.of[table] is not None]
+            for axis, name in enumerate(table[: 1 + bool(table.second)]):
+                size = self.size(name)
+                parts = cells.common(*(one[axis] for one in both)) if both else None
+                numbers.append(np.full(size, -1.0) if parts is None else to_numbers(parts, size))
+        if len(before):
+            ends = [one[-(self.bins - 1) :] for one in answers]
+            heard = [one for one in ends if (one >= 0).all()]
+            numbers.append(np.all(heard, axis=0).astype(np.float64) if heard else np.zeros(self.bins - 1))
+        return np.concatenate([before, *numbers])
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The columns that are correlated."""
+        wanted = self.config.model.correlations and not self.config.private
+        return tuple(combinations(self.numeric, 2)) if wanted else ()
+
+    def split(self, cells: Array) -> Iterator[tuple[Counted, Array]]:
+        """Yields each table with its part of all counts."""
+        begin = 0
+        for table in self.tables:
+            shape = self.shape(table)
+            end = begin + shape[0] * shape[1]
+            yield table, cells[begin:end].reshape(shape)
+            begin = end
+
+    @cached_property
+    def places(self) -> tuple[str, ...]:
+        """The names of all cells: of public words, by which the noisy counts of a job are known again."""
+        names = []
+        for table in self.tables:
+            ends = {name: repr(self.public_ends(name)) for name in table[:2] if self.ordered(name)}
+            levels = {name: repr(self.columns[name].levels) for name in table[:2] if name and not self.ordered(name)}
+            rows, columns = self.shape(table)
+            names += [f"{table.name} {ends | levels} {i} {j}" for i in range(rows) for j in range(columns)]
+        return tuple(names)
+
+    def public_ends(self, name: str) -> list[float] | None:
+        """Returns the inner ends of bins that the job file decides; None where rows do."""
+        declared = self.config.data.columns.get(name)
+        if declared is None or declared.lower is None or declared.upper is None:
+            return None
+        return [*np.linspace(declared.lower, declared.upper, self.bins - 1).tolist()]
+
+    @property
+    def rows_in_cells(self) -> int:
+        """In how many cells a row is: it is in one of each table."""
+        return len(self.tables)
+
+
+def to_numbers(parts: Parts, n: int) -> Array:
+    """Returns (n,) the first cell of the part that each cell is in."""
+    first = np.zeros(n)
+    for part in parts:
+        first[list(part)] = min(part)
+    return first
+
+
+def to_parts(first: Any) -> Parts:
+    """Restores parts of `to_numbers`."""
+    found: dict[int, list[int]] = {}
+    for cell, number in enumerate(np.asarray(first, np.int64).tolist()):
+        found.setdefault(number, []).append(cell)
+    return tuple(tuple(cells) for cells in found.values())

@@ -1,0 +1,33 @@
+"""Makes the report's sections of a description: a Table 1, histograms, cross tables, correlations and curves."""
+
+from __future__ import annotations
+
+from ...results import described, guard
+from ...results.page import details, figure, section, table
+from ...results.report import RunFiles, Tile
+
+
+def tiles(run: RunFiles) -> list[Tile]:
+    """Returns the number of columns."""
+    return [("Columns", str(len({row["column"] for row in run.summary["describe"]["rows"]})))]
+
+
+@guard.figure("the page's sections", [])
+def sections(run: RunFiles) -> list[str]:
+    """Returns the sections of a finished run."""
+    content = run.summary["describe"]
+    head, *rows = described.table_one(content)
+    crossed = [details(name, table(*_parted(rows))) for name, rows in described.cross(content).items()]
+    correlated = described.correlations(content)
+    test = described.log_rank(content)
+    return [
+        section("Table 1", table(head, rows)),
+        figure("Histograms", described.histograms(content), "Rows of all clients in each bin, by its width."),
+        section("Cross tables", *crossed),
+        section("Correlations", table(*_parted(correlated))) if correlated else "",
+        figure("Survival", described.survival(content), f"Kaplan-Meier, with 95 % limits. {test}".strip()),
+    ]
+
+
+def _parted(rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
+    return rows[0], rows[1:]
