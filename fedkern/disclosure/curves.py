@@ -1,13 +1,21 @@
-"""Decides which intervals of a Kaplan-Meier curve may be told, and computes the curve, its limits and the log-rank test of these."""
+"""Decides which intervals of a Kaplan-Meier curve may be told; computes the curve, its limits and the log-rank test of them.
+
+Times and events are told by these intervals alone: another table of either, or bins of the times with other ends, subtracted,
+would tell the rows between.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
+from scipy.stats import chi2
 
+from .cells import added, enough, join
 from .rules import Rules
 
 Floats = NDArray[np.float64]
@@ -32,11 +40,17 @@ class Counts(NamedTuple):
     @property
     def at_risk(self) -> Ints:
         """(groups, k + 1) the rows at risk at 0 and after each end."""
-        raise NotImplementedError
+        gone = np.cumsum(self.events + self.censored, axis=1)
+        return np.hstack([self.rows[:, None], self.rows[:, None] - gone])
+
+    @property
+    def exposed(self) -> Floats:
+        """(groups, k) the rows at risk in each interval: those that are censored in it for half of it."""
+        return self.at_risk[:, :-1] - self.censored / 2
 
 
 class Curve(NamedTuple):
-    """Holds survival at the ends of intervals, (groups, k), with its 95 % limits (log-log)."""
+    """Holds survival at the ends of intervals, (groups, k), with its limits (log-log)."""
 
     survival: Floats
     lower: Floats
@@ -54,28 +68,109 @@ class LogRank(NamedTuple):
 def curve_counts(times: ArrayLike, event: ArrayLike, group: ArrayLike, grid: ArrayLike, rules: Rules) -> Counts | None:
     """Returns what a client tells of its times; None if nothing.
 
-    Intervals of the grid join until each has enough events and enough censored rows in each group; they end where fewer than
-    `rules.rows` of a group would be at risk.
+    Intervals of the grid join until each has enough events and enough censored rows in each group; so has what comes after the
+    last one. Each begins with at least `rules.rows` of each group at risk.
 
     Parameters
     ----------
-    times, event : (n,), rows with a missing one left out
-    group : (n,) 0, 1, .. of the told parts of groups, each with enough rows; all of 0 without groups
+    times, event : (n,), nan where missing. A row that misses one of them is left out where enough rows of each group do; else it
+        counts as censored in the first interval, and nobody sees how many do.
+    group : (n,) 0, 1, .. of the told parts of groups, each with enough rows; all 0 without groups
     grid : (k,) public ends of intervals, above 0
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.disclosure.curves import curve_counts
+    >>> from fedkern.disclosure.rules import LEVELS
+    >>> told = curve_counts(np.arange(1, 41), np.tile([1, 0], 20), np.zeros(40, int), [5, 10, 15, 20], LEVELS["standard"])
+    >>> told.ends, told.events, told.at_risk
+    (array([10., 20.]), array([[5, 5]]), array([[40, 30, 20]]))
     """
-    raise NotImplementedError
+    ends, own, codes = np.asarray(grid, np.float64), np.array([times, event], np.float64), np.asarray(group, np.int64)
+    n_groups, lacking = int(codes.max(initial=0)) + 1, ~np.isfinite(own).all(axis=0)
+    left_out = np.bincount(codes[lacking], minlength=n_groups)
+    rows = np.bincount(codes, minlength=n_groups)
+    if left_out[rows > 0].min(initial=len(codes)) >= rules.rows_per_value:
+        rows, codes, own, lacking = rows - left_out, codes[~lacking], own[:, ~lacking], lacking[~lacking]
+    interval = np.where(lacking, 0, np.searchsorted(ends, own[0]))
+    dying = ~lacking & (own[1] != 0)
+    events, censored = (
+        np.bincount(codes[which] * (len(ends) + 1) + interval[which], minlength=n_groups * (len(ends) + 1)).reshape(n_groups, -1)
+        for which in (dying, ~dying)
+    )
+    some = rows > 0
+    views = np.vstack([one[some] for one in (events, censored, events + censored)])
+    least = np.repeat([rules.rows_per_value, rules.rows_per_value, rules.rows], some.sum())
+    parts = join(views, least, ordered=len(ends) + 1, into=len(ends))
+    if len(parts) == 1 or not enough(views, parts, least):
+        return None
+    told = parts[:-1]
+    return Counts(ends[[part[-1] for part in told]], rows, added(events, told), added(censored, told))
 
 
 def pooled_counts(of_clients: Sequence[Counts]) -> Counts:
-    """Returns the counts of all clients' rows in intervals that all of them tell."""
-    raise NotImplementedError
+    """Returns the counts of all clients' rows, of the same groups, in intervals that all of them tell.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.disclosure.curves import Counts, pooled_counts
+    >>> one = Counts(np.array([1.0, 2.0]), np.array([50]), np.array([[5, 6]]), np.array([[7, 8]]))
+    >>> pooled_counts([one, Counts(np.array([2.0]), np.array([40]), np.array([[9]]), np.array([[5]]))]).events
+    array([[20]])
+    """
+    ends = reduce(np.intersect1d, (one.ends for one in of_clients))
+
+    def until(counts: Ints, own: Floats) -> Ints:
+        sums = np.hstack([np.zeros((len(counts), 1), np.int64), np.cumsum(counts, axis=1)])
+        return np.diff(sums[:, [0, *np.searchsorted(own, ends, "right").tolist()]], axis=1)
+
+    events, censored = (
+        np.sum([until(counts, one.ends) for one, counts in zip(of_clients, which, strict=True)], axis=0)
+        for which in ([one.events for one in of_clients], [one.censored for one in of_clients])
+    )
+    return Counts(ends, np.sum([one.rows for one in of_clients], axis=0), events, censored)
 
 
 def curve(counts: Counts, level: float = 0.95) -> Curve:
-    """Returns the curve of told counts: rows that are censored in an interval are at risk for half of it."""
-    raise NotImplementedError
+    """Returns the curve of told counts: rows that are censored in an interval are at risk for half of it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.disclosure.curves import Counts, curve
+    >>> curve(Counts(np.array([1.0]), np.array([50]), np.array([[10]]), np.array([[0]]))).survival
+    array([[0.8]])
+    """
+    exposed, events = counts.exposed, counts.events
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(exposed > 0, events / exposed, 0.0)
+        survival = np.cumprod(1 - share, axis=1)
+        error = np.sqrt(np.cumsum(np.where(events > 0, share / (exposed - events), 0.0), axis=1)) / -np.log(survival)
+        spread = np.exp(ndtri((1 + level) / 2) * error)
+        lower, upper = (np.where(survival < 1, survival**power, 1.0) for power in (spread, 1 / spread))
+    return Curve(survival, lower, upper)
 
 
 def log_rank(counts: Counts) -> LogRank:
-    """Returns the log-rank test of told counts."""
-    raise NotImplementedError
+    """Returns the log-rank test of told counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.disclosure.curves import Counts, log_rank
+    >>> told = Counts(np.array([1.0, 2.0]), np.array([50, 50]), np.array([[9, 7], [9, 7]]), np.array([[5, 5], [5, 5]]))
+    >>> log_rank(told)
+    LogRank(chi2=0.0, df=1, p=1.0)
+    """
+    some = counts.rows > 0
+    exposed, events = counts.exposed[some], counts.events[some]
+    at_risk, dying = exposed.sum(axis=0), events.sum(axis=0)
+    share = exposed / at_risk
+    off = (events - dying * share).sum(axis=1)
+    weight = dying * (at_risk - dying) / np.maximum(at_risk - 1, 1)
+    covariance = np.einsum("j,ij,ik->ik", weight, share, np.eye(len(share))) - np.einsum("j,ij,kj->ik", weight, share, share)
+    square = float(off @ np.linalg.pinv(covariance) @ off)
+    df = int(some.sum()) - 1
+    return LogRank(square, df, float(chi2.sf(square, df)) if df else 1.0)

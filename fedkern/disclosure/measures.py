@@ -1,0 +1,222 @@
+"""Decides which mean, standard deviation, quantiles and correlation of a client's numbers may be told, and rounds them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .cells import Parts
+from .rules import Rules
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MANY = 10  # values, more than which a column has of which sums are told: with fewer, sums tell their counts
+OF_AN_ERROR = 0.1  # to which sums are rounded
+REACH = 3.0  # standard deviations, between which bins lie
+
+
+class Moments(NamedTuple):
+    """Holds a mean and a standard deviation, rounded to a tenth of their standard errors, and the rows that they weigh."""
+
+    rows: float
+    mean: float
+    sd: float
+
+
+def present(values: ArrayLike) -> Floats:
+    """Returns the numbers that are not missing."""
+    own = np.asarray(values, np.float64)
+    return own[np.isfinite(own)]
+
+
+def measured(values: ArrayLike, rules: Rules, parts: int = 0) -> bool:
+    """Tells whether sums over numbers (nan: missing) may be told: they are of enough rows and many values, and none leads.
+
+    Else the column has counts alone; and where some of its cells have joined, no other job may have its sums.
+
+    `parts`: of the column's cells, which are told beside the sums; each has several values, or sums would take them apart.
+
+    Examples
+    --------
+    >>> from fedkern.disclosure.measures import measured
+    >>> from fedkern.disclosure.rules import LEVELS
+    >>> measured(range(40), LEVELS["standard"]), measured([0, 1] * 40, LEVELS["standard"])
+    (True, False)
+    """
+    own = present(values)
+    if len(own) < max(rules.rows, 2) or len(np.unique(own)) <= max(MANY, 2 * parts) * (rules.rows_per_value > 0):
+        return False
+    squares = (own - own.mean()) ** 2
+    return bool(1 / len(own) + squares.max() / max(squares.sum(), np.finfo(float).tiny) <= rules.leverage)
+
+
+def moments(values: ArrayLike, rules: Rules, parts: int = 0, rows: float | None = None) -> Moments | None:
+    """Returns the rounded mean and sd of numbers (nan: missing); None if they may not be told.
+
+    Parameters
+    ----------
+    parts : as `measured` takes it
+    rows : those with a number, as far as they are told: of all parts but one of missing cells alone. None: exactly those
+
+    Examples
+    --------
+    >>> from fedkern.disclosure.measures import moments
+    >>> from fedkern.disclosure.rules import LEVELS
+    >>> moments(range(40), LEVELS["standard"])
+    Moments(rows=40, mean=19.5, sd=11.7)
+    """
+    if not measured(values, rules, parts):
+        return None
+    own = present(values)
+    sd, n = float(own.std(ddof=1)), len(own)
+    return Moments(n if rows is None else rows, rounded(float(own.mean()), sd / math.sqrt(n)), rounded(sd, sd / math.sqrt(2 * n)))
+
+
+def step(size: float, *, up: bool = False) -> float:
+    """Returns the largest of .., .1, .2, .5, 1, 2, 5, .. that is no larger than a size; `up`: the smallest that is no smaller.
+
+    Examples
+    --------
+    >>> from fedkern.disclosure.measures import step
+    >>> step(0.37), step(0.37, up=True), step(40.0)
+    (0.2, 0.5, 20.0)
+    """
+    at = math.floor(math.log10(size))
+    every = [float(f"{digit}e{at + more}") for more in (0, 1) for digit in (1, 2, 5)]
+    return next(one for one in every if one >= size) if up else [one for one in every if one <= size][-1]
+
+
+def rounded(value: float, error: float) -> float:
+    """Returns a number rounded to a tenth of its error, or somewhat less.
+
+    Examples
+    --------
+    >>> from fedkern.disclosure.measures import rounded
+    >>> rounded(63.1728, 1.3), rounded(2.5, 0.0)
+    (63.2, 2.5)
+    """
+    if not error > 0:
+        return value
+    unit = step(OF_AN_ERROR * error)
+    return round(round(value / unit) * unit, max(0, -math.floor(math.log10(unit))))
+
+
+def pooled(of_clients: Sequence[Moments]) -> Moments:
+    """Returns the mean and sd of all clients' rows, of what they told.
+
+    Examples
+    --------
+    >>> from fedkern.disclosure.measures import Moments, pooled
+    >>> pooled([Moments(40, 10.0, 2.0), Moments(40, 12.0, 2.0)])
+    Moments(rows=80.0, mean=11.0, sd=2.23)
+    """
+    n, mean, sd = np.array(of_clients, np.float64).T
+    total = float(n.sum())
+    of_all = float(n @ mean) / total
+    square = float((n - 1) @ sd**2 + n @ (mean - of_all) ** 2) / (total - 1)
+    error = math.sqrt(square / total)
+    return Moments(total, rounded(of_all, error), rounded(math.sqrt(square), error / math.sqrt(2)))
+
+
+def correlation(x: ArrayLike, y: ArrayLike, rules: Rules) -> float | None:
+    """Returns a rounded correlation over the rows with both numbers; None if it may not be told.
+
+    Both columns have more than ten cells of enough rows each: a cross table of fewer would be told by it.
+
+    Examples
+    --------
+    >>> from fedkern.disclosure.measures import correlation
+    >>> from fedkern.disclosure.rules import LEVELS
+    >>> correlation(range(99), range(99), LEVELS["standard"]), correlation(range(99), [0, 1, 1] * 33, LEVELS["standard"])
+    (1.0, None)
+    """
+    both = np.stack([np.asarray(one, np.float64) for one in (x, y)])
+    own = both[:, np.isfinite(both).all(axis=0)]
+    if not all(measured(one, rules) and _cells(one, rules.rows_per_value) > MANY * (rules.rows_per_value > 0) for one in own):
+        return None
+    return rounded(float(np.corrcoef(own)[0, 1]), 1 / math.sqrt(own.shape[1]))
+
+
+def _cells(values: Floats, least: int) -> int:
+    """Returns into how many cells of enough rows each numbers can be cut, from the least one on."""
+    cells, rows = 0, 0
+    for count in np.unique(values, return_counts=True)[1].tolist():
+        rows += count
+        if rows >= max(least, 1):
+            cells, rows = cells + 1, 0
+    return cells
+
+
+def pooled_correlation(x: Sequence[Moments], y: Sequence[Moments], r: Sequence[float]) -> float:
+    """Returns the correlation of all clients' rows, of what they told of two columns.
+
+    Examples
+    --------
+    >>> from fedkern.disclosure.measures import Moments, pooled_correlation
+    >>> one = [Moments(40, 10.0, 2.0), Moments(40, 12.0, 2.0)]
+    >>> pooled_correlation(one, one, [1.0, 1.0]), pooled_correlation(one, one, [0.0, 0.0])
+    (1.0, 0.2)
+    """
+    n = np.array([min(one.rows, other.rows) for one, other in zip(x, y, strict=True)])
+    means, sds = (np.array([[one[k] for one in column] for column in (x, y)]) for k in (1, 2))
+    off = means - (means @ n / n.sum())[:, None]
+    products = np.einsum("ik,jk,k->ij", off, off, n) + np.einsum("ik,jk,k->ij", sds, sds, n - 1) * np.eye(2)
+    products[[0, 1], [1, 0]] += float((sds.prod(axis=0) * r) @ (n - 1))
+    return rounded(float(products[0, 1] / math.sqrt(products[0, 0] * products[1, 1])), 1 / math.sqrt(n.sum()))
+
+
+def ends(mean: float, sd: float, lower: float | None = None, upper: float | None = None, bins: int = 24) -> Floats:
+    """Returns the inner ends of bins: between public limits, or three standard deviations about a pooled mean, round numbers.
+
+    Examples
+    --------
+    >>> from fedkern.disclosure.measures import ends
+    >>> ends(63.2, 9.1, bins=6), ends(0.4, 0.2, 0.0, 1.0, bins=4)
+    (array([40., 50., 60., 70., 80., 90.]), array([0.5]))
+    """
+    low, high = (mean + sign * REACH * sd if limit is None else limit for sign, limit in ((-1, lower), (1, upper)))
+    if not (high > low and math.isfinite(high - low)):
+        return np.empty(0)
+    width = step((high - low) / bins, up=True)
+    digits = max(0, -math.floor(math.log10(width)))
+    found = np.arange(math.floor(low / width), math.ceil(high / width) + 1) * width
+    return np.round(found[(found > low) & (found < high)], digits)
+
+
+def binned(values: ArrayLike, inner: ArrayLike) -> Ints:
+    """Returns (bins + 1,) the counts of bins [end, next end), the first and the last without limit, and of missing cells.
+
+    Examples
+    --------
+    >>> from fedkern.disclosure.measures import binned
+    >>> binned([1, 4, 5, 9, float("nan")], [5, 8])
+    array([2, 1, 1, 1])
+    """
+    own, inner = present(values), np.asarray(inner, np.float64)
+    inside = np.bincount(np.searchsorted(inner, own, "right"), minlength=len(inner) + 1)
+    return np.append(inside, np.size(values) - len(own)).astype(np.int64)
+
+
+def quantile(counts: ArrayLike, parts: Parts, inner: ArrayLike, share: float) -> tuple[float, float]:
+    """Returns the ends between which a quantile lies, of the told counts (parts,) of bins: infinite beyond the outer ones.
+
+    Examples
+    --------
+    >>> from fedkern.disclosure.measures import quantile
+    >>> quantile([6, 9, 7], ((0, 1), (2,), (3, 4)), [10, 20, 30], 0.5)
+    (20.0, 30.0)
+    """
+    bounds = [-math.inf, *np.asarray(inner, np.float64).tolist(), math.inf]
+    last = len(bounds) - 1  # the cell of missing ones
+    own = [([cell for cell in part if cell < last], int(n)) for part, n in zip(parts, np.asarray(counts), strict=True)]
+    own = [(cells, n) for cells, n in own if cells and n]
+    if not own:
+        return -math.inf, math.inf
+    until = np.cumsum([n for _, n in own])
+    cells = own[int(np.searchsorted(until, share * until[-1]))][0]
+    return bounds[min(cells)], bounds[max(cells) + 1]
