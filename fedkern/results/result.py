@@ -485,7 +485,7 @@ class Result:
         notes, table : where the reader finds all notes, and all rows of the table
         """
         if "describe" in self.summary:
-            lines = [*head.lines(self.summary, self.job), *align_columns(described.table_one(self.summary["describe"]))]
+            lines = [*[*head.lines(self.summary, self.job)][:-1], *align_columns(described.table_one(self.summary["describe"]))]
             return [*lines, *head.notes(self.notes, shown.PRINTED, notes)]
         rows, count = self._shown()
         word, ratios = self._ratios()
@@ -514,7 +514,7 @@ class Result:
         if "describe" in self.summary:
             first, *body = described.table_one(self.summary["describe"])
             notes = head.notes(self.notes, shown.PRINTED, ".notes")
-            said = page.piece("notebook", *_first([*head.lines(self.summary, self.job)]))
+            said = page.piece("notebook", *_first([*reversed([*head.lines(self.summary, self.job)][:-1])]))
             return said + page.table(first, body) + (page.piece("bullets", notes) if notes else "")
         rows, count = self._shown()
         word, ratios = self._ratios()

@@ -6,10 +6,20 @@ section 14.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.exchanges.described import Cells
 from ...jobs import tables
+from ...jobs.run import Run
+from ...privacy.binned import Noise
 from ...privacy.plan import Plan
+from ...results.plain import Record, real
 from ..sigma import budget
-from .keys import PrivacySection
+from .keys import Config, PrivacySection
 from .model import DescribeModel
 
 
@@ -22,3 +32,18 @@ def plan(privacy: PrivacySection, model: DescribeModel) -> Plan:
 def key(privacy: PrivacySection, model: DescribeModel) -> tables.Key:
     """Returns the key that identifies the job's noisy counts."""
     return tables.Key(privacy.table, "describe", model.places)
+
+
+def add_noise(run: Run[Config], privacy: PrivacySection, model: DescribeModel, client: int, counts: NDArray[np.float64]) -> Cells:
+    """Returns a client's counts with noise: as they were drawn once, or drawn now and charged."""
+    table = run.hooks.noisy_table(client, plan(privacy, model), key(privacy, model), counts.astype(np.int64))
+    about = {"table": str(table.path), "drawn": table.drawn, "noise": table.mechanism.as_dict()}
+    run.hooks.write_own(client, "noisy.json", about, sync=False)
+    n, groups = len(model.numeric), model.dims["groups"]
+    return Cells(0, np.array(table.counts, np.float64), np.zeros((n, groups, 3)), np.zeros((0, 6)))
+
+
+def noise(certificates: Mapping[str, Record]) -> Noise | None:
+    """Returns the noise of one client's counts, by what clients have drawn; None where they have none."""
+    sds = [real(one["noise_multiplier"]) * real(one["clip"]) for one in certificates.values()]
+    return Noise(2 * math.asinh(1 / (math.sqrt(2) * max(sds)))) if sds else None

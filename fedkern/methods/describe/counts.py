@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.exchanges.described import AskCells, AskParts, Cells, OwnParts, Spread, Values
-from ...disclosure import cells, curves, numbers
+from ...disclosure import cells, curves, measures
 from ...disclosure.cells import Parts
 from ...disclosure.rules import Rules
 from .model import Counted, DescribeModel, Told, to_numbers
@@ -45,7 +46,7 @@ class Client:
             if len(there) and model.here:
                 ends[j] = there.min(), there.max()
             found, times = np.unique(there, return_counts=True) if len(np.unique(there[:LOOKED_AT])) <= most else ([], [])
-            if len(found) <= most and (model.here or not numbers.measured(self.rows.values[name], self.rules)):
+            if len(found) <= most and (model.here or not measures.measured(self.rows.values[name], self.rules)):
                 enough = np.asarray(found)[np.asarray(times) >= self.rules.rows_per_value]
                 n[j] = len(enough)
                 values[j, : len(enough)] = enough
@@ -53,7 +54,7 @@ class Client:
 
     def spread(self) -> Spread:
         """Returns means and sds of columns of numbers, which decide on ends of bins."""
-        sums = [self._sums(self.rows.values[name], 0.0, self.rows.n) for name in self.model.numeric]
+        sums = [self._sums(self.rows.values[name], 0.0) for name in self.model.numeric]
         return Spread(0, np.array(sums).reshape(-1, 3))
 
     # Which cells are told ----------
@@ -85,7 +86,8 @@ class Client:
             elif (parts := told.of[table]) is not None and (not table.second or self._joined_two(table, told) is not None):
                 first = [to_numbers(own, size).astype(np.int64) for own, size in zip(parts, part.shape)]
                 np.add.at(part, np.ix_(*first), self.counts(table))
-        return Cells(0, counts, self._each(asked.centre, told), self._pairs(asked.centre))
+        each = self._each(asked.centre, told)
+        return Cells(0, counts, each, self._pairs(asked.centre, each))
 
     def counts(self, table: Counted) -> Ints:
         """Returns the rows in all cells of one or two columns."""
@@ -117,7 +119,11 @@ class Client:
         counts = self.counts(Counted(name))[:, 0]
         if self.model.whole:
             return tuple((cell,) for cell in range(len(counts)))
-        return cells.join(counts, self.rules.rows_per_value, ordered=self.model.ordered(name))
+        return cells.join(counts, self.rules.rows_per_value, ordered=self.model.ordered(name), into=self._into(name))
+
+    def _into(self, name: str) -> int:
+        """Returns the cell that takes those which have few rows: of numbers the middle one."""
+        return len(np.unique(self.ends[self.model.numeric.index(name)])) // 2 if name in self.model.numeric else 0
 
     def _joined_two(self, table: Counted, told: Told) -> tuple[Parts, Parts] | None:
         """Returns the parts of a table of two columns, each of which is told in parts; None where it tells nothing of it."""
@@ -125,18 +131,22 @@ class Client:
         if self.model.whole:
             return rows, columns
         counts = cells.added(cells.added(self.counts(table), columns).T, rows).T
-        ordered = [sum(min(part) < self.model.ordered(name) for part in own) for name, own in zip(table[:2], (rows, columns))]
-        both = cells.cross(counts, self.rules.rows_per_value, ordered=ordered)
-        return None if both is None else (_of_cells(both[0], rows), _of_cells(both[1], columns))
+        both = [*zip(table[:2], (rows, columns))]
+        ordered = [sum(min(part) < self.model.ordered(name) for part in own) for name, own in both]
+        into = [next(k for k, part in enumerate(own) if self._into(name) in part) for name, own in both]
+        found = cells.cross(counts, self.rules.rows_per_value, ordered=(ordered[0], ordered[1]), into=(into[0], into[1]))
+        return None if found is None else (_of_cells(found[0], rows), _of_cells(found[1], columns))
 
-    def _sums(self, values: Array, centre: float, rows: float) -> tuple[float, float, float]:
-        """Returns rows, sum and sum of squares about a centre, of rounded mean and sd; zeros where they may not be told."""
+    def _sums(self, values: Array, centre: float, parts: int = 0) -> tuple[float, float, float]:
+        """Returns rows, sum and sum of squares about a centre, of rounded mean and sd; zeros where they may not be told.
+
+        `parts`: in which the column is told beside them.
+        """
         if self.model.here:
             about = values[~np.isnan(values)] - centre
             return float(len(about)), float(about.sum()), float(about @ about)
-        if not numbers.measured(values, self.rules) or (told := numbers.moments(values, self.rules, weight=rows)) is None:
-            return 0.0, 0.0, 0.0
-        return _of_moments(told, centre)
+        told = measures.moments(values, self.rules, parts, self._rows_told(values))
+        return (0.0, 0.0, 0.0) if told is None else _of_moments(told, centre)
 
     def _each(self, centre: Array, told: Told) -> Array:
         """Returns sums of columns of numbers in the rows of each group that is told, and of all."""
@@ -144,11 +154,14 @@ class Client:
         each = np.zeros((len(model.numeric), model.dims["groups"], 3))
         group = self._cell(model.group) if model.group else np.zeros(self.rows.n, np.int64)
         for j, name in enumerate(() if model.config.private else model.numeric):
+            if (parts := told.of.get(Counted(name))) is None:
+                continue
             values = self.rows.values[name]
-            for part in told.groups if model.group else ():
-                inside = values[np.isin(group, part)]
-                each[j, min(part)] = self._sums(inside, centre[j], self._rows_told(inside))
-            each[j, -1] = self._sums(values, centre[j], self._rows_told(values))
+            each[j, -1] = self._sums(values, centre[j], len(parts[0]))
+            by_group = told.of[Counted(name, model.group)] if model.group else None
+            for part in by_group[1] if by_group is not None else ():
+                if max(part) < model.size(model.group) - 1:
+                    each[j, min(part)] = self._sums(values[np.isin(group, part)], centre[j], len(by_group[0]))
         return each
 
     def _rows_told(self, values: Array) -> float:
@@ -156,40 +169,55 @@ class Client:
         lacking = int(np.isnan(values).sum())
         return float(len(values) - (lacking if lacking >= self.rules.rows_per_value else 0))
 
-    def _pairs(self, centre: Array) -> Array:
-        """Returns sums of each two columns of numbers over the rows that have both."""
+    def _pairs(self, centre: Array, each: Array) -> Array:
+        """Returns sums of each two columns of numbers over the rows that have both: such as give the correlation that is told."""
         model, sums = self.model, np.zeros((len(self.model.pairs), 6))
-        whole = {name: not np.isnan(values).any() for name, values in self.rows.values.items()}
-        about = {name: self.rows.values[name] - centre[j] for j, name in enumerate(model.numeric)} if model.pairs else {}
+        place = {name: j for j, name in enumerate(model.numeric)}
+        about = {name: self.rows.values[name] - centre[place[name]] for name in dict.fromkeys(chain(*model.pairs))}
+        whole = {name: not np.isnan(values).any() for name, values in about.items()}
         for at, pair in enumerate(model.pairs):
             x, y = (about[name] for name in pair)
             if not all(whole[name] for name in pair):
                 both = ~(np.isnan(x) | np.isnan(y))
                 x, y = x[both], y[both]
-            sums[at] = len(x), x.sum(), y.sum(), x @ x, y @ y, x @ y
-        return sums if model.here else sums * 0
+            if model.here:
+                sums[at] = len(x), x.sum(), y.sum(), x @ x, y @ y, x @ y
+                continue
+            own = [each[place[name], -1] for name in pair]
+            rows = min(own[0][0], own[1][0])
+            if not rows or (r := measures.correlation(x, y, self.rules)) is None:
+                continue
+            (mx, sx), (my, sy) = (_moments_of(one) for one in own)
+            squares = [(rows - 1) * sd**2 + rows * mean**2 for mean, sd in ((mx, sx), (my, sy))]
+            sums[at] = rows, rows * mx, rows * my, *squares, (rows - 1) * r * sx * sy + rows * mx * my
+        return sums
 
-    def _complete(self, groups: Parts) -> tuple[Array, Array, Ints]:
-        """Returns the rows that have a time, an event and a group that is told: these, and the group's place among those."""
+    def _survived(self, groups: Parts) -> tuple[Array, Array, Ints]:
+        """Returns times, events and groups of the rows whose group is told: its place among those."""
         model = self.model
         assert model.config.model.time is not None
         assert self.rows.event is not None
-        time, event = self.rows.values[model.config.model.time], self.rows.event
         place = np.full(model.size(model.group), -1)
         for at, part in enumerate(groups):
             place[list(part)] = at
         group = place[self._cell(model.group)] if model.group else np.zeros(self.rows.n, np.int64)
-        there = ~(np.isnan(time) | np.isnan(event)) & (group >= 0)
-        return time[there], event[there], group[there]
+        there = group >= 0
+        return self.rows.values[model.config.model.time][there], self.rows.event[there], group[there]
 
     def _kept_ends(self, groups: Parts) -> Array:
         """Returns 1 for ends of survival times that it would tell, else 0; -1 for all where it tells none."""
         kept, time = np.zeros(self.model.bins - 1), self.model.config.model.time
         if time is None or self.model.whole:
             return kept + 1
-        grid = self.ends[self.model.numeric.index(time)]
-        told = curves.curve_counts(*self._complete(groups), np.unique(grid[grid > 0]), self.rules)
-        return kept - 1 if told is None else np.isin(grid, told.ends).astype(np.float64)
+        grid, own = self.ends[self.model.numeric.index(time)], self._survived(groups)
+        ends, told = np.unique(grid[grid > 0]), list[float]()
+        # From the middle on, by halves: so clients' ends have much in common.
+        for step in (2**k for k in range(len(ends).bit_length() - 1, -1, -1)):
+            for end in ends[step - 1 :: 2 * step].tolist():
+                tried = sorted([*told, end])
+                counts = curves.curve_counts(*own, tried, self.rules)
+                told = tried if counts is not None and len(counts.ends) == len(tried) else told
+        return np.isin(grid, told).astype(np.float64) if told else kept - 1
 
     def _times(self, told: Told) -> Array:
         """Returns, by group, events of each interval, censored rows of each, and rows with later times; zeros of what is not told."""
@@ -199,16 +227,19 @@ class Client:
         grid, place = np.unique(self.ends[model.numeric.index(model.config.model.time)], return_index=True)
         use = told.ends[place] & (grid > 0)
         grid, place = grid[use], place[use]
-        time, event, group = self._complete(told.groups)
-        if not model.whole:
-            again = curves.curve_counts(time, event, group, grid, self.rules) if len(grid) else None
-            if again is None or not np.array_equal(again.ends, grid):
-                return counts
-        interval = np.searchsorted(grid, time, side="left")
-        last = interval == len(grid)
-        cell = np.where(last, 2 * ends, np.append(place, 0)[interval] + ends * (event == 0))
+        time, event, group = self._survived(told.groups)
         first = np.array([min(part) for part in told.groups])
-        np.add.at(counts, (first[group], cell), 1)
+        if not model.whole:
+            own = curves.curve_counts(time, event, group, grid, self.rules) if len(grid) else None
+            if own is not None and np.array_equal(own.ends, grid):
+                here = first[: len(own.rows)]
+                counts[np.ix_(here, place)], counts[np.ix_(here, place + ends)] = own.events, own.censored
+                counts[here, -1] = own.at_risk[:, -1]
+            return counts
+        there = ~(np.isnan(time) | np.isnan(event))
+        interval = np.searchsorted(grid, time[there], side="left")
+        cell = np.where(interval == len(grid), 2 * ends, np.append(place, 0)[interval] + ends * (event[there] == 0))
+        np.add.at(counts, (first[group[there]], cell), 1)
         return counts
 
 
@@ -217,7 +248,13 @@ def _of_cells(parts: Parts, of: Parts) -> Parts:
     return tuple(tuple(sorted(cell for part in own for cell in of[part])) for own in parts)
 
 
-def _of_moments(told: numbers.Moments, centre: float) -> tuple[float, float, float]:
+def _moments_of(sums: Array) -> tuple[float, float]:
+    """Returns the mean and the sd of `_of_moments`."""
+    rows, first, second = sums.tolist()
+    return first / rows, max((second - first**2 / rows) / (rows - 1), 0.0) ** 0.5
+
+
+def _of_moments(told: measures.Moments, centre: float) -> tuple[float, float, float]:
     """Returns the sums that have this mean and this sd, whose square is a sum of squares over rows less one."""
     shift = told.mean - centre
     return told.rows, told.rows * shift, (told.rows - 1) * told.sd**2 + told.rows * shift**2

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ...disclosure import cells
 from ...disclosure.cells import Parts
-from ...disclosure.numbers import MANY
+from ...disclosure.measures import MANY
 from ...errors import JobError
 from ...jobs.model import JobModel
 from ...models.encoding import Column, Encoding
@@ -70,7 +70,7 @@ class DescribeModel(JobModel[OutputSection]):
         for name in (model.group, model.time, model.event, *(name for pair in model.cross for name in pair)):
             if name is not None and name not in there:
                 raise JobError(f"[model] names column {name!r}, and no file has it; there are {', '.join(sorted(there))}")
-        if not there:
+        if not self.shown:
             raise JobError("no column is left to be described: take some out of data.ignore")
 
     @property
@@ -100,6 +100,12 @@ class DescribeModel(JobModel[OutputSection]):
         """The columns of numbers."""
         return tuple(column.name for column in self.encoding.columns if column.levels is None)
 
+    @cached_property
+    def shown(self) -> tuple[str, ...]:
+        """The columns that are described by themselves: times and events are told by curves alone."""
+        hidden = (self.config.model.time, self.config.model.event)
+        return tuple(name for name in self.columns if name not in hidden)
+
     def size(self, name: str) -> int:
         """Returns the number of cells of a column, with that of missing ones; of no column 1."""
         if not name:
@@ -119,12 +125,12 @@ class DescribeModel(JobModel[OutputSection]):
     @cached_property
     def single(self) -> tuple[Counted, ...]:
         """The tables of one column."""
-        return tuple(Counted(column.name) for column in self.encoding.columns)
+        return tuple(map(Counted, self.shown))
 
     @cached_property
     def double(self) -> tuple[Counted, ...]:
         """The tables of two columns."""
-        beside = [column.name for column in self.encoding.columns if self.group not in ("", column.name)]
+        beside = [name for name in self.shown if self.group not in ("", name)]
         return tuple(Counted(name, self.group) for name in beside) + tuple(Counted(*pair) for pair in self.config.model.cross)
 
     @cached_property
@@ -209,7 +215,7 @@ class DescribeModel(JobModel[OutputSection]):
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The columns that are correlated."""
         wanted = self.config.model.correlations and not self.config.private
-        return tuple(combinations(self.numeric, 2)) if wanted else ()
+        return tuple(combinations([name for name in self.numeric if name in self.shown], 2)) if wanted else ()
 
     def split(self, cells: Array) -> Iterator[tuple[Counted, Array]]:
         """Yields each table with its part of all counts."""
@@ -236,7 +242,7 @@ class DescribeModel(JobModel[OutputSection]):
         declared = self.config.data.columns.get(name)
         if declared is None or declared.lower is None or declared.upper is None:
             return None
-        return [*np.linspace(declared.lower, declared.upper, self.bins - 1).tolist()]
+        return [*np.linspace(declared.lower, declared.upper, self.bins + 1)[1:-1].tolist()]
 
     @property
     def rows_in_cells(self) -> int:

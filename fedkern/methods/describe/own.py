@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ...jobs.run import Run
 from .counts import Client
 from .keys import Config
@@ -15,21 +12,19 @@ from .model import DescribeModel
 
 @dataclass(frozen=True)
 class Own:
-    """Holds a client's number, its rows, and the ends of bins."""
+    """Holds a client's number and its rows."""
 
     index: int
     client: Client
-    ends: NDArray[np.float64]
 
 
 def write(run: Run[Config], model: DescribeModel, own: Own) -> None:
     """Writes described.json to the client's folder: of each column its own counts of all cells, as they are."""
     client = own.client
-    client.ends = own.ends
-    content = {}
+    content: dict[str, object] = {}
     for table in model.single:
         column = model.columns[table.first]
-        cells = {"levels": list(column.levels)} if column.levels is not None else {"ends": own.ends[model.numeric.index(table.first)].tolist()}
+        cells = {"levels": list(column.levels)} if column.levels is not None else {"ends": client.ends[model.numeric.index(table.first)].tolist()}
         counts = client.counts(table)[:, 0].tolist()
         content[table.first] = {**cells, "counts": counts[:-1], "missing": counts[-1]}
     run.hooks.write_own(own.index, "described.json", {"rows": client.rows.n, "columns": content})

@@ -11,17 +11,21 @@ from numpy.typing import NDArray
 
 from ...algorithms.core.masked import ALL
 from ...algorithms.exchanges.described import Cells
-from ...disclosure import curves, numbers
+from ...disclosure import curves, measures
 from ...disclosure.cells import Parts
 from ...finding import Finding
 from ...jobs.publish import Fit
+from ...privacy import binned
+from ...privacy.binned import Interval, Noise
 from ...results.stored import Stored
 from ...results.verdict import Verdict
-from .model import Counted, DescribeModel, Told
+from .model import FEW, Counted, DescribeModel, Told
 
 Array = NDArray[np.float64]
 Row = dict[str, Any]
 QUANTILES = {"q25": 0.25, "median": 0.5, "q75": 0.75}
+LIMITS = tuple(f"{name}_{end}" for name in ("share", "mean", "sd") for end in ("q05", "q95"))  # where counts have noise
+PANES = 24  # bins of a histogram of rows that are all in one process
 EVERYWHERE = ""  # in the place of a client, or of a group: all of them
 
 
@@ -37,6 +41,7 @@ class Facts:
     told : which cells all clients tell
     centre : (columns,) about which sums are
     replies : client -> its numbers; where sums are secure those of all
+    noise : of one client's counts; None where they have none
     """
 
     model: DescribeModel
@@ -45,11 +50,23 @@ class Facts:
     told: Told
     centre: Array
     replies: Mapping[str, Cells]
+    noise: Noise | None = None
+
+    def of(self, client: str) -> Noise | None:
+        """Returns the noise of a client's counts, or of those of all together."""
+        clients = len(self.model.names) if client == EVERYWHERE else 1
+        return None if self.noise is None else self.noise._replace(clients=clients)
+
+    def few(self, name: str) -> bool:
+        """Tells whether a column's cells are shown one by one: they are levels, or few values."""
+        model = self.model
+        return name not in model.numeric or (name in self.discrete and len(np.unique(self.ends[model.numeric.index(name)])) <= FEW)
 
     @property
     def whose(self) -> dict[str, Cells]:
         """The numbers of all together, and of each client."""
-        together = Cells.total(dict(enumerate(self.replies.values())))
+        numbers = zip(*(dict(_arrays(reply)).values() for reply in self.replies.values()))
+        together = Cells(0, *(np.sum(of_clients, axis=0) for of_clients in numbers))
         each = {} if len(self.replies) == 1 else self.replies
         return {EVERYWHERE: together, **each}
 
@@ -85,8 +102,8 @@ def fit(facts: Facts) -> Fit:
     """Makes the published result."""
     model = facts.model
     content: dict[str, Any] = {"group": model.group, "groups": [name for name, _ in facts.groups()]}
-    content["rows"] = [row for name in model.columns for row in _rows(facts, name)]
-    content["histograms"] = [row for name in model.numeric if name not in facts.discrete for row in _histogram(facts, name)]
+    content["rows"] = [row for name in model.shown for row in _rows(facts, name)]
+    content["histograms"] = [row for name in model.numeric if name in model.shown and not facts.few(name) for row in _histogram(facts, name)]
     content["cross"] = [row for table in model.double[len(model.double) - len(model.config.model.cross) :] for row in _cross(facts, table)]
     content["correlations"] = [*_correlations(facts)]
     content |= _survival(facts)
@@ -120,14 +137,24 @@ def _columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
 def _notes(facts: Facts) -> Iterator[str]:
     """Yields what a reader has to know of columns."""
     model, together = facts.model, dict(facts.model.split(facts.whose[EVERYWHERE].counts))
-    for name in model.columns:
+    for name in model.shown:
         counts, last = together[Counted(name)][:, 0], model.size(name) - 1
         if counts.sum() and counts[last] == counts.sum():
             yield Finding.of("column-all-missing", column=name)
-        elif name in model.numeric and model.public_ends(name) is not None and counts.sum() and not counts[1 : last - 1].any():
+        elif _beyond(facts, name):
             yield Finding.of("bins-hold-nothing", column=name)
     if len(model.names) == 2 and not (model.here or model.config.private):
         yield Finding.of("two-clients-know-each-other")
+
+
+def _beyond(facts: Facts, name: str) -> bool:
+    """Tells whether the mean of a column is beyond its public limits."""
+    declared = facts.model.config.data.columns.get(name)
+    if name not in facts.model.numeric or declared is None or declared.lower is None or declared.upper is None:
+        return False
+    j = facts.model.numeric.index(name)
+    rows, first, _ = facts.whose[EVERYWHERE].each[j, -1].tolist()
+    return bool(rows) and not declared.lower <= facts.centre[j] + first / rows <= declared.upper
 
 
 # Columns ----------
@@ -157,17 +184,36 @@ def _of_column(
     n = total - (missing or 0)
     head = {"column": name, "level": "", "client": client, "group": group, "n": int(n), "missing": _whole(missing)}
     row = {**head, "count": None, "share": None, "mean": None, "sd": None, **dict.fromkeys(QUANTILES)}
-    numeric = name in model.numeric
-    if numeric:
+    noise, numeric = facts.of(client), name in model.numeric
+    row |= dict.fromkeys(LIMITS) if noise else {}
+    if numeric and noise:
+        row |= _noisy(facts, name, counts[:-1], noise)
+    elif numeric:
         row |= _moments(facts, name, counts, parts, each, at) | _quantiles(facts, name, counts, parts)
-    yield row
-    if numeric and name not in facts.discrete:
+    yield {**row}
+    if not facts.few(name):
         return
+    row |= dict.fromkeys(("mean", "sd", *QUANTILES, *(LIMITS if noise else ())))
     for part in parts:
-        if part != (last,) and (counts[min(part)] or model.columns[name].levels is not None):
+        if part != (last,) and (counts[min(part)] or not numeric):
             count = counts[min(part)]
-            share = None if not n else float(count / n)
-            yield {**row, "level": facts.label(name, part), "count": int(count), "share": share, "mean": None, "sd": None} | dict.fromkeys(QUANTILES)
+            row |= {"level": facts.label(name, part), "count": int(count), "share": float(count / n) if n else None}
+            if noise:
+                row |= _limits("share", binned.share(counts[:-1], noise, min(part)))
+            yield {**row}
+
+
+def _limits(name: str, interval: Interval) -> Row:
+    """Returns an estimate with the ends of its 90 % interval."""
+    return {name: interval.value + 0.0, f"{name}_q05": interval.lower, f"{name}_q95": interval.upper}
+
+
+def _noisy(facts: Facts, name: str, counts: Array, noise: Noise) -> Row:
+    """Returns numbers of noisy bins, with intervals that contain the noise."""
+    declared = facts.model.config.data.columns[name]
+    ends = [declared.lower, *facts.ends[facts.model.numeric.index(name)].tolist(), declared.upper]
+    row = _limits("mean", binned.mean(counts, noise, ends)) | _limits("sd", binned.sd(counts, noise, ends))
+    return row | {key: binned.quantile(counts, noise, ends, share).value for key, share in QUANTILES.items()}
 
 
 def _whole(value: float | None) -> int | None:
@@ -185,7 +231,10 @@ def _moments(facts: Facts, name: str, counts: Array, parts: Parts, each: Array, 
         first, second = weights @ values, weights @ values**2
     if rows < 2:
         return {"mean": float(centre + first) if rows else None}
-    return {"mean": float(centre + first / rows), "sd": float(max((second - first**2 / rows) / (rows - 1), 0.0) ** 0.5)}
+    mean, sd = float(centre + first / rows), float(max((second - first**2 / rows) / (rows - 1), 0.0) ** 0.5)
+    if facts.model.here:
+        return {"mean": mean, "sd": sd}
+    return {"mean": measures.rounded(mean, sd / rows**0.5), "sd": measures.rounded(sd, sd / (2 * rows) ** 0.5)}
 
 
 def _quantiles(facts: Facts, name: str, counts: Array, parts: Parts) -> Row:
@@ -208,16 +257,22 @@ def _quantiles(facts: Facts, name: str, counts: Array, parts: Parts) -> Row:
 
 
 def _histogram(facts: Facts, name: str) -> Iterator[Row]:
-    """Yields the rows in each bin."""
-    parts, ends = facts.told.of[Counted(name)], facts.ends[facts.model.numeric.index(name)]
-    for client, reply in facts.whose.items() if parts is not None else ():
+    """Yields the rows in each bin; where each cell is told, wider ones."""
+    told, ends = facts.told.of[Counted(name)], facts.ends[facts.model.numeric.index(name)]
+    if told is None:
+        return
+    parts = [[cell for cell in part if cell < facts.model.bins] for part in told[0]]
+    if facts.model.here:
+        wide = ends[:: len(ends) // PANES] if name not in facts.discrete else np.linspace(ends[0], ends[-1], PANES + 1)
+        bins = np.append(0, np.searchsorted(wide, ends, side="right"))
+        parts, ends = [np.flatnonzero(bins == k).tolist() for k in range(len(wide) + 1)], wide
+    for client, reply in facts.whose.items():
         counts = dict(facts.model.split(reply.counts))[Counted(name)][:, 0]
-        for part in parts[0] if parts is not None else ():
-            cells = [cell for cell in part if cell < facts.model.bins]
-            if cells and (counts[min(part)] or not facts.model.here):
-                begin = None if min(cells) == 0 else float(ends[min(cells) - 1])
-                end = None if max(cells) == len(ends) else float(ends[max(cells)])
-                yield {"column": name, "client": client, "from": begin, "to": end, "count": int(counts[min(part)])}
+        for k, cells in enumerate(parts):
+            first, last = (k, k) if facts.model.here else (min(cells, default=0), max(cells, default=0))
+            begin, end = (None if first == 0 else float(ends[first - 1])), (None if last >= len(ends) else float(ends[last]))
+            if cells and begin != end:
+                yield {"column": name, "client": client, "from": begin, "to": end, "count": int(counts[cells].sum())}
 
 
 # Two columns ----------
@@ -265,12 +320,20 @@ def _survival(facts: Facts) -> dict[str, Any]:
         told = curves.Counts(grid, events.sum(axis=1) + censored.sum(axis=1) + own[:, -1], events, censored)
         if not len(grid) or not told.rows.all():
             continue
-        curve, at_risk = curves.curve(told), told.at_risk
+        noise, at_risk = facts.of(client), told.at_risk
+        values = np.stack(curves.curve(told), axis=-1) if noise is None else _noisy_curves(told, own[:, -1], noise)
         for g, (group, _) in enumerate(names):
             for i, end in enumerate(grid.tolist()):
                 row = {"client": client, "group": group, "time": end, "at_risk": int(at_risk[g, i]), "events": int(events[g, i])}
-                row |= {"censored": int(censored[g, i]), "survival": float(curve.survival[g, i])}
-                found["survival"].append(row | {"lower": float(curve.lower[g, i]), "upper": float(curve.upper[g, i])})
-        if client == EVERYWHERE and len(names) > 1:
+                row |= {"censored": int(censored[g, i])} | dict(zip(("survival", "lower", "upper"), values[g, i].tolist()))
+                found["survival"].append(row)
+        if client == EVERYWHERE and len(names) > 1 and noise is None:
             found["log_rank"] = curves.log_rank(told)._asdict()
     return found
+
+
+def _noisy_curves(told: curves.Counts, rest: NDArray[np.int64], noise: Noise) -> Array:
+    """Returns (groups, k, 3) survival with its 90 % interval, of noisy counts; `rest` (groups,) have later times."""
+    each = zip(told.events, told.censored, rest.tolist())
+    with np.errstate(divide="ignore", invalid="ignore"):  # noise may leave nobody at risk
+        return np.array([binned.survival(events, censored, after, noise) for events, censored, after in each])

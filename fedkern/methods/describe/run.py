@@ -19,7 +19,7 @@ from ...data.header import not_there
 from ...data.joined import as_agreed
 from ...data.joined import notes as notes_of_joined
 from ...data.lacking import fill_lacking
-from ...disclosure import numbers
+from ...disclosure import measures
 from ...errors import owned
 from ...jobs.publish import Fit
 from ...jobs.run import Run
@@ -51,22 +51,22 @@ def fit(run: Run[Config]) -> Fit | None:
             clients[k] = Client(model, rows, run.requirement_of(k).rules)
         notes = [*(f"column {name!r} is not in this file" for name in lacking), *notes_of_joined(table)]
         run.note_rows(k, [*notes, *not_there(model.ignored, table.names)], Faults(), rows.n)
-    ends, discrete = _public(model), frozenset[str]()
-    if not model.config.private:
+    privacy = model.config.privacy
+    if privacy is None:
         ends, discrete, told, centre = _agree(run, model, clients)
         answers = _asked(run, stages.counted(model), Cells, AskCells(0, told, centre), clients, Client.cells)
     else:
-        told, centre = model.all_told, np.zeros(len(model.numeric))
-        noisy = {k: _with_noise(run, model, k, client, ends) for k, client in clients.items()}
+        ends, discrete, told, centre = _public(model), frozenset[str](), model.all_told, np.zeros(len(model.numeric))
+        noisy = {k: budget.add_noise(run, privacy, model, k, client.exact(ends)) for k, client in clients.items()}
         answers = run.collect(stages.counted(model), Cells, noisy, lambda cells: cells, AskCells(0, told, centre))
     for k, client in clients.items():
         with owned(k):
-            own.write(run, model, own.Own(k, client, ends if model.config.private else client.ends))
+            own.write(run, model, own.Own(k, client))
     certificates = run.certified() if model.config.private else {}
     if answers is None:
         return None
     replies = dict(zip(model.telling, in_order(answers.replies)))
-    facts = publish.Facts(model, ends, discrete, model.told(told), centre, replies)
+    facts = publish.Facts(model, ends, discrete, model.told(told), centre, replies, budget.noise(certificates))
     return replace(publish.fit(facts), privacy=certificates)
 
 
@@ -129,7 +129,8 @@ def _ends(model: DescribeModel, values: list[Values], total: Array) -> tuple[Arr
             found = np.linspace(ranges[:, 0].min(), ranges[:, 1].max(), model.bins - 1).tolist()
         else:
             mean, square = total[j, 1] / total[j, 0], total[j, 2] / total[j, 0]
-            found = numbers.ends(mean, max(square - mean**2, 0.0) ** 0.5, bins=model.bins - 1).tolist()
+            least = 0.0 if name == model.config.model.time else None
+            found = measures.ends(mean, max(square - mean**2, 0.0) ** 0.5, least, bins=model.bins - 1).tolist()
         found = found[: model.bins - 1] or [0.0]
         ends[j] = [*found, *[found[-1]] * (model.bins - 1 - len(found))]
     return ends, frozenset(discrete)
