@@ -1,9 +1,8 @@
-"""Shows a description of columns: a Table 1 as texts, and its figures."""
+"""Shows a description of columns: a Table 1 and other tables as texts, and figures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -11,65 +10,78 @@ from . import plots
 from .plain import Record
 from .plots import COLOURS, MUTED, Figure, canvas, caption, tidy
 
-SHOWN = 8  # columns of a Table 1, panels of a row
+QUANTILES = {"q25": 0.25, "median": 0.5, "q75": 0.75}
+BESIDE = 8  # groups, or clients, beside all rows
 RISKS = 6  # times in a risk table
+Cells = list[list[str]]  # the first row is the head
 
 
-def table_one(content: Record) -> list[list[str]]:
-    """Returns the rows of a Table 1, the first of which is its head: all rows, and each group, or each client where none is.
-
-    Parameters
-    ----------
-    content : `describe` of summary.json
-    """
-    rows = [row for row in content["rows"] if not content["group"] or not row["client"]]
-    beside = list(dict.fromkeys((row["client"], row["group"]) for row in rows))[: SHOWN + 1]
+def table_one(content: Record) -> Cells:
+    """Returns a Table 1 of `describe` of summary.json: all rows, and each group, or each client where none is."""
+    group = content["group"]
+    rows = [row for row in content["rows"] if row["by"] in ("", group) and (not group or not row["client"])]
+    beside = list(dict.fromkeys((row["client"], row["group"]) for row in rows))[: BESIDE + 1]
     by = {(row["column"], row["level"], row["client"], row["group"]): row for row in rows}
-    head = ["", *("all" if key == ("", "") else "".join(key) for key in beside)]
-    lines: dict[str, list[str]] = {}
-    levels: dict[str, list[str]] = {}
-    for row in rows:
-        levels.setdefault(row["column"], [])
-        if row["level"] and row["level"] not in levels[row["column"]]:
-            levels[row["column"]].append(row["level"])
+    levels = {column: list(dict.fromkeys(row["level"] for row in rows if row["column"] == column)) for column, *_ in by}
+    lines: Cells = [["", *("all" if key == ("", "") else "".join(key) for key in beside)]]
 
-    def cells(column: str, level: str, show: Any) -> list[str]:
-        return ["" if (row := by.get((column, level, *key))) is None else show(row) for key in beside]
+    def add(words: str, column: str, level: str, show: Callable[[Record], str]) -> None:
+        found = [by.get((column, level, *key)) for key in beside]
+        cells = ["" if row is None else show(row) for row in found]
+        lines.extend([[words, *cells]] if any(cells) else [])
 
-    total = {key: max((row["n"] + (row["missing"] or 0) for row in rows if (row["client"], row["group"]) == key), default=0) for key in beside}
-    lines["rows"] = [f"{total[key]:,}" for key in beside]
+    first = next(iter(levels), "")
+    add("rows", first, "", lambda row: f"{row['n'] + (row['missing'] or 0):,}")
     for column, names in levels.items():
-        if any(by.get((column, "", *key), {}).get("mean") is not None for key in beside):
-            lines[f"{column}, mean (sd)"] = cells(column, "", _mean)
-            lines[f"{column}, median [quartiles]"] = cells(column, "", _quartiles)
-        elif not names:
-            lines[f"{column}, median [quartiles]"] = cells(column, "", _quartiles)
-        for name in names:
-            lines[f"{column} = {name}, n (%)"] = cells(column, name, _count)
-        if any(by.get((column, "", *key), {}).get("missing") for key in beside):
-            lines[f"{column}, missing"] = cells(column, "", lambda row: "few" if row["missing"] is None else f"{row['missing']:,}")
-    return [head, *([name, *row] for name, row in lines.items())]
+        add(f"{column}, mean (sd)", column, "", lambda row: _numbers("{} ({})", row, "mean", "sd"))
+        add(f"{column}, median [quartiles]", column, "", lambda row: _numbers("{} [{}, {}]", row, "median", "q25", "q75"))
+        # Of a column of many numbers its bins are a histogram's.
+        few = any(row["level"] and row["from"] is row["to"] is None for row in rows if row["column"] == column)
+        for name in names[1:] if few else ():
+            add(f"{column} = {name}, n (%)", column, name, lambda row: f"{row['count']:,} ({100 * (row['share'] or 0):.1f})")
+        if any((row := by.get((column, "", *key))) is not None and row["missing"] for key in beside):
+            add(f"{column}, missing", column, "", lambda row: "few" if row["missing"] is None else f"{row['missing']:,}")
+    return lines
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
+def _numbers(words: str, row: Record, *names: str) -> str:
+    return "" if row[names[0]] is None else words.format(*("" if row[name] is None else f"{row[name]:.4g}" for name in names))
 
 
-def _mean(row: Record) -> str:
-    return "" if row["mean"] is None else f"{_number(row['mean'])} ({_number(row['sd'])})"
+def cross(content: Record) -> dict[str, Cells]:
+    """Returns the cross tables of all clients' rows by their names."""
+    tables: dict[str, dict[str, dict[str, str]]] = {}
+    for row in content["rows"]:
+        if not row["client"] and row["level"] and row["by"] not in ("", content["group"]):
+            one = tables.setdefault(f"{row['column']} by {row['by']}", {})
+            one.setdefault(row["level"], {})[row["group"]] = f"{row['count']:,}"
+    heads = {name: list(dict.fromkeys(level for cells in rows.values() for level in cells)) for name, rows in tables.items()}
+    return {
+        name: [["", *heads[name]], *([level, *(cells.get(one, "") for one in heads[name])] for level, cells in rows.items())]
+        for name, rows in tables.items()
+    }
 
 
-def _quartiles(row: Record) -> str:
-    return "" if row["median"] is None else f"{_number(row['median'])} [{_number(row['q25'])}, {_number(row['q75'])}]"
+def correlations(content: Record) -> Cells:
+    """Returns the correlations of all clients' rows as a triangle; nothing without any."""
+    pairs = {(row["first"], row["second"]): f"{row['r']:.2f}" for row in content["correlations"] if not row["client"]}
+    firsts, seconds = (list(dict.fromkeys(pair[k] for pair in pairs)) for k in (0, 1))
+    return [["", *firsts], *([second, *(pairs.get((first, second), "") for first in firsts)] for second in seconds)] if pairs else []
 
 
-def _count(row: Record) -> str:
-    return f"{row['count']:,}" + ("" if row["share"] is None else f" ({100 * row['share']:.1f})")
+def log_rank(content: Record) -> str:
+    """Returns the log-rank test in words; "" without."""
+    test = content["log_rank"]
+    return f"log-rank: chi-squared {test['chi2']:.2f} of {test['df']} df, p = {test['p']:.2g}" if test else ""
 
 
 def histograms(content: Record) -> Figure | None:
     """Draws the rows in each bin of each column of numbers, by its width; None where there is none."""
-    names = list(dict.fromkeys(row["column"] for row in content["histograms"]))[: plots.MOST_PANELS]
+    bins: dict[str, list[Record]] = {}
+    for row in content["rows"]:
+        if not row["client"] and not row["by"] and (row["from"] is not None or row["to"] is not None):
+            bins.setdefault(row["column"], []).append(row)
+    names = list(bins)[: plots.MOST_PANELS]
     if not names:
         return None
     across = min(3, len(names))
@@ -77,12 +89,12 @@ def histograms(content: Record) -> Figure | None:
     figure = canvas(7.2, 1.9 * down)
     panels = figure.subplots(down, across, squeeze=False).ravel()
     for axes, name in zip(panels, names):
-        bins = [row for row in content["histograms"] if row["column"] == name and not row["client"]]
-        inner = [row for row in bins if row["from"] is not None and row["to"] is not None]
-        width = max((row["to"] - row["from"] for row in inner), default=1.0)
-        ends = [(_end(row, "from", "to", -width), _end(row, "to", "from", width), row["count"]) for row in bins]
-        for begin, end, count in ends:
-            axes.bar(begin, count / (end - begin), end - begin, align="edge", color=COLOURS[0], alpha=0.55, linewidth=0)
+        inner = [row["to"] - row["from"] for row in bins[name] if None not in (row["from"], row["to"])]
+        width = max(inner, default=1.0)  # of bins without an end, too
+        for row in bins[name]:
+            begin = row["to"] - width if row["from"] is None else row["from"]
+            end = begin + width if row["to"] is None else row["to"]
+            axes.bar(begin, row["count"] / (end - begin), end - begin, align="edge", color=COLOURS[0], alpha=0.55, linewidth=0)
         axes.set_title(caption(name), loc="left", fontsize=9)
         axes.set_yticks([])
         tidy(axes, "y")
@@ -91,70 +103,32 @@ def histograms(content: Record) -> Figure | None:
     return figure
 
 
-def _end(row: Record, own: str, other: str, width: float) -> float:
-    """Returns an end of a bin; one without a limit is as wide as the widest other."""
-    if row[own] is not None:
-        return float(row[own])
-    return float(row[other] if row[other] is not None else 0.0) + width
-
-
 def survival(content: Record) -> Figure | None:
-    """Draws Kaplan-Meier curves with 95 % limits, and below them the rows at risk; None where there are none."""
+    """Draws Kaplan-Meier curves with their limits, and below them the rows at risk; None where there are none."""
     lines: dict[str, list[Record]] = {}
     for row in content["survival"]:
         if not row["client"]:
             lines.setdefault(row["group"], []).append(row)
     if not lines:
         return None
-    figure = canvas(7.2, 3.2 + 0.22 * len(lines))
-    axes, risks = figure.subplots(2, 1, sharex=True, height_ratios=[3, 0.25 + 0.22 * len(lines)])
+    table = 0.3 + 0.2 * len(lines)
+    figure = canvas(7.2, 3.2 + table)
+    axes, risks = figure.subplots(2, 1, sharex=True, height_ratios=[3.2, table])
     for k, (name, rows) in enumerate(lines.items()):
-        colour = COLOURS[k % len(COLOURS)]
-        times = [0.0, *(row["time"] for row in rows)]
-        curve = [1.0, *(row["survival"] for row in rows)]
+        colour, times = COLOURS[k % len(COLOURS)], [0.0, *(row["time"] for row in rows)]
+        lower, curve, upper = ([1.0, *(row[key] for row in rows)] for key in ("lower", "survival", "upper"))
         axes.step(times, curve, where="post", color=colour, linewidth=1.6, label=caption(name or "all rows"))
-        limits = ([1.0, *(row[key] for row in rows)] for key in ("lower", "upper"))
-        axes.fill_between(times, *limits, step="post", color=colour, alpha=0.15, linewidth=0)
-        starts = [0.0, *(row["time"] for row in rows[:-1])]
-        for at in np.unique(np.linspace(0, len(rows) - 1, min(RISKS, len(rows))).astype(int)):
-            risks.text(starts[at], -k, f"{rows[at]['at_risk']:,}", ha="center", va="center", fontsize=8, color=colour)
+        axes.fill_between(times, lower, upper, step="post", color=colour, alpha=0.15, linewidth=0)
+        for at in np.unique(np.linspace(0, len(rows) - 1, RISKS).astype(int)):
+            risks.text(times[at], -k, f"{rows[at]['at_risk']:,}", ha="center", va="center", fontsize=8, color=colour)
     axes.set_ylim(0, 1.02)
-    axes.set_ylabel("without event", color=MUTED, fontsize=8.5)
+    axes.set_ylabel("probability to be without event", color=MUTED, fontsize=8.5)
     if len(lines) > 1:
         axes.legend(frameon=False, fontsize=8)
     tidy(axes, "y")
     risks.set_ylim(0.6 - len(lines), 0.6)
     risks.set_yticks([-k for k in range(len(lines))], [caption(name or "at risk") for name in lines])
-    risks.set_xlabel("time, and rows at risk then")
-    tidy(risks, "y")
+    risks.set_xlabel("time, and rows at risk")
+    tidy(risks, "x")
     risks.grid(visible=False)
     return figure
-
-
-def correlations(content: Record) -> list[list[str]]:
-    """Returns the correlations of all clients' rows as a triangle, the first row of which is its head."""
-    pairs = {(row["first"], row["second"]): row["r"] for row in content["correlations"] if not row["client"]}
-    firsts, seconds = (list(dict.fromkeys(pair[k] for pair in pairs)) for k in (0, 1))
-    rows = [[second, *(f"{pairs[first, second]:.2f}" if (first, second) in pairs else "" for first in firsts)] for second in seconds]
-    return [["", *firsts], *rows] if pairs else []
-
-
-def cross(content: Record) -> dict[str, list[list[str]]]:
-    """Returns the cross tables of all clients' rows by their names."""
-    tables: dict[str, dict[str, dict[str, int]]] = {}
-    for row in content["cross"]:
-        if not row["client"]:
-            one = tables.setdefault(f"{row['first']} and {row['second']}", {})
-            one.setdefault(row["first_level"], {})[row["second_level"]] = row["count"]
-    out = {}
-    for name, rows in tables.items():
-        columns = list(next(iter(rows.values())))
-        out[name] = [["", *columns], *([level, *(f"{cells[column]:,}" for column in columns)] for level, cells in rows.items())]
-    return out
-
-
-def log_rank(content: Record) -> str:
-    """Returns the log-rank test in words; "" without."""
-    test: Mapping[str, Any] | None = content.get("log_rank")
-    return "" if not test else f"log-rank: chi-squared {test['chi2']:.2f} of {test['df']} df, p = {test['p']:.2g}"
-

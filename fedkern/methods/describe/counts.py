@@ -12,7 +12,7 @@ from ...algorithms.exchanges.described import AskCells, AskParts, Cells, OwnPart
 from ...disclosure import cells, curves, measures
 from ...disclosure.cells import Parts
 from ...disclosure.rules import Rules
-from .model import Counted, DescribeModel, Told, to_numbers
+from .model import TIMES, Counted, DescribeModel, Told, to_numbers
 from .rows import Rows
 
 Array = NDArray[np.float64]
@@ -61,17 +61,16 @@ class Client:
 
     def parts(self, asked: AskParts) -> OwnParts:
         """Returns the parts in which it would tell each column."""
-        self.ends = asked.ends
-        return OwnParts(0, np.concatenate([to_numbers(self._joined(t.first), self.model.size(t.first)) for t in self.model.single]))
+        self.ends, model = asked.ends, self.model
+        first = [to_numbers(self._joined(table.first), model.size(table.first)) for table in model.single]
+        return OwnParts(0, np.concatenate([np.append(one, 0.0) for one in first]))
 
     def parts_of_two(self, asked: AskParts) -> OwnParts:
         """Returns the parts in which it would tell each two columns, and the ends of its survival times."""
         told, first = self.model.told(asked.told), list[Array]()
         for table in self.model.double:
-            both = self._joined_two(table, told)
-            for name, parts in zip(table[:2], both or (None, None)):
-                size = self.model.size(name)
-                first.append(np.full(size, -1.0) if parts is None else to_numbers(parts, size))
+            both = self._joined_two(table, told) or ((), ())
+            first += [to_numbers(parts, self.model.size(name)) for name, parts in zip(table, both)]
         return OwnParts(0, np.concatenate([*first, self._kept_ends(told.groups)]))
 
     # Counts ----------
@@ -81,7 +80,7 @@ class Client:
         told = self.model.told(asked.told)
         counts = np.zeros(self.model.dims["cells"])
         for table, part in self.model.split(counts):
-            if table.times:
+            if table is TIMES:
                 part[:] = self._times(told)
             elif (parts := told.of[table]) is not None and (not table.second or self._joined_two(table, told) is not None):
                 first = [to_numbers(own, size).astype(np.int64) for own, size in zip(parts, part.shape)]
@@ -127,11 +126,11 @@ class Client:
 
     def _joined_two(self, table: Counted, told: Told) -> tuple[Parts, Parts] | None:
         """Returns the parts of a table of two columns, each of which is told in parts; None where it tells nothing of it."""
-        rows, columns = ((told.of[Counted(name)] or ((), ()))[0] for name in table[:2])
+        rows, columns = ((told.of[Counted(name)] or ((), ()))[0] for name in table)
         if self.model.whole:
             return rows, columns
         counts = cells.added(cells.added(self.counts(table), columns).T, rows).T
-        both = [*zip(table[:2], (rows, columns))]
+        both = [*zip(table, (rows, columns))]
         ordered = [sum(min(part) < self.model.ordered(name) for part in own) for name, own in both]
         into = [next(k for k, part in enumerate(own) if self._into(name) in part) for name, own in both]
         found = cells.cross(counts, self.rules.rows_per_value, ordered=(ordered[0], ordered[1]), into=(into[0], into[1]))

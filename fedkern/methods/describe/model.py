@@ -32,15 +32,13 @@ FEW = MANY  # values at most of a column whose values are its cells
 
 
 class Counted(NamedTuple):
-    """Names a table of counts: one column, or two; `times`: of survival times by the group."""
+    """Names a table of counts: of one column, or of two."""
 
     first: str
     second: str = ""
-    times: bool = False
 
-    @property
-    def name(self) -> str:
-        return " by ".join(filter(None, ("survival" if self.times else self.first, self.second)))
+
+TIMES = Counted("times")  # by the group: no column's
 
 
 class Told(NamedTuple):
@@ -136,14 +134,12 @@ class DescribeModel(JobModel[OutputSection]):
     @cached_property
     def tables(self) -> tuple[Counted, ...]:
         """All tables."""
-        model = self.config.model
-        times = () if model.time is None else (Counted(model.time, self.group, times=True),)
-        return (*self.single, *self.double, *times)
+        return (*self.single, *self.double, *([] if self.config.model.time is None else [TIMES]))
 
     def shape(self, table: Counted) -> tuple[int, int]:
         """Returns the shape of a table's counts; of survival times each group has events, censored rows and the rest."""
-        if table.times:
-            return self.size(table.second), 2 * (self.bins - 1) + 1
+        if table is TIMES:
+            return self.size(self.group), 2 * (self.bins - 1) + 1
         return self.size(table.first), self.size(table.second)
 
     @cached_property
@@ -161,55 +157,45 @@ class DescribeModel(JobModel[OutputSection]):
     @cached_property
     def parts_of_one(self) -> int:
         """The numbers by which parts of columns are told."""
-        return sum(self.size(table.first) for table in self.single)
+        return sum(sum(map(self.size, table)) for table in self.single)
 
     @cached_property
     def parts_of_two(self) -> int:
         """The numbers by which parts of each two columns are told, and behind them which ends of times are."""
-        return sum(self.size(table.first) + self.size(table.second) for table in self.double) + self.bins - 1
+        return sum(sum(map(self.size, table)) for table in self.double) + self.bins - 1
 
     def told(self, first: Array) -> Told:
-        """Restores what is told of messages' numbers: of columns, and if they are there of two columns and times, too."""
+        """Restores what is told of messages' numbers: of columns, and behind these of two columns and times."""
         of, begin = dict[Counted, tuple[Parts, Parts] | None](), 0
         for table in (*self.single, *(self.double if len(first) > self.parts_of_one else ())):
-            both = list[Parts]()
-            for name in table[: 1 + bool(table.second)]:
-                part = first[begin : begin + self.size(name)]
-                begin += len(part)
-                both += [to_parts(part)] if (part >= 0).all() else []
-            of[table] = (both[0], (*both, ((0,),))[1]) if len(both) == 1 + bool(table.second) else None
-        groups = of[Counted(self.group)] if self.group else None
-        missing = self.size(self.group) - 1
-        inside = tuple(part for part in groups[0] if part != (missing,)) if groups is not None else ((0,),)
+            own = np.split(first[begin : begin + sum(map(self.size, table))], [self.size(table.first)])
+            begin += len(own[0]) + len(own[1])
+            of[table] = None if min(own[0].min(), own[1].min()) < 0 else (to_parts(own[0]), to_parts(own[1]))
+        groups, missing = of.get(Counted(self.group)), self.size(self.group) - 1
+        inside = ((0,),) if groups is None else tuple(part for part in groups[0] if part != (missing,))
         return Told(of, np.asarray(first[begin:]) > 0, inside)
 
     @property
     def all_told(self) -> Array:
         """The numbers by which each cell is told by itself, and each end."""
-        tables = [np.arange(self.size(name)) for table in (*self.single, *self.double) for name in table[:2] if name]
-        return np.concatenate([*tables, np.ones(self.bins - 1)]).astype(np.float64)
+        cells_of = [np.arange(self.size(name), dtype=np.float64) for table in (*self.single, *self.double) for name in table]
+        return np.concatenate([*cells_of, np.ones(self.bins - 1)])
 
     def common(self, answers: Sequence[Array], before: Array) -> Array:
         """Returns the numbers of what all clients tell: cells that any of them tells together are together, ends are those of all.
 
-        Parameters
-        ----------
-        answers : of one question
-        before : the numbers of what is told already; of the first question none
+        `before`: the numbers of what is told already; of the first question none.
         """
-        told = [self.told(np.concatenate([before, one])) for one in answers]
-        numbers = list[Array]()
+        told, numbers = [self.told(np.concatenate([before, one])) for one in answers], [before]
         for table in self.double if len(before) else self.single:
-            both = [one.of[table] for one in told if one.of[table] is not None]
-            for axis, name in enumerate(table[: 1 + bool(table.second)]):
-                size = self.size(name)
-                parts = cells.common(*(one[axis] for one in both)) if both else None
-                numbers.append(np.full(size, -1.0) if parts is None else to_numbers(parts, size))
+            heard = [own for one in told if (own := one.of[table]) is not None]
+            for axis, name in enumerate(table):
+                parts = cells.common(*(one[axis] for one in heard)) if heard else ()
+                numbers.append(to_numbers(parts, self.size(name)))
         if len(before):
-            ends = [one[-(self.bins - 1) :] for one in answers]
-            heard = [one for one in ends if (one >= 0).all()]
-            numbers.append(np.all(heard, axis=0).astype(np.float64) if heard else np.zeros(self.bins - 1))
-        return np.concatenate([before, *numbers])
+            ends = [one[-(self.bins - 1) :] for one in answers if one[-1] >= 0]
+            numbers.append(np.all(ends, axis=0) * bool(ends) * np.ones(self.bins - 1))
+        return np.concatenate(numbers)
 
     @cached_property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -229,30 +215,22 @@ class DescribeModel(JobModel[OutputSection]):
     @cached_property
     def places(self) -> tuple[str, ...]:
         """The names of all cells: of public words, by which the noisy counts of a job are known again."""
-        names = []
-        for table in self.tables:
-            ends = {name: repr(self.public_ends(name)) for name in table[:2] if self.ordered(name)}
-            levels = {name: repr(self.columns[name].levels) for name in table[:2] if name and not self.ordered(name)}
-            rows, columns = self.shape(table)
-            names += [f"{table.name} {ends | levels} {i} {j}" for i in range(rows) for j in range(columns)]
-        return tuple(names)
-
-    def public_ends(self, name: str) -> list[float] | None:
-        """Returns the inner ends of bins that the job file decides; None where rows do."""
-        declared = self.config.data.columns.get(name)
-        if declared is None or declared.lower is None or declared.upper is None:
-            return None
-        return [*np.linspace(declared.lower, declared.upper, self.bins + 1)[1:-1].tolist()]
+        facts = self.public_ends.tolist(), [*self.columns.values()], self.config.model.time, self.config.model.event
+        return tuple(f"{facts} {table} {cell}" for table in self.tables for cell in range(int(np.prod(self.shape(table)))))
 
     @property
-    def rows_in_cells(self) -> int:
-        """In how many cells a row is: it is in one of each table."""
-        return len(self.tables)
+    def public_ends(self) -> Array:
+        """(columns, ends) The inner ends of bins that the job file decides; zeros of others."""
+        ends = np.zeros((len(self.numeric), self.bins - 1))
+        for j, declared in enumerate(map(self.config.data.columns.get, self.numeric)):
+            if declared is not None and declared.lower is not None and declared.upper is not None:
+                ends[j] = np.linspace(declared.lower, declared.upper, self.bins + 1)[1:-1]
+        return ends
 
 
 def to_numbers(parts: Parts, n: int) -> Array:
-    """Returns (n,) the first cell of the part that each cell is in."""
-    first = np.zeros(n)
+    """Returns (n,) the first cell of the part that each cell is in; -1 for all without parts."""
+    first = np.full(n, -1.0)
     for part in parts:
         first[list(part)] = min(part)
     return first

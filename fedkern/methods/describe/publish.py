@@ -1,15 +1,15 @@
-"""Makes the published numbers of a job that describes columns: rows of a tidy table, histograms, cross tables, correlations, curves."""
+"""Makes the published numbers of a job that describes columns: rows of one tidy table, correlations, and survival curves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.core.masked import ALL
 from ...algorithms.exchanges.described import Cells
 from ...disclosure import curves, measures
 from ...disclosure.cells import Parts
@@ -17,16 +17,16 @@ from ...finding import Finding
 from ...jobs.publish import Fit
 from ...privacy import binned
 from ...privacy.binned import Interval, Noise
+from ...results.described import QUANTILES
 from ...results.stored import Stored
 from ...results.verdict import Verdict
-from .model import FEW, Counted, DescribeModel, Told
+from .model import FEW, TIMES, Counted, DescribeModel, Told
 
 Array = NDArray[np.float64]
 Row = dict[str, Any]
-QUANTILES = {"q25": 0.25, "median": 0.5, "q75": 0.75}
 LIMITS = tuple(f"{name}_{end}" for name in ("share", "mean", "sd") for end in ("q05", "q95"))  # where counts have noise
-PANES = 24  # bins of a histogram of rows that are all in one process
-EVERYWHERE = ""  # in the place of a client, or of a group: all of them
+PANES = 24  # bins that are shown of rows that are all in one process
+ALL = ""  # in the place of a client, a column or a level
 
 
 @dataclass(frozen=True)
@@ -35,83 +35,76 @@ class Facts:
 
     Attributes
     ----------
-    model : the job
+    model, told : the job; which cells all clients tell
     ends : (columns, ends) inner ends of bins
-    discrete : the columns whose values are their cells
-    told : which cells all clients tell
+    values : the columns whose values are their cells
     centre : (columns,) about which sums are
     replies : client -> its numbers; where sums are secure those of all
     noise : of one client's counts; None where they have none
     """
 
     model: DescribeModel
-    ends: Array
-    discrete: frozenset[str]
     told: Told
+    ends: Array
+    values: frozenset[str]
     centre: Array
     replies: Mapping[str, Cells]
     noise: Noise | None = None
 
-    def of(self, client: str) -> Noise | None:
+    @cached_property
+    def whose(self) -> dict[str, tuple[dict[Counted, Array], Cells]]:
+        """The counts by their tables, and the sums, of all together and of each client."""
+        fields = zip(*((reply.counts, reply.each, reply.pairs) for reply in self.replies.values()))
+        every = {ALL: Cells(0, *(np.sum(of_clients, axis=0) for of_clients in fields))}
+        every |= {} if len(self.replies) == 1 else self.replies
+        return {client: (dict(self.model.split(reply.counts)), reply) for client, reply in every.items()}
+
+    def noise_of(self, client: str) -> Noise | None:
         """Returns the noise of a client's counts, or of those of all together."""
-        clients = len(self.model.names) if client == EVERYWHERE else 1
+        clients = 1 if client else len(self.model.names)
         return None if self.noise is None else self.noise._replace(clients=clients)
 
+    def ends_of(self, name: str) -> Array:
+        """Returns the inner ends of a column's bins."""
+        ends: Array = self.ends[self.model.numeric.index(name)]
+        return ends
+
     def few(self, name: str) -> bool:
-        """Tells whether a column's cells are shown one by one: they are levels, or few values."""
-        model = self.model
-        return name not in model.numeric or (name in self.discrete and len(np.unique(self.ends[model.numeric.index(name)])) <= FEW)
+        """Tells whether a column's cells are levels, or few values."""
+        return name not in self.model.numeric or (name in self.values and len(np.unique(self.ends_of(name))) <= FEW)
 
-    @property
-    def whose(self) -> dict[str, Cells]:
-        """The numbers of all together, and of each client."""
-        numbers = zip(*(dict(_arrays(reply)).values() for reply in self.replies.values()))
-        together = Cells(0, *(np.sum(of_clients, axis=0) for of_clients in numbers))
-        each = {} if len(self.replies) == 1 else self.replies
-        return {EVERYWHERE: together, **each}
-
-    def groups(self) -> Iterator[tuple[str, int]]:
-        """Yields the groups' names, with the first level of each."""
-        if self.model.group:
-            yield from ((self.label(self.model.group, part), min(part)) for part in self.told.groups)
+    def bounds(self, name: str, part: Sequence[int]) -> tuple[float | None, float | None]:
+        """Returns the ends between which the numbers of a part lie; None where there is no end."""
+        there = [cell for cell in part if cell < self.model.bins]
+        ends = [None, *self.ends_of(name).tolist(), None]
+        return ends[min(there)], ends[max(there) + 1]
 
     def label(self, name: str, part: Sequence[int]) -> str:
         """Returns the name of a part of a column's cells."""
-        return " or ".join(self._labels(name, part))
+        there = [cell for cell in part if cell < self.model.size(name) - 1]
+        missing, levels = ["missing"] * (len(there) < len(part)), self.model.columns[name].levels
+        if levels is not None or not there:
+            return " or ".join([*((levels or ())[cell] for cell in there), *missing])
+        low, high = self.bounds(name, there)
+        words = " ".join(f"{word} {end:g}" for word, end in (("from", low), ("below", high)) if end is not None)
+        return " or ".join([f"{low:g}" if self.is_value(name, part) else words, *missing])
 
-    def _labels(self, name: str, part: Sequence[int]) -> list[str]:
-        model, there = self.model, [cell for cell in part if cell < self.model.size(name) - 1]
-        missing = ["missing"] * (len(there) < len(part))
-        levels = model.columns[name].levels
-        if levels is not None:
-            return [*(levels[cell] for cell in there), *missing]
-        ends = self.ends[model.numeric.index(name)]
-        first, last = min(there, default=0), max(there, default=0)
-        lower = None if first == 0 else ends[first - 1]
-        upper = None if last >= len(ends) else ends[last]
-        if not there:
-            return missing
-        if name in self.discrete and first == last and lower is not None:
-            return [f"{lower:g}", *missing]
-        begin = "" if lower is None else f"from {lower:g}"
-        end = "" if upper is None else f"below {upper:g}"
-        return [" ".join(filter(None, (begin, end))) or "any", *missing]
+    def is_value(self, name: str, part: Sequence[int]) -> bool:
+        """Tells whether a part of a column's cells is one value."""
+        return name in self.values and self.few(name) and len(part) == 1 and part[0] > 0
 
 
 def fit(facts: Facts) -> Fit:
     """Makes the published result."""
     model = facts.model
-    content: dict[str, Any] = {"group": model.group, "groups": [name for name, _ in facts.groups()]}
-    content["rows"] = [row for name in model.shown for row in _rows(facts, name)]
-    content["histograms"] = [row for name in model.numeric if name in model.shown and not facts.few(name) for row in _histogram(facts, name)]
-    content["cross"] = [row for table in model.double[len(model.double) - len(model.config.model.cross) :] for row in _cross(facts, table)]
-    content["correlations"] = [*_correlations(facts)]
-    content |= _survival(facts)
-    tables = {f"{name}.csv": _columns(content[name]) for name in ("rows", "histograms", "cross", "correlations", "survival")}
-    arrays = {f"{whose}: {name}": values for whose, reply in facts.replies.items() for name, values in _arrays(reply)}
+    content: dict[str, Any] = {"group": model.group, "rows": [row for table in (*model.single, *model.double) for row in _rows(facts, table)]}
+    content |= {"correlations": [*_correlations(facts)], "survival": [], "log_rank": None}
+    if model.config.model.time is not None:
+        content |= _survival(facts, model.config.model.time)
+    tables = {f"described-{name}.csv": content[name] for name in ("rows", "correlations", "survival")}
     return Fit(
         posterior=Stored({"parameters": {}}),
-        arrays=arrays,
+        arrays={f"{who}: {name}": getattr(one, name) for who, one in facts.replies.items() for name in ("counts", "each", "pairs")},
         stop="rounds",
         rounds=1,
         chains=0,
@@ -119,88 +112,103 @@ def fit(facts: Facts) -> Fit:
         encoding=model.encoding.to_dict(),
         verdict=Verdict.of(True, "nothing is fitted: these are counts, and sums"),
         more={"describe": content},
-        tables={f"described-{name}": table for name, table in tables.items() if table},
+        tables={name: {key: [row[key] for row in rows] for key in rows[0]} for name, rows in tables.items() if rows},
         notes=[*_notes(facts)],
         drawn=False,
     )
 
 
-def _arrays(reply: Cells) -> list[tuple[str, Array]]:
-    return [("counts", reply.counts), ("each", reply.each), ("pairs", reply.pairs)]
-
-
-def _columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """Returns rows as columns of a csv file."""
-    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
-
-
 def _notes(facts: Facts) -> Iterator[str]:
     """Yields what a reader has to know of columns."""
-    model, together = facts.model, dict(facts.model.split(facts.whose[EVERYWHERE].counts))
+    model, (counts, sums) = facts.model, facts.whose[ALL]
     for name in model.shown:
-        counts, last = together[Counted(name)][:, 0], model.size(name) - 1
-        if counts.sum() and counts[last] == counts.sum():
+        own, declared = counts[Counted(name)][:, 0], model.config.data.columns.get(name)
+        if own.sum() and own[-1] == own.sum():
             yield Finding.of("column-all-missing", column=name)
-        elif _beyond(facts, name):
-            yield Finding.of("bins-hold-nothing", column=name)
+        elif name in model.numeric and declared is not None and declared.lower is not None and declared.upper is not None:
+            rows, first, _ = sums.each[j := model.numeric.index(name), -1].tolist()
+            if rows and not declared.lower <= facts.centre[j] + first / rows <= declared.upper:
+                yield Finding.of("bins-hold-nothing", column=name)
     if len(model.names) == 2 and not (model.here or model.config.private):
         yield Finding.of("two-clients-know-each-other")
-
-
-def _beyond(facts: Facts, name: str) -> bool:
-    """Tells whether the mean of a column is beyond its public limits."""
-    declared = facts.model.config.data.columns.get(name)
-    if name not in facts.model.numeric or declared is None or declared.lower is None or declared.upper is None:
-        return False
-    j = facts.model.numeric.index(name)
-    rows, first, _ = facts.whose[EVERYWHERE].each[j, -1].tolist()
-    return bool(rows) and not declared.lower <= facts.centre[j] + first / rows <= declared.upper
 
 
 # Columns ----------
 
 
-def _rows(facts: Facts, name: str) -> Iterator[Row]:
-    """Yields the rows of one column: of all clients and each, in all rows and in each group."""
-    parts = facts.told.of[Counted(name)]
-    by_group = facts.told.of.get(Counted(name, facts.model.group)) if facts.model.group else None
-    for client, reply in facts.whose.items():
-        counts = dict(facts.model.split(reply.counts))
-        if parts is not None:
-            yield from _of_column(facts, name, client, EVERYWHERE, counts[Counted(name)][:, 0], parts[0], reply.each, -1)
-        for group, first in facts.groups() if by_group is not None else ():
-            if any(min(part) == first for part in by_group[1]):
-                own = counts[Counted(name, facts.model.group)][:, first]
-                yield from _of_column(facts, name, client, group, own, by_group[0], reply.each, first)
+def _rows(facts: Facts, table: Counted) -> Iterator[Row]:
+    """Yields the rows of one column, of all clients and of each: in all rows, or in the rows of each level of another column."""
+    told, last = facts.told.of[table], facts.model.size(table.second) - 1
+    for client, (counts, sums) in facts.whose.items() if told is not None else ():
+        for second in told[1] if told is not None else ():
+            if table.second and second == (last,):
+                continue
+            own = facts.model.group == table.second or not table.second
+            moments = sums.each[:, min(second) if table.second else -1] * own
+            head = {"column": table.first, "level": "", "from": None, "to": None, "client": client, "by": table.second}
+            head["group"] = facts.label(table.second, second) if table.second else ""
+            yield from _of_column(facts, head, counts[table][:, min(second)], told[0] if told is not None else (), moments)
 
 
-def _of_column(
-    facts: Facts, name: str, client: str, group: str, counts: Array, parts: Parts, each: Array, at: int
-) -> Iterator[Row]:
-    """Yields a row with a column's numbers, and one for each part of its cells, where these are levels or values."""
-    model, last = facts.model, facts.model.size(name) - 1
-    total = counts.sum()
-    missing = counts[last] if (last,) in parts else None  # else few lack a cell, or none
-    n = total - (missing or 0)
-    head = {"column": name, "level": "", "client": client, "group": group, "n": int(n), "missing": _whole(missing)}
-    row = {**head, "count": None, "share": None, "mean": None, "sd": None, **dict.fromkeys(QUANTILES)}
-    noise, numeric = facts.of(client), name in model.numeric
-    row |= dict.fromkeys(LIMITS) if noise else {}
-    if numeric and noise:
-        row |= _noisy(facts, name, counts[:-1], noise)
-    elif numeric:
-        row |= _moments(facts, name, counts, parts, each, at) | _quantiles(facts, name, counts, parts)
-    yield {**row}
-    if not facts.few(name):
-        return
+def _of_column(facts: Facts, head: Row, counts: Array, parts: Parts, moments: Array) -> Iterator[Row]:
+    """Yields a row with a column's numbers, and one for each part of its cells."""
+    name, last, noise = head["column"], len(counts) - 1, facts.noise_of(head["client"])
+    missing = counts[last] if (last,) in parts else None  # else few lack a cell
+    n = counts.sum() - (missing or 0)
+    row = {**head, "n": int(n), "missing": None if missing is None else int(missing), "count": None, "share": None}
     row |= dict.fromkeys(("mean", "sd", *QUANTILES, *(LIMITS if noise else ())))
-    for part in parts:
-        if part != (last,) and (counts[min(part)] or not numeric):
-            count = counts[min(part)]
-            row |= {"level": facts.label(name, part), "count": int(count), "share": float(count / n) if n else None}
-            if noise:
-                row |= _limits("share", binned.share(counts[:-1], noise, min(part)))
-            yield {**row}
+    numbers: Row = {}
+    if name in facts.model.numeric:
+        numbers = _noisy(facts, name, counts[:-1], noise) if noise else _numbers(facts, name, counts, parts, moments)
+    yield {**row, **numbers}
+    for part in _shown(facts, name, parts):
+        count = counts[list(part)].sum()
+        binned_part = name in facts.model.numeric and not facts.is_value(name, part)
+        low, high = facts.bounds(name, part) if binned_part else (None, None)
+        shared = _limits("share", binned.share(counts[:-1], noise, min(part))) if noise else {"share": float(count / n) if n else None}
+        if count or name not in facts.model.numeric:
+            yield {**row, "level": facts.label(name, part), "from": low, "to": high, "count": int(count), **shared}
+
+
+def _shown(facts: Facts, name: str, parts: Parts) -> Parts:
+    """Returns the parts that are shown: but those of missing cells; of many cells that are told one by one, wider ones."""
+    last = facts.model.size(name) - 1
+    if facts.few(name) or not facts.model.here:
+        return tuple(part for part in parts if part != (last,))
+    ends = facts.ends_of(name)
+    wide = np.linspace(ends[0], ends[-1], PANES + 1) if name in facts.values else ends[:: len(ends) // PANES]
+    pane = np.append(0, np.searchsorted(wide, ends, side="right"))
+    return tuple(tuple(np.flatnonzero(pane == k).tolist()) for k in np.unique(pane))
+
+
+def _numbers(facts: Facts, name: str, counts: Array, parts: Parts, moments: Array) -> Row:
+    """Returns mean, sd and quantiles: of sums, or of counts where each of three values or more has its own cell.
+
+    A quantile is a value where these are cells, else the end of a bin that is nearest.
+    """
+    ends, j = facts.ends_of(name), facts.model.numeric.index(name)
+    rows, first, second = moments[j].tolist()
+    centre, inside = facts.centre[j], [part for part in parts if min(part) < len(counts) - 1]
+    if not rows and name in facts.values and all(len(part) == 1 for part in parts) and np.count_nonzero(counts[:-1]) > 2:
+        rows, first, second, centre = counts[1:-1].sum(), counts[1:-1] @ ends, counts[1:-1] @ ends**2, 0.0
+    row: Row = {"mean": float(centre + first / rows)} if rows else {}
+    if rows > 1:
+        row["sd"] = float(max((second - first**2 / rows) / (rows - 1), 0.0) ** 0.5)
+        if not facts.model.here:
+            error = row["sd"] / rows**0.5
+            row = {"mean": measures.rounded(row["mean"], error), "sd": measures.rounded(row["sd"], error / 2**0.5)}
+    until = np.cumsum([counts[min(part)] for part in inside])
+    if facts.model.here and name in facts.values and len(until) and until[-1]:  # between neighbours, as R has them
+        at = {key: (until[-1] - 1) * share for key, share in QUANTILES.items()}
+        ordered = np.append(ends[0], ends)[np.searchsorted(until, [[np.floor(k), np.ceil(k)] for k in at.values()], side="right")]
+        return row | dict(zip(at, (ordered[:, 0] + np.diff(ordered)[:, 0] * (np.array([*at.values()]) % 1)).tolist()))
+    for key, share in QUANTILES.items() if len(until) and until[-1] else ():
+        k = int(np.searchsorted(until, wanted := share * until[-1]))
+        low, high = facts.bounds(name, inside[k])
+        before = until[k - 1] if k else 0
+        nearer_low = high is None or name in facts.values or wanted - before <= until[k] - wanted
+        row[key] = low if low is not None and nearer_low else high
+    return row
 
 
 def _limits(name: str, interval: Interval) -> Row:
@@ -211,125 +219,44 @@ def _limits(name: str, interval: Interval) -> Row:
 def _noisy(facts: Facts, name: str, counts: Array, noise: Noise) -> Row:
     """Returns numbers of noisy bins, with intervals that contain the noise."""
     declared = facts.model.config.data.columns[name]
-    ends = [declared.lower, *facts.ends[facts.model.numeric.index(name)].tolist(), declared.upper]
+    ends = [declared.lower, *facts.ends_of(name).tolist(), declared.upper]
     row = _limits("mean", binned.mean(counts, noise, ends)) | _limits("sd", binned.sd(counts, noise, ends))
     return row | {key: binned.quantile(counts, noise, ends, share).value for key, share in QUANTILES.items()}
 
 
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
-
-
-def _moments(facts: Facts, name: str, counts: Array, parts: Parts, each: Array, at: int) -> Row:
-    """Returns mean and standard deviation: of sums, or of counts where each value has its own cell and there are three or more."""
-    j = facts.model.numeric.index(name)
-    rows, first, second = each[j, at].tolist()
-    centre = facts.centre[j]
-    if rows < 2 and name in facts.discrete and all(len(part) == 1 for part in parts) and np.count_nonzero(counts[:-1]) > 2:
-        weights, values = counts[1:-1], facts.ends[j]
-        rows, centre = weights.sum(), 0.0
-        first, second = weights @ values, weights @ values**2
-    if rows < 2:
-        return {"mean": float(centre + first) if rows else None}
-    mean, sd = float(centre + first / rows), float(max((second - first**2 / rows) / (rows - 1), 0.0) ** 0.5)
-    if facts.model.here:
-        return {"mean": mean, "sd": sd}
-    return {"mean": measures.rounded(mean, sd / rows**0.5), "sd": measures.rounded(sd, sd / (2 * rows) ** 0.5)}
-
-
-def _quantiles(facts: Facts, name: str, counts: Array, parts: Parts) -> Row:
-    """Returns quantiles: values where these are cells, else ends of bins."""
-    inside = [part for part in parts if min(part) < facts.model.size(name) - 1]
-    weights = np.array([counts[min(part)] for part in inside])
-    if not weights.sum():
-        return {}
-    ends = facts.ends[facts.model.numeric.index(name)]
-    cumulative, found = np.cumsum(weights) / weights.sum(), dict[str, float]()
-    order = sorted(range(len(inside)), key=lambda k: min(inside[k]))
-    for key, share in QUANTILES.items():
-        k = order[int(np.searchsorted(cumulative, share - 1e-12))]
-        cells = [cell for cell in inside[k] if cell < facts.model.size(name) - 1]
-        lower, upper = ends[max(min(cells) - 1, 0)], ends[min(max(cells), len(ends) - 1)]
-        before = cumulative[k] - weights[k] / weights.sum()
-        nearer = lower if share - before <= cumulative[k] - share else upper
-        found[key] = float(lower if name in facts.discrete else nearer)
-    return found
-
-
-def _histogram(facts: Facts, name: str) -> Iterator[Row]:
-    """Yields the rows in each bin; where each cell is told, wider ones."""
-    told, ends = facts.told.of[Counted(name)], facts.ends[facts.model.numeric.index(name)]
-    if told is None:
-        return
-    parts = [[cell for cell in part if cell < facts.model.bins] for part in told[0]]
-    if facts.model.here:
-        wide = ends[:: len(ends) // PANES] if name not in facts.discrete else np.linspace(ends[0], ends[-1], PANES + 1)
-        bins = np.append(0, np.searchsorted(wide, ends, side="right"))
-        parts, ends = [np.flatnonzero(bins == k).tolist() for k in range(len(wide) + 1)], wide
-    for client, reply in facts.whose.items():
-        counts = dict(facts.model.split(reply.counts))[Counted(name)][:, 0]
-        for k, cells in enumerate(parts):
-            first, last = (k, k) if facts.model.here else (min(cells, default=0), max(cells, default=0))
-            begin, end = (None if first == 0 else float(ends[first - 1])), (None if last >= len(ends) else float(ends[last]))
-            if cells and begin != end:
-                yield {"column": name, "client": client, "from": begin, "to": end, "count": int(counts[cells].sum())}
-
-
-# Two columns ----------
-
-
-def _cross(facts: Facts, table: Counted) -> Iterator[Row]:
-    """Yields the cells of a cross table."""
-    parts = facts.told.of[table]
-    for client, reply in facts.whose.items() if parts is not None else ():
-        counts = dict(facts.model.split(reply.counts))[table]
-        for p in parts[0] if parts is not None else ():
-            for q in parts[1] if parts is not None else ():
-                labels = facts.label(table.first, p), facts.label(table.second, q)
-                head = {"first": table.first, "first_level": labels[0], "second": table.second, "second_level": labels[1]}
-                yield {**head, "client": client, "count": int(counts[min(p), min(q)])}
+# Two columns of numbers, and times ----------
 
 
 def _correlations(facts: Facts) -> Iterator[Row]:
     """Yields the correlations of columns of numbers."""
-    for client, reply in facts.whose.items():
-        for (first, second), (n, x, y, xx, yy, xy) in zip(facts.model.pairs, reply.pairs.tolist()):
-            spread = (xx - x * x / n) * (yy - y * y / n) if n else 0.0
-            if spread > 0:
+    for client, (_, sums) in facts.whose.items():
+        for (first, second), (n, x, y, xx, yy, xy) in zip(facts.model.pairs, sums.pairs.tolist()):
+            if n and (spread := (xx - x * x / n) * (yy - y * y / n)) > 0:
                 r = float(np.clip((xy - x * y / n) / spread**0.5, -1, 1))
+                r = r if facts.model.here else measures.rounded(r, n**-0.5)
                 yield {"first": first, "second": second, "client": client, "n": int(n), "r": r}
 
 
-# Survival ----------
-
-
-def _survival(facts: Facts) -> dict[str, Any]:
+def _survival(facts: Facts, time: str) -> Row:
     """Returns curves, with those at risk, and the log-rank test between groups."""
-    model, found = facts.model, dict[str, Any](survival=[], log_rank=None)
-    time = model.config.model.time
-    if time is None:
-        return found
-    grid, place = np.unique(facts.ends[model.numeric.index(time)], return_index=True)
+    grid, place = np.unique(facts.ends_of(time), return_index=True)
     use = facts.told.ends[place] & (grid > 0)
-    grid, place, k = grid[use], place[use], model.bins - 1
-    names = [*facts.groups()] or [(EVERYWHERE, 0)]
-    for client, reply in facts.whose.items():
-        counts = [part for table, part in model.split(reply.counts) if table.times][0]
-        own = counts[[first for _, first in names]].astype(np.int64)
-        events, censored = own[:, place], own[:, k + place]
-        told = curves.Counts(grid, events.sum(axis=1) + censored.sum(axis=1) + own[:, -1], events, censored)
+    grid, place, last = grid[use], place[use], facts.model.bins - 1
+    groups = [facts.label(facts.model.group, part) if facts.model.group else "" for part in facts.told.groups]
+    found, test = list[Row](), None
+    for client, (tables, _) in facts.whose.items():
+        counts, noise = tables[TIMES][[min(part) for part in facts.told.groups]].astype(np.int64), facts.noise_of(client)
+        events, censored, rest = counts[:, place], counts[:, last + place], counts[:, -1]
+        told = curves.Counts(grid, events.sum(axis=1) + censored.sum(axis=1) + rest, events, censored)
         if not len(grid) or not told.rows.all():
             continue
-        noise, at_risk = facts.of(client), told.at_risk
-        values = np.stack(curves.curve(told), axis=-1) if noise is None else _noisy_curves(told, own[:, -1], noise)
-        for g, (group, _) in enumerate(names):
-            for i, end in enumerate(grid.tolist()):
-                row = {"client": client, "group": group, "time": end, "at_risk": int(at_risk[g, i]), "events": int(events[g, i])}
-                row |= {"censored": int(censored[g, i])} | dict(zip(("survival", "lower", "upper"), values[g, i].tolist()))
-                found["survival"].append(row)
-        if client == EVERYWHERE and len(names) > 1 and noise is None:
-            found["log_rank"] = curves.log_rank(told)._asdict()
-    return found
+        values = np.stack(curves.curve(told), axis=-1) if noise is None else _noisy_curves(told, rest, noise)
+        test = curves.log_rank(told)._asdict() if client == ALL and len(groups) > 1 and noise is None else test
+        for g, i in np.ndindex(events.shape):
+            row: Row = {"client": client, "group": groups[g], "time": float(grid[i]), "at_risk": int(told.at_risk[g, i])}
+            row |= {"events": int(events[g, i]), "censored": int(censored[g, i])}
+            found.append(row | dict(zip(("survival", "lower", "upper"), values[g, i].tolist())))
+    return {"survival": found, "log_rank": test}
 
 
 def _noisy_curves(told: curves.Counts, rest: NDArray[np.int64], noise: Noise) -> Array:

@@ -17,17 +17,12 @@ def sections(run: RunFiles) -> list[str]:
     """Returns the sections of a finished run."""
     content = run.summary["describe"]
     head, *rows = described.table_one(content)
-    crossed = [details(name, table(*_parted(rows))) for name, rows in described.cross(content).items()]
-    correlated = described.correlations(content)
-    test = described.log_rank(content)
+    drawn = described.correlations(content)
+    words = f"Kaplan-Meier, with its limits. {described.log_rank(content)}"
     return [
         section("Table 1", table(head, rows)),
         figure("Histograms", described.histograms(content), "Rows of all clients in each bin, by its width."),
-        section("Cross tables", *crossed),
-        section("Correlations", table(*_parted(correlated))) if correlated else "",
-        figure("Survival", described.survival(content), f"Kaplan-Meier, with 95 % limits. {test}".strip()),
+        section("Cross tables", *(details(name, table(cells[0], cells[1:])) for name, cells in described.cross(content).items())),
+        section("Correlations", table(drawn[0], drawn[1:])) if drawn else "",
+        figure("Survival", described.survival(content), words),
     ]
-
-
-def _parted(rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
-    return rows[0], rows[1:]

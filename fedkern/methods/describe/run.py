@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,16 @@ Array = NDArray[np.float64]
 A = TypeVar("A", bound=Exchange)
 
 
+class Agreed(NamedTuple):
+    """Holds what is agreed of cells: inner ends of bins (columns, ends), the columns whose values are their cells, the numbers of
+    what all clients tell, and about which centre sums are (columns,)."""
+
+    ends: Array
+    values: frozenset[str]
+    told: Array
+    centre: Array
+
+
 def fit(run: Run[Config]) -> Fit | None:
     """Runs the part of one place.
 
@@ -53,20 +63,23 @@ def fit(run: Run[Config]) -> Fit | None:
         run.note_rows(k, [*notes, *not_there(model.ignored, table.names)], Faults(), rows.n)
     privacy = model.config.privacy
     if privacy is None:
-        ends, discrete, told, centre = _agree(run, model, clients)
-        answers = _asked(run, stages.counted(model), Cells, AskCells(0, told, centre), clients, Client.cells)
+        agreed = _agree(run, model, clients)
+        asked = AskCells(0, agreed.told, agreed.centre)
+        answers = _asked(run, stages.counted(model), Cells, asked, clients, Client.cells)
     else:
-        ends, discrete, told, centre = _public(model), frozenset[str](), model.all_told, np.zeros(len(model.numeric))
-        noisy = {k: budget.add_noise(run, privacy, model, k, client.exact(ends)) for k, client in clients.items()}
-        answers = run.collect(stages.counted(model), Cells, noisy, lambda cells: cells, AskCells(0, told, centre))
+        agreed = Agreed(model.public_ends, frozenset(), model.all_told, np.zeros(len(model.numeric)))
+        asked = AskCells(0, agreed.told, agreed.centre)
+        noisy = {k: budget.add_noise(run, privacy, model, k, client.exact(agreed.ends)) for k, client in clients.items()}
+        answers = run.collect(stages.counted(model), Cells, noisy, lambda cells: cells, asked)
     for k, client in clients.items():
         with owned(k):
             own.write(run, model, own.Own(k, client))
-    certificates = run.certified() if model.config.private else {}
+    certificates = run.certified() if privacy is not None else {}
     if answers is None:
         return None
     replies = dict(zip(model.telling, in_order(answers.replies)))
-    facts = publish.Facts(model, ends, discrete, model.told(told), centre, replies, budget.noise(certificates))
+    told = model.told(agreed.told)
+    facts = publish.Facts(model, told, agreed.ends, agreed.values, agreed.centre, replies, budget.noise(certificates))
     return replace(publish.fit(facts), privacy=certificates)
 
 
@@ -83,54 +96,40 @@ def _asked(
     return run.ask(stage, answer.question, asked, asking)[0]
 
 
-def _agree(run: Run[Config], model: DescribeModel, clients: Mapping[int, Client]) -> tuple[Array, frozenset[str], Array, Array]:
-    """Agrees on ends of bins, and on cells that all clients tell.
-
-    Returns
-    -------
-    at the server's place the ends, the columns whose values are their cells, the numbers of what is told, and the columns' centres;
-    elsewhere nothing of meaning
-    """
+def _agree(run: Run[Config], model: DescribeModel, clients: Mapping[int, Client]) -> Agreed:
+    """Agrees on ends of bins, and on cells that all clients tell; what is returned has a meaning at the server's place alone."""
     values = run.collect(stages.valued(model), Values, clients, Client.values)
     sums = run.collect(stages.spread(model), Spread, clients, Client.spread)
-    ends, discrete, centre = _public(model), frozenset[str](), np.zeros(len(model.numeric))
+    agreed = Agreed(model.public_ends, frozenset(), np.zeros(0), np.zeros(len(model.numeric)))
     if values is not None and sums is not None:
-        total = np.sum([reply.sums for reply in in_order(sums.replies)], axis=0).reshape(-1, 3)
-        centre = np.divide(total[:, 1], total[:, 0], out=centre, where=total[:, 0] > 0)
-        ends, discrete = _ends(model, [*in_order(values.replies)], total)
-    told = np.zeros(0)
+        total = np.sum([reply.sums for reply in in_order(sums.replies)], axis=0)
+        agreed = _with_ends(agreed, model, [*in_order(values.replies)], total)
     for two, how in ((False, Client.parts), (True, Client.parts_of_two)):
-        answers = _asked(run, stages.parted(model, two=two), OwnParts, AskParts(0, ends, told), clients, how)
+        asked = AskParts(0, agreed.ends, agreed.told)
+        answers = _asked(run, stages.parted(model, two=two), OwnParts, asked, clients, how)
         if answers is not None:
-            told = model.common([reply.first for reply in in_order(answers.replies)], told)
-    return ends, discrete, told, centre
+            told = model.common([reply.first for reply in in_order(answers.replies)], agreed.told)
+            agreed = agreed._replace(told=told)
+    return agreed
 
 
-def _public(model: DescribeModel) -> Array:
-    """Returns the ends of bins that the job file decides; zeros of others."""
-    public = [model.public_ends(name) or [0.0] * (model.bins - 1) for name in model.numeric]
-    return np.array(public).reshape(len(model.numeric), model.bins - 1)
-
-
-def _ends(model: DescribeModel, values: list[Values], total: Array) -> tuple[Array, frozenset[str]]:
-    """Returns (columns, ends) the inner ends of bins, and the columns whose values are their cells."""
-    ends, discrete = _public(model), set[str]()
+def _with_ends(agreed: Agreed, model: DescribeModel, replies: Sequence[Values], total: Array) -> Agreed:
+    """Returns the same with ends of bins: values, where columns have few, else round numbers about pooled means."""
+    ends, values, last = agreed.ends.copy(), set[str](), model.bins - 1
+    rows, first, second = (total / np.maximum(total[:, :1], 1)).T
     for j, name in enumerate(model.numeric):
-        if model.public_ends(name) is not None:
+        if ends[j].any():
             continue
-        found = sorted({value for reply in values for value in reply.values[j, : int(reply.n[j])].tolist()})
-        many = total[j, 0] > 0
-        if model.here:
-            many = any(reply.n[j] == 0 and reply.range[j].any() for reply in values)
-        if not many and len(found) <= model.bins - 1:
-            discrete.add(name)
+        found = sorted({value for reply in replies for value in reply.values[j, : int(reply.n[j])].tolist()})
+        ranges = np.array([reply.range[j] for reply in replies if reply.range[j].any()])
+        many = any(reply.n[j] == 0 and reply.range[j].any() for reply in replies) if model.here else rows[j] > 0
+        if not many and len(found) <= last:
+            values.add(name)
         elif model.here:
-            ranges = np.array([reply.range[j] for reply in values if reply.range[j].any()])
-            found = np.linspace(ranges[:, 0].min(), ranges[:, 1].max(), model.bins - 1).tolist()
+            found = np.linspace(ranges[:, 0].min(), ranges[:, 1].max(), last).tolist()
         else:
-            mean, square = total[j, 1] / total[j, 0], total[j, 2] / total[j, 0]
-            least = 0.0 if name == model.config.model.time else None
-            found = measures.ends(mean, max(square - mean**2, 0.0) ** 0.5, least, bins=model.bins - 1).tolist()
-        found = found[: model.bins - 1] or [0.0]
-        ends[j] = [*found, *[found[-1]] * (model.bins - 1 - len(found))]
-    return ends, frozenset(discrete)
+            sd, least = max(second[j] - first[j] ** 2, 0.0) ** 0.5, 0.0 if name == model.config.model.time else None
+            found = measures.ends(float(first[j]), sd, least, bins=last).tolist()
+        found = found[:last] or [0.0]
+        ends[j] = [*found, *[found[-1]] * (last - len(found))]
+    return agreed._replace(ends=ends, values=frozenset(values), centre=first)
