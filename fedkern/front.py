@@ -18,7 +18,7 @@ from .errors import JobError
 from .jobs.formula import reading
 from .kernels.families import taken_by
 from .methods import data_keys
-from .methods.draft import coded_apart, look_at
+from .methods.seen import coded_apart, look_at
 from .printing import listed
 from .results.result import Result
 

@@ -140,10 +140,10 @@ def _far_of_logs(values: Array, n: int) -> bool:
 
 def farthest(values: Array) -> float:
     """Returns the largest of the `distances`, which need not be made of a column without far cells."""
-    there = finite(values)
-    centre, sd = robust(there)
+    present = finite(values)
+    centre, sd = robust(present)
     with np.errstate(over="ignore"):
-        return float(max(there.max() - centre, centre - there.min()) / sd) if sd > 0 else 0.0
+        return float(max(present.max() - centre, centre - present.min()) / sd) if sd > 0 else 0.0
 
 
 def finite(values: Array) -> Array:
@@ -167,17 +167,19 @@ def coded(values: Array) -> list[float]:
 
 def _usual(values: Array) -> list[float]:
     """Returns usual codes that a few cells of a column have, far from all others."""
-    there = finite(values)
-    if not len(there) or not {float(there.min()), float(there.max())} & {*CODES}:  # as far as it stands a code is the outermost
+    present = finite(values)
+    if not len(present) or not {float(present.min()), float(present.max())} & {
+        *CODES
+    }:  # as far as it stands a code is the outermost
         return []
-    known = np.isin(there, CODES)
-    others = there[~known]
+    known = np.isin(present, CODES)
+    others = present[~known]
     if len(others) < LEAST or not known.any():
         return []
     sd = robust(others)[1] or float(others.std())
     low, high = others.min() - GAP * sd, others.max() + GAP * sd
-    counts = {code: int((there == code).sum()) for code in CODES if not low <= code <= high}
-    return [code for code, n in counts.items() if 0 < n <= SHARE * len(there)]
+    counts = {code: int((present == code).sum()) for code in CODES if not low <= code <= high}
+    return [code for code, n in counts.items() if 0 < n <= SHARE * len(present)]
 
 
 def repeated(values: Array) -> list[float]:
