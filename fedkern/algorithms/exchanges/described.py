@@ -31,7 +31,8 @@ class Values(
     dims={"two": 2},
     needs=NEEDED,
 ):
-    """Client to server: of each column of numbers how many different values it has (0: many, or no rows), and these.
+    """Client to server: of each column of numbers how many different values it has (0: many, or no rows), and these; of n values
+    beside others in few rows -1 - n.
 
     `range`: the least and the largest number of each, where all rows are in one process; else zeros.
     """
@@ -41,7 +42,7 @@ class Values(
     range: Annotated[Array, "columns two"]
 
     def honest(self) -> Conditions:
-        counts = (self.n >= 0) & (self.n <= self.values.shape[1]) & (self.n % 1 == 0)
+        counts = (np.where(self.n < 0, -1 - self.n, self.n) <= self.values.shape[1]) & (self.n % 1 == 0)
         yield counts.all() and small(self.values, self.range), "has values that cannot be"
 
 

@@ -48,7 +48,7 @@ class Client:
             found, times = np.unique(there, return_counts=True) if len(np.unique(there[:LOOKED_AT])) <= most else ([], [])
             if len(found) <= most and (model.here or not measures.measured(self.rows.values[name], self.rules)):
                 enough = np.asarray(found)[np.asarray(times) >= self.rules.rows_per_value]
-                n[j] = len(enough)
+                n[j] = len(enough) if len(enough) == len(found) else -1 - len(enough)
                 values[j, : len(enough)] = enough
         return Values(0, n, values, ends)
 

@@ -70,6 +70,11 @@ class DescribeModel(JobModel[OutputSection]):
                 raise JobError(f"[model] names column {name!r}, and no file has it; there are {', '.join(sorted(there))}")
         if not self.shown:
             raise JobError("no column is left to be described: take some out of data.ignore")
+        if not self.whole and (pair := cells.ring([(table.first, table.second) for table in self.double])) is not None:
+            raise JobError(
+                f"model.cross has {pair[0]!r} and {pair[1]!r}, and both are counted with a third column: three tables of three columns "
+                "may tell one row; leave model.group out, or this pair"
+            )
 
     @property
     def here(self) -> bool:

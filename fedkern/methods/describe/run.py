@@ -120,11 +120,12 @@ def _with_ends(agreed: Agreed, model: DescribeModel, replies: Sequence[Values], 
     for j, name in enumerate(model.numeric):
         if ends[j].any():
             continue
-        found = sorted({value for reply in replies for value in reply.values[j, : int(reply.n[j])].tolist()})
+        told = [(int(reply.n[j]), reply.values[j].tolist()) for reply in replies]
+        found = sorted({value for n, own in told for value in own[: n if n >= 0 else -1 - n]})
         ranges = np.array([reply.range[j] for reply in replies if reply.range[j].any()])
         many = any(reply.n[j] == 0 and reply.range[j].any() for reply in replies) if model.here else rows[j] > 0
         if not many and len(found) <= last:
-            values.add(name)
+            values |= {name} if min(told)[0] >= 0 else set()
         elif model.here:
             found = np.linspace(ranges[:, 0].min(), ranges[:, 1].max(), last).tolist()
         else:
