@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,7 @@ from ...algorithms.exchanges.described import AskCells, AskParts, Cells, OwnPart
 from ...disclosure import cells, curves, measures
 from ...disclosure.cells import Parts
 from ...disclosure.rules import Rules
+from . import kept
 from .model import TIMES, Counted, DescribeModel, Told, to_numbers
 from .rows import Rows
 
@@ -27,12 +30,14 @@ class Client:
     Attributes
     ----------
     model, rows, rules : the job; its rows; how many must be in what is told
+    earlier : column -> what was told of it before
     ends : (columns, ends) of bins
     """
 
     model: DescribeModel
     rows: Rows
     rules: Rules
+    earlier: Mapping[str, kept.Told] = field(default_factory=dict)
     ends: Array = field(default_factory=lambda: np.zeros((0, 0)))
 
     # The ends of bins ----------
@@ -118,7 +123,33 @@ class Client:
         counts = self.counts(Counted(name))[:, 0]
         if self.model.whole:
             return tuple((cell,) for cell in range(len(counts)))
-        return cells.join(counts, self.rules.rows_per_value, ordered=self.model.ordered(name), into=self._into(name))
+        least = self.rules.rows_per_value
+        parts = cells.join(counts, least, ordered=self.model.ordered(name), into=self._into(name))
+        if (before := self.earlier.get(name)) is None:
+            return parts
+        return cells.once(parts, counts, *kept.as_now(self._cells_of(name), before), least) or ()
+
+    def _cells_of(self, name: str) -> list[Any]:
+        """Returns the inner ends of a column's bins, or its levels."""
+        levels = self.model.columns[name].levels
+        return [*levels] if levels is not None else self.ends[self.model.numeric.index(name)].tolist()
+
+    def telling(self, told: Told) -> dict[str, kept.Told]:
+        """Returns what it is about to tell of columns, for its holder's account; nothing of what was told before."""
+        new = dict[str, kept.Told]()
+        for name in self.model.shown:
+            if (parts := (told.of[Counted(name)] or ((), ()))[0]) and name not in self.earlier or self._changed(name, parts):
+                counts = cells.added(self.counts(Counted(name))[:, 0], parts).tolist()
+                new[name] = {"cells": self._cells_of(name), "parts": parts, "counts": counts}
+        return new
+
+    def _changed(self, name: str, parts: Parts) -> bool:
+        """Tells whether the rows of parts are others than were told."""
+        if name not in self.earlier or not parts:
+            return False
+        earlier, told = kept.as_now(self._cells_of(name), self.earlier[name])
+        before = [sum(n for own, n in zip(earlier, told.tolist()) if set(own) <= set(part)) for part in parts]
+        return before != cells.added(self.counts(Counted(name))[:, 0], parts).tolist()
 
     def _into(self, name: str) -> int:
         """Returns the cell that takes those which have few rows: of numbers the middle one."""

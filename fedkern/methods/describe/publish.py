@@ -86,7 +86,7 @@ class Facts:
         if levels is not None or not there:
             return " or ".join([*((levels or ())[cell] for cell in there), *missing])
         low, high = self.bounds(name, there)
-        words = " ".join(f"{word} {end:g}" for word, end in (("from", low), ("below", high)) if end is not None)
+        words = " ".join(f"{word} {end:g}" for word, end in (("from", low), ("below", high)) if end is not None) or "any"
         return " or ".join([f"{low:g}" if self.is_value(name, part) else words, *missing])
 
     def is_value(self, name: str, part: Sequence[int]) -> bool:

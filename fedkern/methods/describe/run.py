@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,12 @@ from ...data.joined import notes as notes_of_joined
 from ...data.lacking import fill_lacking
 from ...disclosure import measures
 from ...errors import owned
+from ...jobs import holders
+from ...jobs.holding.binding import Account
 from ...jobs.publish import Fit
 from ...jobs.run import Run
 from ...jobs.stage import Stage
-from . import budget, own, publish, stages
+from . import budget, kept, own, publish, stages
 from .counts import Client
 from .keys import Config
 from .model import DescribeModel
@@ -58,14 +60,15 @@ def fit(run: Run[Config]) -> Fit | None:
         with owned(k):
             table, lacking = fill_lacking(as_agreed(tables.pop(k), model.encoding), model.encoding)
             rows = Rows.of(run.config, model.encoding, table)
-            clients[k] = Client(model, rows, run.requirement_of(k).rules)
+            earlier = {} if model.whole else kept.read(_account(run, k))
+            clients[k] = Client(model, rows, run.requirement_of(k).rules, earlier)
         notes = [*(f"column {name!r} is not in this file" for name in lacking), *notes_of_joined(table)]
         run.note_rows(k, [*notes, *not_there(model.ignored, table.names)], Faults(), rows.n)
     privacy = model.config.privacy
     if privacy is None:
         agreed = _agree(run, model, clients)
         asked = AskCells(0, agreed.told, agreed.centre)
-        answers = _asked(run, stages.counted(model), Cells, asked, clients, Client.cells)
+        answers = _asked(run, stages.counted(model), Cells, asked, clients, partial(_told, run))
     else:
         agreed = Agreed(model.public_ends, frozenset(), model.all_told, np.zeros(len(model.numeric)))
         asked = AskCells(0, agreed.told, agreed.centre)
@@ -84,16 +87,28 @@ def fit(run: Run[Config]) -> Fit | None:
 
 
 def _asked(
-    run: Run[Config], stage: Stage, answer: type[A], asked: Ask, clients: Mapping[int, Client], how: Callable[[Client, A], object]
+    run: Run[Config], stage: Stage, answer: type[A], asked: Ask, clients: Mapping[int, Client], how: Callable[[int, Client, Any], A]
 ) -> once.Server[A] | None:
     """Asks each client a question, from which it makes its answer; returns the answers at the server's place, None elsewhere."""
 
-    def answered(k: int, client: Client, question: object) -> object:
+    def answered(k: int, client: Client, question: Any) -> Any:
         with owned(k):
-            return how(client, question)
+            return how(k, client, question)
 
     asking = {k: once.Client(partial(answered, k, client)) for k, client in clients.items()}
     return run.ask(stage, answer.question, asked, asking)[0]
+
+
+def _account(run: Run[Config], k: int) -> Account | None:
+    """Returns the account of a client's data, which outlives the run; None where its holder has none."""
+    return holders.standing(run.hooks.bindings[k], run.names[k])
+
+
+def _told(run: Run[Config], k: int, client: Client, asked: AskCells) -> Cells:
+    """Returns a client's counts, once its holder's account knows what is told."""
+    if not client.model.whole:
+        kept.keep(_account(run, k), client.telling(client.model.told(asked.told)))
+    return client.cells(asked)
 
 
 def _agree(run: Run[Config], model: DescribeModel, clients: Mapping[int, Client]) -> Agreed:
@@ -104,7 +119,7 @@ def _agree(run: Run[Config], model: DescribeModel, clients: Mapping[int, Client]
     if values is not None and sums is not None:
         total = np.sum([reply.sums for reply in in_order(sums.replies)], axis=0)
         agreed = _with_ends(agreed, model, [*in_order(values.replies)], total)
-    for two, how in ((False, Client.parts), (True, Client.parts_of_two)):
+    for two, how in ((False, lambda k, client, asked: client.parts(asked)), (True, lambda k, client, asked: client.parts_of_two(asked))):
         asked = AskParts(0, agreed.ends, agreed.told)
         answers = _asked(run, stages.parted(model, two=two), OwnParts, asked, clients, how)
         if answers is not None:
