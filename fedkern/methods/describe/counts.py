@@ -32,6 +32,7 @@ class Client:
     model, rows, rules : the job; its rows; how many must be in what is told
     earlier : column -> what was told of it before
     ends : (columns, ends) of bins
+    cell_of : column -> (n,) the cell that each row is in, once ends are known
     """
 
     model: DescribeModel
@@ -39,6 +40,7 @@ class Client:
     rules: Rules
     earlier: Mapping[str, kept.Told] = field(default_factory=dict)
     ends: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    cell_of: dict[str, Ints] = field(default_factory=dict)
 
     # The ends of bins ----------
 
@@ -112,12 +114,14 @@ class Client:
 
     def _cell(self, name: str) -> Ints:
         """Returns (n,) the cell of a column that each row is in."""
-        size = self.model.size(name)
-        if name in self.rows.codes:
-            return np.where(self.rows.codes[name] < 0, size - 1, self.rows.codes[name])
-        values = self.rows.values[name]
-        found = np.searchsorted(self.ends[self.model.numeric.index(name)], values, side="right")
-        return np.where(np.isnan(values), size - 1, found)
+        if name not in self.cell_of:
+            if name in self.rows.codes:
+                found, missing = self.rows.codes[name], self.rows.codes[name] < 0
+            else:
+                values = self.rows.values[name]
+                found, missing = np.searchsorted(self.ends[self.model.numeric.index(name)], values, side="right"), np.isnan(values)
+            self.cell_of[name] = np.where(missing, self.model.size(name) - 1, found)
+        return self.cell_of[name]
 
     def _joined(self, name: str) -> Parts:
         counts = self.counts(Counted(name))[:, 0]
@@ -201,25 +205,30 @@ class Client:
 
     def _pairs(self, centre: Array, each: Array) -> Array:
         """Returns sums of each two columns of numbers over the rows that have both: such as give the correlation that is told."""
-        model, sums = self.model, np.zeros((len(self.model.pairs), 6))
-        place = {name: j for j, name in enumerate(model.numeric)}
-        about = {name: self.rows.values[name] - centre[place[name]] for name in dict.fromkeys(chain(*model.pairs))}
-        whole = {name: not np.isnan(values).any() for name, values in about.items()}
-        for at, pair in enumerate(model.pairs):
-            x, y = (about[name] for name in pair)
-            if not all(whole[name] for name in pair):
-                both = ~(np.isnan(x) | np.isnan(y))
-                x, y = x[both], y[both]
-            if model.here:
-                sums[at] = len(x), x.sum(), y.sum(), x @ x, y @ y, x @ y
+        model, sums, at = self.model, np.zeros((len(self.model.pairs), 6)), {name: j for j, name in enumerate(self.model.numeric)}
+        about = {name: self.rows.values[name] - centre[at[name]] for name in dict.fromkeys(chain(*model.pairs))}
+        may = {name: model.here or measures.correlation(values, values, self.rules) is not None for name, values in about.items()}
+        has = {name: ~np.isnan(values) for name, values in about.items()}
+        # Of columns that lack no cell correlations are products of these.
+        unit = {name: (values - values.mean()) / (values.std() or 1.0) for name, values in about.items() if may[name]}
+        for k, pair in enumerate(model.pairs):
+            (n, mx, sx), (my_n, my, sy) = (_moments_of(each[at[name], -1]) for name in pair)
+            n = min(n, my_n)
+            if not (n and all(may[name] for name in pair)):
                 continue
-            own = [each[place[name], -1] for name in pair]
-            rows = min(own[0][0], own[1][0])
-            if not rows or (r := measures.correlation(x, y, self.rules)) is None:
-                continue
-            (mx, sx), (my, sy) = (_moments_of(one) for one in own)
-            squares = [(rows - 1) * sd**2 + rows * mean**2 for mean, sd in ((mx, sx), (my, sy))]
-            sums[at] = rows, rows * mx, rows * my, *squares, (rows - 1) * r * sx * sy + rows * mx * my
+            product = float(unit[pair[0]] @ unit[pair[1]])
+            if np.isfinite(product) and not model.here:
+                r: float | None = measures.rounded(product / self.rows.n, self.rows.n**-0.5)
+            else:
+                there = has[pair[0]] & has[pair[1]]
+                x, y = (about[name][there] for name in pair)
+                if model.here:
+                    sums[k] = len(x), x.sum(), y.sum(), x @ x, y @ y, x @ y
+                    continue
+                r = measures.correlation(x, y, self.rules)
+            if r is not None:
+                squares = ((n - 1) * sd**2 + n * mean**2 for mean, sd in ((mx, sx), (my, sy)))
+                sums[k] = n, n * mx, n * my, *squares, (n - 1) * r * sx * sy + n * mx * my
         return sums
 
     def _survived(self, groups: Parts) -> tuple[Array, Array, Ints]:
@@ -278,10 +287,10 @@ def _of_cells(parts: Parts, of: Parts) -> Parts:
     return tuple(tuple(sorted(cell for part in own for cell in of[part])) for own in parts)
 
 
-def _moments_of(sums: Array) -> tuple[float, float]:
-    """Returns the mean and the sd of `_of_moments`."""
+def _moments_of(sums: Array) -> tuple[float, float, float]:
+    """Returns rows, mean and sd of `_of_moments`."""
     rows, first, second = sums.tolist()
-    return first / rows, max((second - first**2 / rows) / (rows - 1), 0.0) ** 0.5
+    return (rows, first / rows, max((second - first**2 / rows) / (rows - 1), 0.0) ** 0.5) if rows else (0.0, 0.0, 0.0)
 
 
 def _of_moments(told: measures.Moments, centre: float) -> tuple[float, float, float]:
