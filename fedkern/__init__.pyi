@@ -8,7 +8,9 @@ from .front import fit as fit
 from .results.result import Result as Result
 
 __version__: str
-__all__ = ["Result", "check", "describe", "fit", "get_cmake_dir", "get_include", "get_pkgconfig_dir", "kernels", "ledger", "load", "run"]
+__all__ = [
+    "Result", "check", "describe", "fit", "get_cmake_dir", "get_include", "get_pkgconfig_dir", "kernels", "ledger", "load", "run",
+]  # fmt: skip
 
 def get_include() -> str: ...
 def get_cmake_dir() -> str: ...

@@ -30,7 +30,7 @@ from fedkern.methods import load_method, reference
 from fedkern.methods.sigma.prior import reference as prior_reference
 
 ROOT = Path(__file__).parents[1]
-METHODS = ("likelihood", "pvi", "sparse", "vertical", "sigma")  # in the order of the documents
+METHODS = ("likelihood", "pvi", "sparse", "vertical", "sigma", "describe")  # in the order of the documents
 DISCLOSURE = "docs/concepts/disclosure.md"
 BEGIN, END = "<!-- what messages tell: written by `make pages` -->", "<!-- so far -->"
 NUMBERS, OF_NUMBERS = "<!-- numbers of the levels: written by `make pages` -->", "<!-- so far the numbers -->"
@@ -43,7 +43,7 @@ JOBS = """\
 
 Written by `make docs` from the sections that check a job file. The same as commented TOML files, to copy from:
 [likelihood.toml](likelihood.toml), [pvi.toml](pvi.toml), [sparse.toml](sparse.toml), [vertical.toml](vertical.toml),
-[sigma.toml](sigma.toml), [prior.toml](prior.toml).
+[sigma.toml](sigma.toml), [describe.toml](describe.toml), [prior.toml](prior.toml).
 
 A job is one TOML file, which every party reads. An unknown key is an error that names the nearest; any key can be overridden
 on the command line: `--set privacy.epsilon=0.5`. Keys that only experiments want stand on [a page of their own](expert.md).

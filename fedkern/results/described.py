@@ -66,7 +66,9 @@ def correlations(content: Record) -> Cells:
     """Returns the correlations of all clients' rows as a triangle; nothing without any."""
     pairs = {(row["first"], row["second"]): f"{row['r']:.2f}" for row in content["correlations"] if not row["client"]}
     firsts, seconds = (list(dict.fromkeys(pair[k] for pair in pairs)) for k in (0, 1))
-    return [["", *firsts], *([second, *(pairs.get((first, second), "") for first in firsts)] for second in seconds)] if pairs else []
+    return (
+        [["", *firsts], *([second, *(pairs.get((first, second), "") for first in firsts)] for second in seconds)] if pairs else []
+    )
 
 
 def log_rank(content: Record) -> str:

@@ -380,8 +380,8 @@ class Result:
         Parameters
         ----------
         kind : "forest" (coefficients; of a graph its edges), "sites" (what each client's rows say alone), "predictive" (whether
-            the model fits), "calibration" (of test rows), "survival" (curves that the job asks for), "histograms" (of a description), "map" (areas in `folder`),
-            "trace" (of chains), "effects"
+            the model fits), "calibration" (of test rows), "survival" (curves that the job asks for), "histograms" (of a
+            description), "map" (areas in `folder`), "trace" (of chains), "effects"
         **options : of "effects", as `effects` takes them: the first value is along the axis
 
         Returns

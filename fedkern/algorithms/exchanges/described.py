@@ -105,7 +105,9 @@ class AskCells(Ask, kind=337):
 class Cells(
     Added,
     kind=338,
-    tells=tells.Sums("numbers of rows in cells of many rows; means, sds and correlations, rounded by their errors", private=tells.NOISED),
+    tells=tells.Sums(
+        "numbers of rows in cells of many rows; means, sds and correlations, rounded by their errors", private=tells.NOISED
+    ),
     name="cells",
     ask=AskCells,
     masked=("masked_cells", 339),

@@ -18,15 +18,13 @@ from ...jobs.run import Run
 from ...privacy.binned import Noise
 from ...privacy.plan import Plan
 from ...results.plain import Record, real
-from ..sigma import budget
 from .keys import Config, PrivacySection
 from .model import DescribeModel
 
 
 def plan(privacy: PrivacySection, model: DescribeModel) -> Plan:
     """Returns the plan of one client: all of epsilon is spent when the noise is drawn."""
-    cases = privacy.cases_per_person * len(model.tables)
-    return budget.plan(privacy.model_copy(update={"cases_per_person": cases}), model.dims["cells"])
+    return tables.plan(*privacy.cap(""), privacy.cases_per_person * len(model.tables), model.dims["cells"])
 
 
 def key(privacy: PrivacySection, model: DescribeModel) -> tables.Key:

@@ -52,9 +52,11 @@ class Client:
             there = self._there(name)
             if len(there) and model.here:
                 ends[j] = there.min(), there.max()
-            found, times = np.unique(there, return_counts=True) if len(np.unique(there[:LOOKED_AT])) <= most else ([], [])
+            if len(np.unique(there[:LOOKED_AT])) > most:
+                continue
+            found, times = np.unique(there, return_counts=True)
             if len(found) <= most and (model.here or not measures.measured(self.rows.values[name], self.rules)):
-                enough = np.asarray(found)[np.asarray(times) >= self.rules.rows_per_value]
+                enough = found[times >= self.rules.rows_per_value]
                 n[j] = len(enough) if len(enough) == len(found) else -1 - len(enough)
                 values[j, : len(enough)] = enough
         return Values(0, n, values, ends)
@@ -119,7 +121,10 @@ class Client:
                 found, missing = self.rows.codes[name], self.rows.codes[name] < 0
             else:
                 values = self.rows.values[name]
-                found, missing = np.searchsorted(self.ends[self.model.numeric.index(name)], values, side="right"), np.isnan(values)
+                found, missing = (
+                    np.searchsorted(self.ends[self.model.numeric.index(name)], values, side="right"),
+                    np.isnan(values),
+                )
             self.cell_of[name] = np.where(missing, self.model.size(name) - 1, found)
         return self.cell_of[name]
 
@@ -131,9 +136,9 @@ class Client:
         parts = cells.join(counts, least, ordered=self.model.ordered(name), into=self._into(name))
         if (before := self.earlier.get(name)) is None:
             return parts
-        return cells.once(parts, counts, *kept.as_now(self._cells_of(name), before), least) or ()
+        return cells.once(parts, counts, *kept.as_now(self.cells_of(name), before), least) or ()
 
-    def _cells_of(self, name: str) -> list[Any]:
+    def cells_of(self, name: str) -> list[Any]:
         """Returns the inner ends of a column's bins, or its levels."""
         levels = self.model.columns[name].levels
         return [*levels] if levels is not None else self.ends[self.model.numeric.index(name)].tolist()
@@ -142,18 +147,16 @@ class Client:
         """Returns what it is about to tell of columns, for its holder's account; nothing of what was told before."""
         new = dict[str, kept.Told]()
         for name in self.model.shown:
-            if (parts := (told.of[Counted(name)] or ((), ()))[0]) and name not in self.earlier or self._changed(name, parts):
+            if ((parts := (told.of[Counted(name)] or ((), ()))[0]) and name not in self.earlier) or self._changed(name, parts):
                 counts = cells.added(self.counts(Counted(name))[:, 0], parts).tolist()
-                new[name] = {"cells": self._cells_of(name), "parts": parts, "counts": counts}
+                new[name] = {"cells": self.cells_of(name), "parts": parts, "counts": counts}
         return new
 
     def _changed(self, name: str, parts: Parts) -> bool:
         """Tells whether the rows of parts are others than were told."""
-        if name not in self.earlier or not parts:
-            return False
-        earlier, told = kept.as_now(self._cells_of(name), self.earlier[name])
+        earlier, told = kept.as_now(self.cells_of(name), self.earlier[name])
         before = [sum(n for own, n in zip(earlier, told.tolist()) if set(own) <= set(part)) for part in parts]
-        return before != cells.added(self.counts(Counted(name))[:, 0], parts).tolist()
+        return bool(before != cells.added(self.counts(Counted(name))[:, 0], parts).tolist())
 
     def _into(self, name: str) -> int:
         """Returns the cell that takes those which have few rows: of numbers the middle one."""
@@ -192,7 +195,7 @@ class Client:
                 continue
             values = self.rows.values[name]
             each[j, -1] = self._sums(values, centre[j], len(parts[0]))
-            by_group = told.of[Counted(name, model.group)] if model.group else None
+            by_group = told.of.get(Counted(name, model.group)) if model.group else None
             for part in by_group[1] if by_group is not None else ():
                 if max(part) < model.size(model.group) - 1:
                     each[j, min(part)] = self._sums(values[np.isin(group, part)], centre[j], len(by_group[0]))
@@ -259,7 +262,7 @@ class Client:
         return np.isin(grid, told).astype(np.float64) if told else kept - 1
 
     def _times(self, told: Told) -> Array:
-        """Returns, by group, events of each interval, censored rows of each, and rows with later times; zeros of what is not told."""
+        """Returns, by group, events of each interval, censored rows of each, and rows with later times; 0 where not told."""
         model, ends = self.model, self.model.bins - 1
         assert model.config.model.time is not None
         counts = np.zeros((model.size(model.group), 2 * ends + 1))

@@ -65,9 +65,10 @@ def as_now(of: Sequence[Any], before: Told) -> tuple[Parts, NDArray[np.int64]]:
     if before["cells"] == [*of]:
         return earlier, told
     if isinstance(next(iter(of), 0.0), str) or isinstance(next(iter(before["cells"]), 0.0), str):
-        place, names = {name: k for k, name in enumerate((*of, None))}, (*before["cells"], None)
+        place: dict[Any, int] = {name: k for k, name in enumerate((*of, None))}
+        names = (*before["cells"], None)
         known = {tuple(place[names[k]] for k in part if names[k] in place): n for part, n in zip(earlier, told.tolist())}
-        new = {(k,): 0 for name, k in place.items() if name not in names}
-        both = sorted((part, n) for part, n in {**known, **new}.items() if part)
+        new: dict[tuple[int, ...], int] = {(k,): 0 for name, k in place.items() if name not in names}
+        both = sorted((part, n) for part, n in [*known.items(), *new.items()] if part)
         return tuple(part for part, _ in both), np.array([n for _, n in both], np.int64)
     return cells.in_bins(of, before["cells"], earlier, told)

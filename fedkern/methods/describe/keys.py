@@ -14,6 +14,7 @@ from ...jobs.keys import (
     CommonOutputSection,
     Count,
     CountedJobSection,
+    CountsPrivacySection,
     DialectSection,
     JobConfig,
     Paths,
@@ -27,8 +28,6 @@ from ...jobs.keys import (
 from ...jobs.load import layered, table
 from ...privacy.accountant import Unit
 from ...privacy.certificate import OF_COUNTS
-from ..sigma.keys import PrivacySection as CountsSection
-
 
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 
@@ -60,7 +59,7 @@ class AlgorithmSection(Section):
     checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints; there are none", expert=True)
 
 
-class PrivacySection(CountsSection):
+class PrivacySection(CountsPrivacySection):
     """Describes noise on counts, drawn once; neighbours differ by a row, which is in one cell of each table of counts."""
 
     cases_per_person: Count = key(1, help="rows that one person may have")
@@ -94,7 +93,9 @@ class Config(JobConfig):
         return super().unit if self.privacy is None else self.privacy.unit
 
     def of_posterior(self, steps: int) -> dict[str, str | float]:
-        return {} if self.privacy is None else {"posterior": OF_COUNTS, "public": "the columns, their levels and the ends of bins"}
+        return (
+            {} if self.privacy is None else {"posterior": OF_COUNTS, "public": "the columns, their levels and the ends of bins"}
+        )
 
     @property
     def can_join_levels(self) -> bool:
@@ -145,11 +146,13 @@ def conflicts(config: Config) -> Iterator[str]:
     for first, second in model.cross:
         if first == second or model.group in (first, second):
             yield f"model.cross has {first!r} and {second!r}: give two columns other than model.group, with which all are crossed"
-    for name in (model.group, *(name for pair in model.cross for name in pair)):
+    for name in dict.fromkeys([*([model.group] if model.group else []), *(name for pair in model.cross for name in pair)]):
         if name in data.columns and data.columns[name].kind == "numeric":
             yield f'data.columns.{name}.kind = "numeric", and model counts its levels: set kind = "categorical"'
     if config.privacy is None:
         return
+    if config.privacy.epsilon is None:
+        yield "privacy.epsilon is missing: give it, such as 1.0; it is spent once, when the noise is drawn"
     for name, column in data.columns.items():
         if column.levels is None and column.lower is None and name not in data.ignore:
             yield f"data.columns.{name}: a private job asks no row, so give lower and upper of a column of numbers, or levels"

@@ -60,7 +60,7 @@ class Told(NamedTuple):
 class DescribeModel(JobModel[OutputSection]):
     """Holds a job with its clients and columns."""
 
-    config: Config
+    config: Config  # type: ignore[assignment]  # a description has no intercept
     encoding: Encoding = field(kw_only=True)
 
     def __post_init__(self) -> None:
@@ -70,10 +70,11 @@ class DescribeModel(JobModel[OutputSection]):
                 raise JobError(f"[model] names column {name!r}, and no file has it; there are {', '.join(sorted(there))}")
         if not self.shown:
             raise JobError("no column is left to be described: take some out of data.ignore")
-        if not self.whole and (pair := cells.ring([(table.first, table.second) for table in self.double])) is not None:
+        pair = None if self.whole else cells.ring([(table.first, table.second) for table in self.double])
+        if pair is not None:
             raise JobError(
-                f"model.cross has {pair[0]!r} and {pair[1]!r}, and both are counted with a third column: three tables of three columns "
-                "may tell one row; leave model.group out, or this pair"
+                f"model.cross has {pair[0]!r} and {pair[1]!r}, and both are counted with a third column: three tables of three "
+                "columns may tell one row; leave model.group out, or this pair"
             )
 
     @property
@@ -187,7 +188,7 @@ class DescribeModel(JobModel[OutputSection]):
         return np.concatenate([*cells_of, np.ones(self.bins - 1)])
 
     def common(self, answers: Sequence[Array], before: Array) -> Array:
-        """Returns the numbers of what all clients tell: cells that any of them tells together are together, ends are those of all.
+        """Returns the numbers of what all clients tell: cells that any tells together are together, ends are those of all.
 
         `before`: the numbers of what is told already; of the first question none.
         """

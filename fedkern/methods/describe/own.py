@@ -23,8 +23,6 @@ def write(run: Run[Config], model: DescribeModel, own: Own) -> None:
     client = own.client
     content: dict[str, object] = {}
     for table in model.single:
-        column = model.columns[table.first]
-        cells = {"levels": list(column.levels)} if column.levels is not None else {"ends": client.ends[model.numeric.index(table.first)].tolist()}
         counts = client.counts(table)[:, 0].tolist()
-        content[table.first] = {**cells, "counts": counts[:-1], "missing": counts[-1]}
+        content[table.first] = {"cells": client.cells_of(table.first), "counts": counts[:-1], "missing": counts[-1]}
     run.hooks.write_own(own.index, "described.json", {"rows": client.rows.n, "columns": content})

@@ -25,6 +25,7 @@ from .model import FEW, TIMES, Counted, DescribeModel, Told
 Array = NDArray[np.float64]
 Row = dict[str, Any]
 LIMITS = tuple(f"{name}_{end}" for name in ("share", "mean", "sd") for end in ("q05", "q95"))  # where counts have noise
+FIELDS = ("counts", "each", "pairs")
 PANES = 24  # bins that are shown of rows that are all in one process
 ALL = ""  # in the place of a client, a column or a level
 
@@ -97,14 +98,19 @@ class Facts:
 def fit(facts: Facts) -> Fit:
     """Makes the published result."""
     model = facts.model
-    content: dict[str, Any] = {"group": model.group, "rows": [row for table in (*model.single, *model.double) for row in _rows(facts, table)]}
+    content: dict[str, Any] = {
+        "group": model.group,
+        "rows": [row for table in (*model.single, *model.double) for row in _rows(facts, table)],
+    }
     content |= {"correlations": [*_correlations(facts)], "survival": [], "log_rank": None}
     if model.config.model.time is not None:
         content |= _survival(facts, model.config.model.time)
     tables = {f"described-{name}.csv": content[name] for name in ("rows", "correlations", "survival")}
     return Fit(
         posterior=Stored({"parameters": {}}),
-        arrays={f"{who}: {name}": getattr(one, name) for who, one in facts.replies.items() for name in ("counts", "each", "pairs")},
+        arrays={
+            f"{who}: {name}": getattr(one, name) for who, one in facts.replies.items() for name in ("counts", "each", "pairs")
+        },
         stop="rounds",
         rounds=1,
         chains=0,
@@ -165,7 +171,9 @@ def _of_column(facts: Facts, head: Row, counts: Array, parts: Parts, moments: Ar
         count = counts[list(part)].sum()
         binned_part = name in facts.model.numeric and not facts.is_value(name, part)
         low, high = facts.bounds(name, part) if binned_part else (None, None)
-        shared = _limits("share", binned.share(counts[:-1], noise, min(part))) if noise else {"share": float(count / n) if n else None}
+        shared = (
+            _limits("share", binned.share(counts[:-1], noise, min(part))) if noise else {"share": float(count / n) if n else None}
+        )
         if count or name not in facts.model.numeric:
             yield {**row, "level": facts.label(name, part), "from": low, "to": high, "count": int(count), **shared}
 

@@ -70,7 +70,7 @@ def check_columns(config: Config, table: Table, spec: Spec, client: str = "") ->
     for name in spec.covariates(table.names):
         cells = table.columns[name]
         before = (cells.before or cells) if isinstance(cells, Text) else cells
-        counts = np.zeros(0)
+        counts = np.zeros(0, np.int64)
         if isinstance(before, Text) and name not in config.data.columns:
             counts = np.bincount(before.codes, minlength=len(before.levels))[[level != "" for level in before.levels]]
         if name in table.dates or as_days(before) is not before:
@@ -133,4 +133,3 @@ def event_label(config: Config, encoding: Encoding) -> str:
         return label(config.model.positive, text=True)
     levels = next((column.levels or () for column in encoding.columns if column.name == config.model.event), ())
     return event_of(levels) if len(levels) == 2 else "1"
-

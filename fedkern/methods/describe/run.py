@@ -87,7 +87,12 @@ def fit(run: Run[Config]) -> Fit | None:
 
 
 def _asked(
-    run: Run[Config], stage: Stage, answer: type[A], asked: Ask, clients: Mapping[int, Client], how: Callable[[int, Client, Any], A]
+    run: Run[Config],
+    stage: Stage,
+    answer: type[A],
+    asked: Ask,
+    clients: Mapping[int, Client],
+    how: Callable[[int, Client, Any], A],
 ) -> once.Server[A] | None:
     """Asks each client a question, from which it makes its answer; returns the answers at the server's place, None elsewhere."""
 
@@ -119,7 +124,10 @@ def _agree(run: Run[Config], model: DescribeModel, clients: Mapping[int, Client]
     if values is not None and sums is not None:
         total = np.sum([reply.sums for reply in in_order(sums.replies)], axis=0)
         agreed = _with_ends(agreed, model, [*in_order(values.replies)], total)
-    for two, how in ((False, lambda k, client, asked: client.parts(asked)), (True, lambda k, client, asked: client.parts_of_two(asked))):
+    for two, how in (
+        (False, lambda k, client, asked: client.parts(asked)),
+        (True, lambda k, client, asked: client.parts_of_two(asked)),
+    ):
         asked = AskParts(0, agreed.ends, agreed.told)
         answers = _asked(run, stages.parted(model, two=two), OwnParts, asked, clients, how)
         if answers is not None:

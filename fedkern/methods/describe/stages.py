@@ -9,7 +9,6 @@ from ...algorithms.exchanges import described
 from ...algorithms.exchanges.answers import Certificate
 from ...algorithms.exchanges.described import Cells, OwnParts, Spread, Values
 from ...data.design import describe
-from ...errors import JobError
 from ...jobs import holders, joining, secure, tables
 from ...jobs.check import Check, OwnFile, Said
 from ...jobs.holding.binding import bind
@@ -88,7 +87,10 @@ def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan |
     privacy = file.config.privacy
     if privacy is None:
         return None
-    model, where = DescribeModel(file.config, (client,), encoding=file.encoding), holders.standing(bind(client, data_set(file.path)), client)
+    model, where = (
+        DescribeModel(file.config, (client,), encoding=file.encoding),
+        holders.standing(bind(client, data_set(file.path)), client),
+    )
     return None if where is not None and tables.find(where, budget.key(privacy, model)) else budget.plan(privacy, model)
 
 
