@@ -198,7 +198,7 @@ class Client:
             by_group = told.of.get(Counted(name, model.group)) if model.group else None
             for part in by_group[1] if by_group is not None else ():
                 if max(part) < model.size(model.group) - 1:
-                    each[j, min(part)] = self._sums(values[np.isin(group, part)], centre[j], len(by_group[0]))
+                    each[j, min(part)] = self._sums(values[np.isin(group, part)], centre[j], len((by_group or parts)[0]))
         return each
 
     def _rows_told(self, values: Array) -> float:
@@ -253,12 +253,14 @@ class Client:
             return kept + 1
         grid, own = self.ends[self.model.numeric.index(time)], self._survived(groups)
         ends, told = np.unique(grid[grid > 0]), list[float]()
-        # From the middle on, by halves: so clients' ends have much in common.
-        for step in (2**k for k in range(len(ends).bit_length() - 1, -1, -1)):
-            for end in ends[step - 1 :: 2 * step].tolist():
-                tried = sorted([*told, end])
+        # From the middle on, by halves: so clients' ends have much in common. Ends behind all times come last.
+        order = [end for k in range(len(ends).bit_length() - 1, -1, -1) for end in ends[2**k - 1 :: 2 ** (k + 1)].tolist()]
+        for behind in (False, True):
+            for end in order:
+                tried = sorted({*told, end})
                 counts = curves.curve_counts(*own, tried, self.rules)
-                told = tried if counts is not None and len(counts.ends) == len(tried) else told
+                if counts is not None and len(counts.ends) == len(tried) and (behind or counts.at_risk[:, -1].any()):
+                    told = tried
         return np.isin(grid, told).astype(np.float64) if told else kept - 1
 
     def _times(self, told: Told) -> Array:

@@ -149,8 +149,9 @@ def _rows(facts: Facts, table: Counted) -> Iterator[Row]:
         for second in told[1] if told is not None else ():
             if table.second and second == (last,):
                 continue
-            own = facts.model.group == table.second or not table.second
-            moments = sums.each[:, min(second) if table.second else -1] * own
+            moments = sums.each[:, -1] * (not table.second)
+            if table.second and table.second == facts.model.group:
+                moments = sums.each[:, min(second)]
             head = {"column": table.first, "level": "", "from": None, "to": None, "client": client, "by": table.second}
             head["group"] = facts.label(table.second, second) if table.second else ""
             yield from _of_column(facts, head, counts[table][:, min(second)], told[0] if told is not None else (), moments)
@@ -256,12 +257,15 @@ def _survival(facts: Facts, time: str) -> Row:
         counts, noise = tables[TIMES][[min(part) for part in facts.told.groups]].astype(np.int64), facts.noise_of(client)
         events, censored, rest = counts[:, place], counts[:, last + place], counts[:, -1]
         told = curves.Counts(grid, events.sum(axis=1) + censored.sum(axis=1) + rest, events, censored)
-        if not len(grid) or not told.rows.all():
+        there = told.at_risk[:, :-1].sum(axis=0) > 0
+        if not there.any() or not told.rows.all():
             continue
+        events, censored = events[:, there], censored[:, there]
+        told = curves.Counts(grid[there], told.rows, events, censored)
         values = np.stack(curves.curve(told), axis=-1) if noise is None else _noisy_curves(told, rest, noise)
         test = curves.log_rank(told)._asdict() if client == ALL and len(groups) > 1 and noise is None else test
         for g, i in np.ndindex(events.shape):
-            row: Row = {"client": client, "group": groups[g], "time": float(grid[i]), "at_risk": int(told.at_risk[g, i])}
+            row: Row = {"client": client, "group": groups[g], "time": float(told.ends[i]), "at_risk": int(told.at_risk[g, i])}
             row |= {"events": int(events[g, i]), "censored": int(censored[g, i])}
             found.append(row | dict(zip(("survival", "lower", "upper"), values[g, i].tolist())))
     return {"survival": found, "log_rank": test}
