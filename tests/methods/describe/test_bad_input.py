@@ -133,7 +133,8 @@ def test_a_spent_budget_ends_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyP
     home = tmp_path / "home"
     home.mkdir()
     names = [f"site{k}" for k in range(3)]
-    (home / "policy.toml").write_text("".join(f"[data.{name}]\nepsilon = 1.0\ndelta = 1e-5\nunit = "case"\n" for name in names))
+    text = '[data.{}]\nepsilon = 1.0\ndelta = 1e-5\nunit = "case"\n'
+    (home / "policy.toml").write_text("".join(map(text.format, names)))
     monkeypatch.setenv("FEDKERN_CLIENT_HOME", str(home))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     columns = {"age": {"lower": 0.0, "upper": 120.0}, "sex": {"levels": ["F", "M"]}}
