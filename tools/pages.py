@@ -112,7 +112,7 @@ def jobs() -> str:
     for method in METHODS:
         parts += [
             f"## `{method}`\n",
-            f'Jobs with `method = "{method}"`; what they mean is said on [its page](../methods/{method}.md).\n',
+            f'Jobs with `method = "{method}"`; what they mean is said on [its page]({page(method)}).\n',
         ]
         parts += tables(reference.text(method))
     return "\n".join([*parts, PRIORS, *tables(prior_reference.text())])
@@ -124,6 +124,11 @@ def expert() -> str:
     for method in METHODS:
         parts += [f"## `{method}`\n", *tables(reference.text(method, expert=True))]
     return "\n".join(parts)
+
+
+def page(method: str) -> str:
+    """The page of a method: of one without a model it is a how-to."""
+    return "../how-to/describe.md" if method == "describe" else f"../methods/{method}.md"
 
 
 def tables(toml: str) -> Iterator[str]:

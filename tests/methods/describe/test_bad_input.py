@@ -109,8 +109,8 @@ def test_notes() -> None:
     data = clients(2)
     put("gone", [np.nan] * N)(data)
     result = described(data, data={"columns": {"age": {"lower": 1000.0, "upper": 2000.0}}})
-    assert {*ids(result.findings)} >= {"column-all-missing", "bins-hold-nothing", "two-clients-know-each-other"}
-    assert not {*ids(described(clients()).findings)} & {"column-all-missing", "bins-hold-nothing", "two-clients-know-each-other"}
+    assert ids(result) >= {"column-all-missing", "bins-hold-nothing", "two-clients-know-each-other"}
+    assert not ids(described(clients())) & {"column-all-missing", "bins-hold-nothing", "two-clients-know-each-other"}
 
 
 @pytest.mark.parametrize("value", [1.0, "u"])
@@ -133,8 +133,8 @@ def test_a_spent_budget_ends_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyP
     home = tmp_path / "home"
     home.mkdir()
     names = [f"site{k}" for k in range(3)]
-    text = '[data.{}]\nepsilon = 1.0\ndelta = 1e-5\nunit = "case"\n'
-    (home / "policy.toml").write_text("".join(map(text.format, names)))
+    text = "[data.{}]\nepsilon = 1.0\ndelta = 1e-5\n"
+    (home / "policy.toml").write_text('unit = "case"\n' + "".join(map(text.format, names)))
     monkeypatch.setenv("FEDKERN_CLIENT_HOME", str(home))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     columns = {"age": {"lower": 0.0, "upper": 120.0}, "sex": {"levels": ["F", "M"]}}
