@@ -11,6 +11,7 @@ hidden cell may have as many values as the level asks for; a solver that is stop
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -25,9 +26,11 @@ from support import first_looks
 
 def rules_hold(rules: Rules, seeds: range) -> str:
     """The looks of fedkern."""
-    found = [first_looks.attack(seed, rules) for seed in seeds]
-    for seed, one in zip(seeds, found, strict=True):
-        for cell in one.narrow:
+    found = list[first_looks.Found]()
+    for seed in seeds:
+        found.append(first_looks.attack(seed, rules))
+        print(f"    set {seed}: {found[-1]}", file=sys.stderr, flush=True)
+        for cell in found[-1].narrow:
             print(f"    set {seed}: {cell}", flush=True)
     refused = Counter(look for one in found for look in one.refused)
     wide, cells, told = sum(not one.narrow for one in found), sum(one.hidden for one in found), sum(one.told for one in found)
