@@ -95,8 +95,8 @@ def key(
     expert : whether only experiments want it, such as a paper's table: it stands on a page of its own
     limits : gt, ge, lt, le
     """
-    said: dict[str, Any] = {"remedy": remedy, "meant": dict(meant), "path": path, "resumable": resumable, "expert": expert}
-    return Field(default, description=help, json_schema_extra=said, **limits)
+    extra: dict[str, Any] = {"remedy": remedy, "meant": dict(meant), "path": path, "resumable": resumable, "expert": expert}
+    return Field(default, description=help, json_schema_extra=extra, **limits)
 
 
 def validate_file(kind: type[File], tables: Mapping[str, object], refused: Callable[[Any], Iterator[str]], name: str) -> File:
@@ -144,10 +144,10 @@ def marked_keys(root: Model, mark: Literal["path", "resumable", "expert"]) -> Ma
     marks = dict[str, bool | str]()
     for name, field in root.model_fields.items():
         extra = field.json_schema_extra
-        if isinstance(extra, dict) and isinstance(said := extra.get(mark), bool | str) and said:
-            marks[name] = said
+        if isinstance(extra, dict) and isinstance(value := extra.get(mark), bool | str) and value:
+            marks[name] = value
         for table in () if _of_names(field) else _tables(field.annotation):
-            marks |= {f"{name}.{inner}": said for inner, said in marked_keys(table, mark).items()}
+            marks |= {f"{name}.{inner}": value for inner, value in marked_keys(table, mark).items()}
     return MappingProxyType(marks)
 
 
@@ -159,7 +159,7 @@ def _of_names(field: FieldInfo) -> bool:
 def _meanings(field: FieldInfo | None) -> Mapping[str, str]:
     extra = None if field is None else field.json_schema_extra
     meanings = extra.get("meant") if isinstance(extra, dict) else None
-    return {str(name): str(own) for name, own in meanings.items()} if isinstance(meanings, Mapping) else NONE
+    return {str(name): str(meaning) for name, meaning in meanings.items()} if isinstance(meanings, Mapping) else NONE
 
 
 def _one_fault_a_key(faults: Sequence[ErrorDetails], root: Model) -> list[ErrorDetails]:
@@ -172,8 +172,8 @@ def _one_fault_a_key(faults: Sequence[ErrorDetails], root: Model) -> list[ErrorD
     # One fault for each place; of several the one that looked deepest.
     best: dict[tuple[int | str, ...], ErrorDetails] = {}
     for number, fault in enumerate(faults):
-        own = _of_several_types(root, fault["loc"])
-        name = (number,) if own is None else fault["loc"][:own]
+        place = _of_several_types(root, fault["loc"])
+        name = (number,) if place is None else fault["loc"][:place]
         if name not in best or depth(fault) > depth(best[name]):
             best[name] = fault
     return list(best.values())
@@ -193,8 +193,8 @@ def _of_several_types(root: Model, location: Sequence[int | str]) -> int | None:
 
 def _sentence(fault: ErrorDetails, root: Model) -> str:
     location, kind, context = fault["loc"], fault["type"], fault.get("ctx", {})
-    if (own := _of_several_types(root, location)) is not None:  # then pydantic names each type that it tried
-        location = (*location[:own], *location[own + 1 :])
+    if (place := _of_several_types(root, location)) is not None:  # then pydantic names each type that it tried
+        location = (*location[:place], *location[place + 1 :])
     where = ".".join(map(str, location))
     _, field = _walk(root, location)
     if kind == "extra_forbidden":
@@ -217,7 +217,7 @@ def describe_choice(where: str, value: object, choices: Sequence[str], meant: Ma
     """Returns the sentence for a value that is none of the choices. `meant` maps other people's words to the choices."""
     *others, last = (json.dumps(choice) for choice in choices)
     wanted = f"{', '.join(others)} or {last}" if others else last
-    known = {name: own for name, own in meant.items() if own in choices}
+    known = {name: text for name, text in meant.items() if text in choices}
     near = [known[name]] if (name := str(value).casefold()) in known else get_close_matches(str(value), choices, 1)
     return f"{where} = {format_value(value)}: wanted {wanted}" + (f'; did you mean "{near[0]}"?' if near else "")
 
@@ -239,16 +239,16 @@ def _unknown(root: Model, location: Sequence[int | str]) -> str:
             return f"unknown key {last}; did you mean {near[0]}?"
         return f"unknown section [{last}]; {hint}"
     section, _ = _walk(root, path)
-    own = list(section.model_fields) if section is not None else []
+    names = list(section.model_fields) if section is not None else []
     tables = [(name, table) for name, field in root.model_fields.items() for table in _tables(field.annotation)]
     # A key is often right and stands in the wrong section.
     everywhere = {key: name for name, table in tables for key in table.model_fields}
-    near = get_close_matches(last, own, 1)
+    near = get_close_matches(last, names, 1)
     if last in everywhere or not near:
         near = [f"{everywhere[k]}.{k}" for k in get_close_matches(last, everywhere, 1, ELSEWHERE)]
     else:
         near = [".".join([*path, near[0]])]
-    return f"unknown key {'.'.join([*path, last])}; " + (f"did you mean {near[0]}?" if near else f"there are {', '.join(own)}")
+    return f"unknown key {'.'.join([*path, last])}; " + (f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}")
 
 
 def _walk(root: Model, location: Sequence[int | str]) -> tuple[Model | None, FieldInfo | None]:

@@ -180,8 +180,8 @@ def _levels_of_numbers(table: Table, known: Collection[str], client: str, least:
     levels, what = _levels(cells), f"{name_column(name, table.names, known)} is a category, for at another client it has words"
     remedy = f'correct the cells there, or set kind = "numeric" in [data.columns.{name if name in known else "NAME"}]'
     if len(levels) > FEW:
-        own = f"{what}, and here {len(levels)} numbers"
-        raise OwnFault(f"{begin}: {what}, and here too many numbers; {remedy}", f"{begin}: {own}; {remedy}")
+        holders_text = f"{what}, and here {len(levels)} numbers"
+        raise OwnFault(f"{begin}: {what}, and here too many numbers; {remedy}", f"{begin}: {holders_text}; {remedy}")
     if least is not None:
         for refusal in _identifying({name: cells}, least, client, table.source):
             raise refusal
@@ -213,21 +213,21 @@ def _labels_of(table: Table, spec: Spec) -> tuple[str, ...]:
     if spec.undecided and not isinstance(cells, Text) and bool(((cells == 0) | (cells == 1)).all()):
         return ()
     cells = labels(cells)
-    there = {cells.levels[code] for code in np.unique(cells.codes)} - {""}
+    present = {cells.levels[code] for code in np.unique(cells.codes)} - {""}
     if not spec.undecided:
-        return tuple(sorted(there))
-    numbers = {level for level in there if not np.isnan(number(level))}
-    there -= {level for level in there if numbers and level.lower() in MISSING}
-    faulty = bool(numbers) and (len(there) > 2 or numbers != there)
-    if faulty or there <= {"0", "1", "True", "False"}:
+        return tuple(sorted(present))
+    numbers = {level for level in present if not np.isnan(number(level))}
+    present -= {level for level in present if numbers and level.lower() in MISSING}
+    faulty = bool(numbers) and (len(present) > 2 or numbers != present)
+    if faulty or present <= {"0", "1", "True", "False"}:
         return ()
-    return tuple(level for level in _levels(cells) if level in there)
+    return tuple(level for level in _levels(cells) if level in present)
 
 
 def _counting(weights: _Values) -> NDArray[np.float64] | None:
     """Returns 1 for rows that weigh something and 0 for others, of which nothing may be told; None if all do, or none."""
-    there = weights > 0
-    return None if there.all() or not there.any() else there.astype(np.float64)
+    present = weights > 0
+    return None if present.all() or not present.any() else present.astype(np.float64)
 
 
 def column_of(spec: Spec, table: Table, name: str) -> Column:
@@ -245,8 +245,8 @@ def column_of(spec: Spec, table: Table, name: str) -> Column:
 
 def _levels(cells: Text) -> tuple[str, ...]:
     """Returns the levels of a column that some cell has: in their own order, or else sorted."""
-    there = [level for level in cells.levels if level]
-    return tuple(there if cells.ordered else in_order(there))
+    present = [level for level in cells.levels if level]
+    return tuple(present if cells.ordered else in_order(present))
 
 
 def _identifying(columns: Mapping[str, Text], least: int, client: str, where: str) -> list[RuleRefusal]:
@@ -270,8 +270,8 @@ def _check_labels(own_labels: tuple[str, ...], spec: Spec, begin: str) -> None:
     if len(own_labels) > 2 or (len(own_labels) == 2 and spec.positive not in own_labels):
         what = f"{begin}: column {spec.response!r}"
         remedy = f"positive = {spec.positive!r}; {TWO_LABELS}"
-        own = f"{what} has {len(own_labels)} different labels ({some(own_labels)}), and {remedy}"
-        raise OwnFault(f"{what} has other labels than a response may have, and {remedy}", own, look=HINT)
+        holders_text = f"{what} has {len(own_labels)} different labels ({some(own_labels)}), and {remedy}"
+        raise OwnFault(f"{what} has other labels than a response may have, and {remedy}", holders_text, look=HINT)
 
 
 def _check_constants(names: tuple[str, ...], kinds: list[Any], spec: Spec, header: tuple[str, ...], begin: str) -> None:
@@ -306,10 +306,13 @@ def _tiny(values: np.ndarray | Abreast, names: Sequence[str]) -> list[str]:
         parts = enumerate(values.columns)
     else:
         parts = ((slice(None), values[k : k + BLOCK]) for k in range(0, len(values), BLOCK))
-    for at, part in parts:
+    for part_columns, part in parts:
         if part.dtype.itemsize == 8 and len(part):
-            low[at], high[at] = np.fmin(low[at], np.fmin.reduce(part)), np.fmax(high[at], np.fmax.reduce(part))
-    return [name for name, one, other in zip(names, low.tolist(), high.tolist()) if one < other < one + LEAST]
+            low[part_columns], high[part_columns] = (
+                np.fmin(low[part_columns], np.fmin.reduce(part)),
+                np.fmax(high[part_columns], np.fmax.reduce(part)),
+            )
+    return [name for name, least, most in zip(names, low.tolist(), high.tolist()) if least < most < least + LEAST]
 
 
 def _mark_offset(offset: _Values | None, spec: Spec | Encoding, marks: Marks) -> None:
@@ -386,14 +389,14 @@ def _of_trials(design: Design) -> Design:
     successes, trials = design.y, design.weights
     assert trials is not None
     counts = np.column_stack([successes, trials - successes]).ravel()  # a row's two stand together
-    there = np.flatnonzero(counts > 0)
-    rows = there // 2
+    present = np.flatnonzero(counts > 0)
+    rows = present // 2
     return replace(
         design,
         X=design.X[rows],
-        y=(1 - there % 2).astype(np.float64),
+        y=(1 - present % 2).astype(np.float64),
         offset=None if design.offset is None else design.offset[rows],
-        weights=counts[there],
+        weights=counts[present],
         row_ids=None if design.row_ids is None else design.row_ids[rows],
         units=rows.astype(np.int64),
     )
@@ -464,8 +467,8 @@ def _matrix(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fals
         _mark_matrix(table, marks)
         return table.matrix
     X = np.empty((table.n_rows, encoding.size))
-    at, numbers = int(encoding.intercept), list[tuple[int, NDArray[np.float64], float, float]]()
-    X[:, :at] = 1.0
+    j, numbers = int(encoding.intercept), list[tuple[int, NDArray[np.float64], float, float]]()
+    X[:, :j] = 1.0
     for column in encoding.columns:
         if column.levels is None:
             center, scale = column.constants
@@ -473,29 +476,29 @@ def _matrix(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fals
             if not np.isfinite((ends(values) - center) / scale).all():
                 too_far_out = ~np.isfinite((values - center) / scale) & ~(missing & np.isnan(values))
                 marks.mark(too_far_out, column.name, "is too large", "correct the cell, or the column's scale")
-            numbers.append((at, values, center, scale))
-            at += 1
+            numbers.append((j, values, center, scale))
+            j += 1
             continue
         # One indicator for each level; a bad cell, marked, has none.
         which = hot(categories(table, column.name, marks, levels=column.levels), column, marks)
-        block = X[:, at : at + len(column.levels)]
+        block = X[:, j : j + len(column.levels)]
         block[:] = 0.0
         known = np.flatnonzero(which >= 0)
         block[known, which[known]] = 1.0
-        at += len(column.levels)
+        j += len(column.levels)
     for begin in range(0, len(X), BLOCK):  # a column at a time X would go through the processor once for each
         rows = slice(begin, begin + BLOCK)
-        for at, values, center, scale in numbers:
-            X[rows, at] = (values[rows] - center) / scale
+        for j, values, center, scale in numbers:
+            X[rows, j] = (values[rows] - center) / scale
     return X
 
 
 def _of_formula(table: Table, encoding: Encoding, formula: Formula, marks: Marks, missing: bool) -> np.ndarray:
     """Returns X of a formula's columns."""
-    at = int(encoding.intercept)
+    first = int(encoding.intercept)
     X = np.ones((table.n_rows, encoding.size))
     center, scale = np.array([column.constants for column in encoding.columns]).reshape(-1, 2).T
-    X[:, at : at + len(center)] = (formula.matrix(Reader(table, marks, missing), table.n_rows) - center) / scale
+    X[:, first : first + len(center)] = (formula.matrix(Reader(table, marks, missing), table.n_rows) - center) / scale
     return X
 
 

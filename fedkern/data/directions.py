@@ -64,76 +64,79 @@ def search(columns: Design, least: int, together: int) -> Direction | None:
     """Returns a sum of columns that is (nearly) 0 in all rows but fewer than `least`; or else one of products of columns that is
     0 in all rows but fewer than `together`.
     """
-    d, at, found = 1 + len(columns.parts), np.flatnonzero(columns.weights > 0), None
-    every = np.array([0, *(j for j in range(1, d) if not _is_last(columns.parts, j, at))])
-    if least > 1 and len(every) <= MOST_SUMMED:
-        found = Space(columns, at, every, 0 * every).named(least, nearly=True)
-    if found is None and (together > 1 or len(at) > d):  # of a linear job X'X is all rows, up to a rotation: that is said
-        found = _of_few(columns, at, every, least)
+    d, rows, found = 1 + len(columns.parts), np.flatnonzero(columns.weights > 0), None
+    columns_used = np.array([0, *(j for j in range(1, d) if not _is_last(columns.parts, j, rows))])
+    if least > 1 and len(columns_used) <= MOST_SUMMED:
+        found = Space(columns, rows, columns_used, 0 * columns_used).named(least, nearly=True)
+    if found is None and (together > 1 or len(rows) > d):  # of a linear job X'X is all rows, up to a rotation: that is said
+        found = _of_few(columns, rows, columns_used, least)
     if found is None and together > 1:
-        found = next((one._replace(products=True) for one in _of_products(columns, at, every, together) if one), None)
+        of_products = _of_products(columns, rows, columns_used, together)
+        found = next((direction._replace(products=True) for direction in of_products if direction), None)
     return found
 
 
-def _is_last(parts: Sequence[Part], j: int, at: Ints) -> bool:
+def _is_last(parts: Sequence[Part], j: int, rows: Ints) -> bool:
     """Tells whether column `j` is the last level of a column, and all rows have a level: it is 1 less all others."""
     part = parts[j - 1]
     last = part.level is not None and (j == len(parts) or parts[j].name != part.name)
-    return last and bool((part.values[at] >= 0).all())
+    return last and bool((part.values[rows] >= 0).all())
 
 
-def _of_products(columns: Design, at: Ints, every: Ints, together: int) -> Iterator[Direction | None]:
+def _of_products(columns: Design, all_rows: Ints, columns_used: Ints, together: int) -> Iterator[Direction | None]:
     """Yields sums of products of all columns. If these are too many, yields those of columns of few values, of two that go
     together, and of all columns in the rows with a value of one.
     """
-    values = [_values(part, at) for part in columns.parts]
+    values = [_values(part, all_rows) for part in columns.parts]
     different = np.array([0, *(number for number, _ in values)])
-    many = every[different[every] > MOST_DIFFERENT]
-    for own in (every, np.setdiff1d(every, many)):
-        space = Space.of_products(columns, at, own[:MOST_SUMMED], different)
-        if space.is_small(together) and len(own) <= MOST_SUMMED:
+    many = columns_used[different[columns_used] > MOST_DIFFERENT]
+    for chosen in (columns_used, np.setdiff1d(columns_used, many)):
+        space = Space.of_products(columns, all_rows, chosen[:MOST_SUMMED], different)
+        if space.is_small(together) and len(chosen) <= MOST_SUMMED:
             found = space.named(together)
             by_chance = found is not None and space.of(found.columns).is_alone_by_chance(many, together)
             yield None if by_chance else found
-            if len(own) == len(every) and not by_chance:
+            if len(chosen) == len(columns_used) and not by_chance:
                 return  # all other sums are among these
-    X = columns.rows(at[:BLOCK], many[:MOST_IN_THREES])
+    X = columns.rows(all_rows[:BLOCK], many[:MOST_IN_THREES])
     r = (X - X.mean(axis=0)).T @ X / len(X)
     near = [many[[i, j]] for i, j in np.argwhere(np.triu((np.abs(r) > TOGETHER) & (np.abs(r) < 1 - ENOUGH), 1))]
-    relations = list(_relations(columns, at, np.concatenate([many, np.setdiff1d(every[1:], many)]), len(many)))
+    relations = list(_relations(columns, all_rows, np.concatenate([many, np.setdiff1d(columns_used[1:], many)]), len(many)))
     for some in (*near, *(some for some, _ in relations)):
-        yield Space.of_products(columns, at, np.sort([0, *some]), different).named(together)
+        yield Space.of_products(columns, all_rows, np.sort([0, *some]), different).named(together)
     factors = [(tuple(dict.fromkeys(columns.parts[j - 1].name for j in some)), off) for some, off in relations]
-    factors, work = sorted([*_factors(columns, at, values), *factors], key=lambda factor: np.count_nonzero(factor[1])), 0.0
+    factors, work = sorted([*_factors(columns, all_rows, values), *factors], key=lambda factor: np.count_nonzero(factor[1])), 0.0
     for names, mask in factors:
-        rows, own = at[mask], np.array([j for j in every if not j or (columns.parts[j - 1].name,) != names])
-        work += len(rows) * len(own) ** 2
+        rows, chosen = all_rows[mask], np.array([j for j in columns_used if not j or (columns.parts[j - 1].name,) != names])
+        work += len(rows) * len(chosen) ** 2
         if work > MOST_MULTIPLIED:
             return
-        found = Space(columns, rows, own, 0 * own).named(together) or _of_few(columns, rows, own, together)
+        found = Space(columns, rows, chosen, 0 * chosen).named(together) or _of_few(columns, rows, chosen, together)
         yield found and found._replace(columns=tuple(dict.fromkeys((*names, *found.columns))))
 
 
-def _values(part: Part, at: Ints) -> tuple[int, Array]:
+def _values(part: Part, rows: Ints) -> tuple[int, Array]:
     """Returns how many different values a column has, and those that make factors: of few all, or one that most rows have."""
-    own, times = np.unique(part.numbers(at), return_counts=True)
-    usual = own[times.argmax()] if 2 * times.max() >= len(at) else np.nan
-    return len(own), own if len(own) <= MOST_VALUES else np.array([usual])
+    distinct, times = np.unique(part.numbers(rows), return_counts=True)
+    usual = distinct[times.argmax()] if 2 * times.max() >= len(rows) else np.nan
+    return len(distinct), distinct if len(distinct) <= MOST_VALUES else np.array([usual])
 
 
-def _factors(columns: Design, at: Ints, values: Sequence[tuple[int, Array]]) -> list[tuple[tuple[str, ...], Mask]]:
+def _factors(columns: Design, rows: Ints, values: Sequence[tuple[int, Array]]) -> list[tuple[tuple[str, ...], Mask]]:
     """Returns columns, and the rows in which a sum of them, less a constant, is not 0: a value of a column of few; another than
     most rows have; and the fourth combination of two that have three.
     """
     factors = list[tuple[tuple[str, ...], Mask]]()
-    for part, (number, own) in zip(columns.parts, values):
-        x = part.numbers(at)
-        which = (x == one if number <= MOST_VALUES else (x != one) & ~np.isnan(x) for one in own if not np.isnan(one))
+    for part, (number, distinct) in zip(columns.parts, values):
+        x = part.numbers(rows)
+        which = (
+            x == value if number <= MOST_VALUES else (x != value) & ~np.isnan(x) for value in distinct if not np.isnan(value)
+        )
         factors += [((part.name,), mask) for mask in which]
-    masks = np.array([mask for _, mask in factors[: int(HELD) // len(at)]]).reshape(-1, len(at)).T
+    masks = np.array([mask for _, mask in factors[: int(HELD) // len(rows)]]).reshape(-1, len(rows)).T
     both, seen = masks.T.astype(np.float32) @ masks.astype(np.float32), set[bytes]()
     sizes = np.diag(both)
-    for i, j in np.argwhere(np.triu((both == 0) & (2 * (sizes + sizes[:, None]) >= len(at)), 1)):
+    for i, j in np.argwhere(np.triu((both == 0) & (2 * (sizes + sizes[:, None]) >= len(rows)), 1)):
         mask = ~masks[:, i] & ~masks[:, j]
         if factors[i][0] != factors[j][0] and mask.any() and mask.tobytes() not in seen:
             seen.add(mask.tobytes())
@@ -141,40 +144,41 @@ def _factors(columns: Design, at: Ints, values: Sequence[tuple[int, Array]]) -> 
     return factors
 
 
-def _relations(columns: Design, at: Ints, own: Ints, many: int) -> Iterator[tuple[Ints, Mask]]:
+def _relations(columns: Design, all_rows: Ints, chosen: Ints, many: int) -> Iterator[tuple[Ints, Mask]]:
     """Yields two columns or three of which a sum is the same in half of the rows, and the rows in which it is another.
 
-    They depend on each other in few rows that are drawn. The first of `own`, which are `many`, have many different values.
+    They depend on each other in few rows that are drawn. The first of `chosen`, which are `many`, have many different values.
     """
-    X, random, seen = columns.rows(at, own[: min(MOST_IN_THREES, int(HELD) // len(at))]), np.random.default_rng(0), set[bytes]()
-    for _ in range(DRAWS if len(at) > DRAWN else 0):
-        rows = random.choice(len(at), DRAWN, replace=False)
-        for some in islice((some for some in _dependent(X[rows]) if min(some) < many), MOST_SETS):
-            Z = np.column_stack([np.ones(len(at)), X[:, some]])
-            value = np.abs(Z @ np.linalg.svd(Z[rows])[2][-1])
+    X = columns.rows(all_rows, chosen[: min(MOST_IN_THREES, int(HELD) // len(all_rows))])
+    random, seen = np.random.default_rng(0), set[bytes]()
+    for _ in range(DRAWS if len(all_rows) > DRAWN else 0):
+        drawn = random.choice(len(all_rows), DRAWN, replace=False)
+        for some in islice((some for some in _dependent(X[drawn]) if min(some) < many), MOST_SETS):
+            Z = np.column_stack([np.ones(len(all_rows)), X[:, some]])
+            value = np.abs(Z @ np.linalg.svd(Z[drawn])[2][-1])
             off = value > ZERO * value.max()
-            if 0 < 2 * np.count_nonzero(off) <= len(at) + 2 and off.tobytes() not in seen:
+            if 0 < 2 * np.count_nonzero(off) <= len(all_rows) + 2 and off.tobytes() not in seen:
                 seen.add(off.tobytes())
-                yield own[list(some)], off
+                yield chosen[list(some)], off
 
 
-def _of_few(columns: Design, at: Ints, own: Ints, few: int) -> Direction | None:
+def _of_few(columns: Design, rows: Ints, chosen: Ints, few: int) -> Direction | None:
     """Returns one column, or a sum of two or three, that is the same in all of these rows but fewer than `few`.
 
     It is looked for where rows are too few for sums of all columns.
     """
-    own = own[own > 0][: min(MOST_IN_PAIRS, int(HELD) // max(len(at), 1))]
-    if few < 2 or not len(own) or (OF_FEW * (1 + len(own)) <= len(at) and len(own) < MOST_SUMMED):
+    chosen = chosen[chosen > 0][: min(MOST_IN_PAIRS, int(HELD) // max(len(rows), 1))]
+    if few < 2 or not len(chosen) or (OF_FEW * (1 + len(chosen)) <= len(rows) and len(chosen) < MOST_SUMMED):
         return None
-    X, w = columns.rows(at, own), columns.weights[at]
+    X, w = columns.rows(rows, chosen), columns.weights[rows]
     off = X != np.median(X, axis=0)
     for j in np.flatnonzero(off.any(axis=0)):
         if (number := effective(np.where(off[:, j], w, 0.0))) < few - 1e-9:
-            return Direction((columns.parts[own[j] - 1].name,), int(np.ceil(number - 1e-9)))
-    for group in groups(np.arange(len(at)), w, few, IN_A_GROUP) if len(at) >= 5 * few else ():
+            return Direction((columns.parts[chosen[j] - 1].name,), int(np.ceil(number - 1e-9)))
+    for group in groups(np.arange(len(rows)), w, few, IN_A_GROUP) if len(rows) >= 5 * few else ():
         for some in islice(_dependent(X[group]), MOST_SETS):
-            which = np.array([0, *own[list(some)]])
-            if found := Space(columns, at, which, 0 * which).named(few):
+            which = np.array([0, *chosen[list(some)]])
+            if found := Space(columns, rows, which, 0 * which).named(few):
                 return found
     return None
 
@@ -199,39 +203,39 @@ def _dependent(X: Array) -> Iterator[tuple[int, ...]]:
 
 
 class Space(NamedTuple):
-    """Describes sums of products of two columns, `one` and `other` (q,), in the rows `at`; column 0 is 1.
+    """Describes sums of products of two columns, `left` and `right` (q,), in the rows `selected`; column 0 is 1.
 
     `held` has these products, if they are not too many.
     """
 
     design: Design
-    at: Ints
-    one: Ints
-    other: Ints
+    selected: Ints
+    left: Ints
+    right: Ints
     held: Array | None = None
 
     @classmethod
-    def of_products(cls, design: Design, at: Ints, own: Ints, different: Ints) -> Space:
+    def of_products(cls, design: Design, rows: Ints, chosen: Ints, different: Ints) -> Space:
         """Returns the space of all products of some columns; of a column of two values there is no square."""
         names = ["", *((part.name if part.level is not None else "") for part in design.parts)]
         pairs = [
             (i, j)
-            for k, i in enumerate(own.tolist())
-            for j in own[: k + 1].tolist()
+            for k, i in enumerate(chosen.tolist())
+            for j in chosen[: k + 1].tolist()
             if (i == j and different[i] != 2) or (i != j and (names[i] == "" or names[i] != names[j]))
         ]
-        one, other = np.array(pairs).T
-        return cls(design, at, one, other)
+        left, right = np.array(pairs).T
+        return cls(design, rows, left, right)
 
     def of(self, names: Collection[str]) -> Space:
         """Returns the space of some columns."""
-        own = np.array([True, *(part.name in names for part in self.design.parts)])
-        kept = own[self.one] & own[self.other]
-        return self._replace(one=self.one[kept], other=self.other[kept], held=None)
+        chosen = np.array([True, *(part.name in names for part in self.design.parts)])
+        kept = chosen[self.left] & chosen[self.right]
+        return self._replace(left=self.left[kept], right=self.right[kept], held=None)
 
     def is_small(self, few: int) -> bool:
         """Tells whether rows allow a search, and it is no large one."""
-        n, q = len(self.at), len(self.one)
+        n, q = len(self.selected), len(self.left)
         return q < n - few and min(n, OF_EACH * few * q) * q * q <= MOST_MULTIPLIED
 
     def is_alone_by_chance(self, many: Ints, few: int) -> bool:
@@ -239,7 +243,7 @@ class Space(NamedTuple):
 
         So it is of a value of another column that so few rows have that some sum of the columns is always 0 in all but two.
         """
-        used = np.intersect1d(many, np.concatenate([self.one, self.other])).tolist()
+        used = np.intersect1d(many, np.concatenate([self.left, self.right])).tolist()
         parts, scale, centre = list(self.design.parts), self.design.scale.copy(), self.design.centre.copy()
         random = np.random.default_rng(0)
         for j in used:
@@ -248,21 +252,21 @@ class Space(NamedTuple):
         design = self.design._replace(parts=tuple(parts), scale=scale, centre=centre)
         return bool(used) and self._replace(design=design).fewest(few) is not None
 
-    def rows(self, at: Ints) -> Array:
+    def rows(self, rows: Ints) -> Array:
         """Returns the products (b, q) of some rows."""
-        if not self.other.any():
-            return self.design.rows(at, self.one)
-        own = np.union1d(self.one, self.other)
-        Z = self.design.rows(at, own)
-        return Z[:, np.searchsorted(own, self.one)] * Z[:, np.searchsorted(own, self.other)]
+        if not self.right.any():
+            return self.design.rows(rows, self.left)
+        used = np.union1d(self.left, self.right)
+        Z = self.design.rows(rows, used)
+        return Z[:, np.searchsorted(used, self.left)] * Z[:, np.searchsorted(used, self.right)]
 
     def blocks(self, basis: Array | None = None) -> Iterator[tuple[Ints, Array]]:
         """Yields rows that are looked at, and sums of their products in a basis (q, p)."""
-        step = max(1, 4 * HELD_AT_ONCE // len(self.one))
-        for begin in range(0, len(self.at), step):
-            at = self.at[begin : begin + step]
-            Z = self.rows(at) if self.held is None else self.held[begin : begin + step]
-            yield at, Z if basis is None else Z @ basis
+        step = max(1, 4 * HELD_AT_ONCE // len(self.left))
+        for begin in range(0, len(self.selected), step):
+            block = self.selected[begin : begin + step]
+            Z = self.rows(block) if self.held is None else self.held[begin : begin + step]
+            yield block, Z if basis is None else Z @ basis
 
     def named(self, few: int, *, nearly: bool = False) -> Direction | None:
         """Returns the sum of `fewest`, of as few columns as will do."""
@@ -271,7 +275,7 @@ class Space(NamedTuple):
             return None
         sizes = np.abs(found.parts) * np.sqrt(sum((Z**2).sum(axis=0) for _, Z in self.blocks()))
         large = dict.fromkeys(
-            self.design.parts[j - 1].name for k in np.argsort(-sizes) for j in (self.one[k], self.other[k]) if j
+            self.design.parts[j - 1].name for k in np.argsort(-sizes) for j in (self.left[k], self.right[k]) if j
         )
         names = list(large)
         for k in (2**i for i in range(len(names).bit_length())):
@@ -290,12 +294,12 @@ class Space(NamedTuple):
 
         `nearly`: whether it is enough that all other rows have a thousandth of its squares, or one row has nine tenths.
         """
-        n, q, w = len(self.at), len(self.one), self.design.weights[self.at]
+        n, q, w = len(self.selected), len(self.left), self.design.weights[self.selected]
         many = few if n == 0 or w.min() == w.max() else 2 * few  # rows of unequal weight that count as fewer
         if nearly or n < OF_EACH * many * q:
             return self._within(None, few, few if nearly else 0)
         found = list[Sum | None]()
-        for group in groups(self.at, self.design.weights, many, OF_EACH * q):
+        for group in groups(self.selected, self.design.weights, many, OF_EACH * q):
             X = self.rows(group)
             lengths = np.linalg.norm(X, axis=0)
             lengths[lengths == 0] = 1.0
@@ -305,22 +309,22 @@ class Space(NamedTuple):
             _, sizes, V = np.linalg.svd(X, full_matrices=False)
             basis = V[sizes <= DIGITS * sizes[0]].T / lengths[:, None] / np.sqrt(n / len(group))
             found.append(self._within(basis, few, 0) if basis.size else None)
-        return min(filter(None, found), key=lambda one: one.n_rows, default=None)
+        return min(filter(None, found), key=lambda found_sum: found_sum.n_rows, default=None)
 
     def _within(self, basis: Array | None, few: int, nearly: int) -> Sum | None:
         """Returns the sum, in a basis (q, p), that is 0, or nearly 0, in all rows but the fewest."""
-        if self.held is None and len(self.at) * len(self.one) <= HELD:
-            return self._replace(held=self.rows(self.at))._within(basis, few, nearly)
-        w, back = self.design.weights[self.at], self._whitening(basis)
-        n, rank, rows = len(self.at), back.shape[1], effective(w)
+        if self.held is None and len(self.selected) * len(self.left) <= HELD:
+            return self._replace(held=self.rows(self.selected))._within(basis, few, nearly)
+        w, back = self.design.weights[self.selected], self._whitening(basis)
+        n, rank, rows = len(self.selected), back.shape[1], effective(w)
         if basis is None:
             few = min(few, n - rank - 1)  # of fewer rows some sum is 0 in all but a few, or nearly
         nearly = min(nearly, int((rows - rank) // 2)) if rows >= 2 * rank else 0
         if rank == 0 or max(few, nearly) < 2:
             return None
         Q, leverages = np.empty((0, rank)), np.empty(0)
-        for at, Z in self.blocks(back):
-            Z = Z * np.sqrt(self.design.weights[at])[:, None]
+        for block, Z in self.blocks(back):
+            Z = Z * np.sqrt(self.design.weights[block])[:, None]
             Q, leverages = np.concatenate([Q, Z]), np.concatenate([leverages, (Z**2).sum(axis=1)])
             if Q.size > HELD:  # of more, the rows that tell most
                 kept = np.argsort(-leverages, kind="stable")[: int(HELD) // (2 * rank)]
@@ -336,21 +340,21 @@ class Space(NamedTuple):
         exact = [effective(np.where(values[:, k] > ZERO * values[:, k].max(), w, 0.0)) for k in range(len(u))]
         found = [Sum(int(np.ceil(m - 1e-9)), parts[:, k], exact=True) for k, m in enumerate(exact) if m < few - 1e-9]
         found += [Sum(int(m), parts[:, k], exact=False) for k, m in enumerate(numbers) if m < nearly]
-        return min(found, key=lambda one: (not one.exact, one.n_rows), default=None)
+        return min(found, key=lambda found_sum: (not found_sum.exact, found_sum.n_rows), default=None)
 
     def _whitening(self, basis: Array | None) -> Array:
         """Returns (q, r) such that the weighted rows times it are orthonormal."""
-        w, p = self.design.weights, len(self.one) if basis is None else basis.shape[1]
+        w, p = self.design.weights, len(self.left) if basis is None else basis.shape[1]
         gram = np.zeros((p, p))
-        for at, Z in self.blocks(basis):
-            gram += (Z * w[at][:, None]).T @ Z
+        for block, Z in self.blocks(basis):
+            gram += (Z * w[block][:, None]).T @ Z
         lengths = np.sqrt(np.diag(gram)) if basis is None else np.ones(p)
         lengths[lengths == 0] = 1.0
         squares, V = np.linalg.eigh(gram / lengths / lengths[:, None])
         if not squares[0] > WELL:  # digits are lost in cross-products
             R = np.empty((0, p))
-            for at, Z in self.blocks(basis):
-                R = np.asarray(np.linalg.qr(np.concatenate([R, Z / lengths * np.sqrt(w[at])[:, None]]), mode="r"))
+            for block, Z in self.blocks(basis):
+                R = np.asarray(np.linalg.qr(np.concatenate([R, Z / lengths * np.sqrt(w[block])[:, None]]), mode="r"))
             _, sizes, turned = np.linalg.svd(R)
             V, squares = turned[: len(sizes)].T, sizes**2
         kept = squares > DIGITS**2
@@ -390,8 +394,8 @@ def alone(Q: Array, leverages: Array, most: int, heavy: float) -> tuple[Ints, Ar
     return number[first], u[first]
 
 
-def groups(at: Ints, weights: Array, few: int, size: int) -> list[Ints]:
+def groups(rows: Ints, weights: Array, few: int, size: int) -> list[Ints]:
     """Returns groups of rows that share none, as many as `few`, of those that weigh most: one has none of any fewer rows."""
-    order = np.random.default_rng(0).permutation(len(at))
-    order = at[order[np.argsort(-weights[at[order]], kind="stable")]]
+    order = np.random.default_rng(0).permutation(len(rows))
+    order = rows[order[np.argsort(-weights[rows[order]], kind="stable")]]
     return [order[k::few][:size] for k in range(few)]

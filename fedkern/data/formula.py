@@ -56,18 +56,18 @@ def agreed(spec: Spec, formula: Formula, columns: Mapping[str, Column]) -> Formu
     known: dict[str, Known] = {}
     for name in formula.variables:
         column = columns[name]
-        own = spec.columns.get(name, column)
-        center, scale = (own.center, own.scale) if own.center is not None else (column.center, column.scale)
+        given = spec.columns.get(name, column)
+        center, scale = (given.center, given.scale) if given.center is not None else (column.center, column.scale)
         known[name] = Known(column.levels, center, scale, formula.bounds.get(name))
     bare = replace(formula, known=known)
     for text, node in formula.arguments.items():
         if node.what == "name":
             continue
-        said, told = spec.columns.get(text), columns.get(text)
-        if said is not None and said.center is not None:
-            known[text] = Known(None, said.center, said.scale, formula.bounds.get(text))
-        elif told is not None and told.center is not None:
-            known[text] = Known(None, told.center, told.scale)
+        own_known, agreed_column = spec.columns.get(text), columns.get(text)
+        if own_known is not None and own_known.center is not None:
+            known[text] = Known(None, own_known.center, own_known.scale, formula.bounds.get(text))
+        elif agreed_column is not None and agreed_column.center is not None:
+            known[text] = Known(None, agreed_column.center, agreed_column.scale)
         else:
             known[text] = _between(bare, node)
         bare = replace(formula, known=known)
@@ -219,8 +219,8 @@ def with_offset(table: Table, offset: str | None) -> Table:
         return table
     reader = Reader(table, Marks(table), missing=True)
     x = Formula(()).argument(node, reader, table.n_rows)
-    there = np.isfinite(reader.numbers(next(one.text for one in node.walk() if one.what == "name")))
-    x[there & ~np.isfinite(x)] = np.inf
+    finite_rows = np.isfinite(reader.numbers(next(node.text for node in node.walk() if node.what == "name")))
+    x[finite_rows & ~np.isfinite(x)] = np.inf
     columns = {**table.columns, offset: x}
     return replace(table, names=(*table.names, offset), columns=columns, matrix=None, matrix_names=())
 
@@ -241,7 +241,7 @@ def of_file(spec: Spec, table: Table) -> Encoding:
     if spec.formula is None:
         return spec.encoding(tuple(column_of(spec, table, name) for name in spec.covariates(table.names)))
     formula = own(spec, spec.formula, table)
-    return replace(spec.encoding(tuple(Column(one.name, "numeric", None, 0.0, 1.0) for one in formula.made)), formula=formula)
+    return replace(spec.encoding(tuple(Column(made.name, "numeric", None, 0.0, 1.0) for made in formula.made)), formula=formula)
 
 
 def own(spec: Spec, formula: Formula, table: Table) -> Formula:
@@ -262,9 +262,9 @@ def own(spec: Spec, formula: Formula, table: Table) -> Formula:
 
 def _moments(name: str, values: Array) -> Column:
     """Returns a numeric column with the mean and standard deviation of these values."""
-    there = values[np.isfinite(values)]
-    scale = float(there.std()) if len(there) else 1.0
-    return Column(name, "numeric", None, float(there.mean()) if len(there) else 0.0, scale if scale > 0 else 1.0)
+    finite_values = values[np.isfinite(values)]
+    scale = float(finite_values.std()) if len(finite_values) else 1.0
+    return Column(name, "numeric", None, float(finite_values.mean()) if len(finite_values) else 0.0, scale if scale > 0 else 1.0)
 
 
 def looked_at(table: Table, spec: Spec, client: str = "") -> tuple[Table, Spec]:
@@ -286,19 +286,19 @@ def looked_at(table: Table, spec: Spec, client: str = "") -> tuple[Table, Spec]:
     labels = [name for name in formula.variables if formula.known[name].levels is not None]
     columns: dict[str, Cells] = {name: cells for name, cells in table.columns.items() if name not in formula.variables}
     columns |= {name: table.columns[name] for name in labels}
-    said: dict[str, Column] = {name: Column(name, "categorical", formula.known[name].levels) for name in labels}
-    for j, one in enumerate(formula.made):
-        if not (one.indicator and len(one.of) == 1):
-            columns[one.name] = made[:, j]
-            said[one.name] = Column(one.name, "numeric", None, 0.0, 1.0)
-    spec, copies = spec.apart(said)
+    known_columns: dict[str, Column] = {name: Column(name, "categorical", formula.known[name].levels) for name in labels}
+    for j, term in enumerate(formula.made):
+        if not (term.indicator and len(term.of) == 1):
+            columns[term.name] = made[:, j]
+            known_columns[term.name] = Column(term.name, "numeric", None, 0.0, 1.0)
+    spec, copies = spec.apart(known_columns)
     columns |= {name: table.columns[copies.get(name, name)] for name in (*table.names, *copies) if name in spec.roles}
-    names = (*(name for name in columns if name in spec.roles), *said)
+    names = (*(name for name in columns if name in spec.roles), *known_columns)
     whole = spec.intercept + len(formula.made)
     response = {str(spec.response): spec.columns[str(spec.response)]} if spec.response in spec.columns else {}
     return (
         replace(table, names=names, columns={name: columns[name] for name in names}, matrix=None, matrix_names=()),
-        replace(spec, formula=None, columns={**said, **response}, ignore=(), coefficients=whole),
+        replace(spec, formula=None, columns={**known_columns, **response}, ignore=(), coefficients=whole),
     )
 
 

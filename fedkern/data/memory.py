@@ -54,10 +54,10 @@ def table(
     """
     if (frame := _frame(held, source)) is not None:
         names = _names(frame.columns, source)
-        series = {name: frame[:, at] for name, at in names.items()}
-        columns = _readable(series, used, lambda name, one: _column(one, name, source, name in text))
-        dates = frozenset(name for name, one in series.items() if _dates(one)) & columns.keys()
-        texts = frozenset(name for name, one in series.items() if not _numbers(one)) & columns.keys() - dates
+        series = {name: frame[:, column] for name, column in names.items()}
+        columns = _readable(series, used, lambda name, values: _column(values, name, source, name in text))
+        dates = frozenset(name for name, values in series.items() if _dates(values)) & columns.keys()
+        texts = frozenset(name for name, values in series.items() if not _numbers(values)) & columns.keys() - dates
         return Table(source, tuple(columns), columns, len(frame), broken=_lost(columns), texts=texts, dates=dates)
     if isinstance(held, Mapping):
         return _of_columns(held, source, text, used)
@@ -83,8 +83,8 @@ def mark(held: object) -> str | None:
     try:
         if (frame := _frame(held, "")) is None:
             return marks.of_rows(table(held, "", response=marks.RESPONSE, used=lambda name: False))
-        series = {name: frame[:, at] for name, at in _names(frame.columns, "").items()}
-        columns = _readable(series, lambda name: False, lambda name, one: _column(one, name, "", keep=False))
+        series = {name: frame[:, column] for name, column in _names(frame.columns, "").items()}
+        columns = _readable(series, lambda name: False, lambda name, values: _column(values, name, "", keep=False))
         return marks.of_rows(Table("", tuple(columns), columns, len(frame)))
     except JobError:  # reading the rows says so
         return None
@@ -119,8 +119,8 @@ def _mapped(array: object) -> Path | None:
 
 def kind(held: object) -> str:
     """Describes an object by its type alone."""
-    one = type(held)
-    return f"a value of type {one.__qualname__ if one.__module__ == 'builtins' else f'{one.__module__}.{one.__qualname__}'}"
+    form = type(held)
+    return f"a value of type {form.__qualname__ if form.__module__ == 'builtins' else f'{form.__module__}.{form.__qualname__}'}"
 
 
 # Data frames
@@ -140,7 +140,7 @@ def _frame(held: object, source: str) -> Any:
         return None
     except Exception:  # narwhals' words on what it cannot read: of names that are there twice, say
         names = [str(name) for name in getattr(held, "columns", ())]
-        if twice := next((name for at, name in enumerate(names) if name in names[:at]), None):
+        if twice := next((name for k, name in enumerate(names) if name in names[:k]), None):
             raise JobError(f"{source}: two columns are called {twice!r}; rename one") from None
         raise JobError(f"{source}: {kind(held)} that cannot be read; {WANTED}") from None
 
@@ -155,8 +155,8 @@ def _of_columns(held: Mapping[Any, object], source: str, text: frozenset[str], u
 
     given, texts, dates = [*held.values()], set[str](), set[str]()
 
-    def column(name: str, one: object) -> Cells:
-        series = nw.from_native(one, series_only=True, pass_through=True)
+    def column(name: str, raw: object) -> Cells:
+        series = nw.from_native(raw, series_only=True, pass_through=True)
         if isinstance(series, nw.Series):
             cells = _column(series, name, source, name in text)
             if not _numbers(series) and isinstance(cells, Text):
@@ -164,7 +164,7 @@ def _of_columns(held: Mapping[Any, object], source: str, text: frozenset[str], u
             if _dates(series):
                 dates.add(name)
             return cells
-        values = _array(np.array(one) if isinstance(one, list) else one, f"{source}: column {name!r}", "OUfiub")
+        values = _array(np.array(raw) if isinstance(raw, list) else raw, f"{source}: column {name!r}", "OUfiub")
         if values.ndim != 1:
             raise JobError(f"{source}: column {name!r} has {values.ndim} dimensions; a column is one row of cells")
         if values.dtype.kind == "O" and name not in text and _are_dates(values.tolist()):
@@ -176,7 +176,7 @@ def _of_columns(held: Mapping[Any, object], source: str, text: frozenset[str], u
             return _objects(values.tolist(), name, source, name in text)
         return truths(values.tolist()) if values.dtype.kind == "b" else _array_column(values, name in text)
 
-    columns = _readable({name: given[at] for name, at in _names(held, source).items()}, used, column)
+    columns = _readable({name: given[k] for name, k in _names(held, source).items()}, used, column)
     sizes = {len(cells.codes if isinstance(cells, Text) else cells) for cells in columns.values()}
     if len(sizes) > 1:
         text_of_all = f"{source}: columns have different lengths; every column needs a cell for every row"
@@ -195,9 +195,9 @@ def _of_columns(held: Mapping[Any, object], source: str, text: frozenset[str], u
 def _readable(given: Mapping[str, Any], used: Used, read: Callable[[str, Any], Cells]) -> dict[str, Cells]:
     """Returns the columns that can be read; raises what is wrong with another one only if it is used."""
     columns: dict[str, Cells] = {}
-    for name, one in given.items():
+    for name, cells in given.items():
         try:
-            columns[name] = read(name, one)
+            columns[name] = read(name, cells)
         except (JobError, OwnFault):
             if used(name):
                 raise
@@ -209,14 +209,14 @@ def _names(columns: Iterable[object], source: str) -> dict[str, int]:
     row's.
     """
     names: dict[str, int] = {}
-    for at, given in enumerate(columns):
+    for column, given in enumerate(columns):
         if isinstance(given, bool) or not isinstance(given, str | int):
-            raise JobError(f"{source}: column {at + 1} is named by {kind(given)}; name columns by texts")
+            raise JobError(f"{source}: column {column + 1} is named by {kind(given)}; name columns by texts")
         if not (name := canonical(str(given))) or "\0" in name:
-            raise JobError(f"{source}: column {at + 1} has no name; name it")
+            raise JobError(f"{source}: column {column + 1} has no name; name it")
         if name in names:
             raise JobError(f"{source}: two columns are called {name!r}; rename one")
-        names[name] = at
+        names[name] = column
     if not names:
         raise JobError(f"{source}: has no columns; {WANTED}")
     return names
@@ -233,8 +233,8 @@ def _dates(series: Any) -> bool:
 
 
 def _are_dates(cells: Sequence[object]) -> bool:
-    there = {type(cell) for cell in cells if not missing(cell)}
-    return bool(there) and all(issubclass(one, date) for one in there)
+    types = {type(cell) for cell in cells if not missing(cell)}
+    return bool(types) and all(issubclass(type_of, date) for type_of in types)
 
 
 def _column(series: Any, name: str, source: str, keep: bool) -> Cells:
@@ -286,17 +286,17 @@ def _lost(columns: Mapping[str, Cells]) -> dict[int, str]:
 
 def _objects(cells: list[Any], name: str, source: str, keep: bool) -> Cells:
     """Returns a column of Python objects: all numbers or all texts, and missing ones."""
-    there = {type(cell) for cell in cells if not missing(cell)}
-    if there and all(issubclass(one, bool | np.bool_) for one in there):
+    classes = {type(cell) for cell in cells if not missing(cell)}
+    if classes and all(issubclass(class_, bool | np.bool_) for class_ in classes):
         return truths(cells)
-    if all(issubclass(one, int | float | Decimal | np.number | np.bool_) for one in there):
+    if all(issubclass(class_, int | float | Decimal | np.number | np.bool_) for class_ in classes):
         if not keep:
             return np.array([np.nan if missing(cell) else float(cell) for cell in cells], dtype=np.float64)
-    elif not all(issubclass(one, str) for one in there):
-        types = " and ".join(sorted(one.__name__ for one in there))
+    elif not all(issubclass(class_, str) for class_ in classes):
+        types = " and ".join(sorted(class_.__name__ for class_ in classes))
         remedy = "make it a column of numbers, or of texts, or leave it out (its term, or by data.ignore)"
         text = f"{source}: column {name!r} holds objects ({types}); {remedy}"
-        rarest = min(there, key=lambda one: sum(type(cell) is one for cell in cells))
+        rarest = min(classes, key=lambda class_: sum(type(cell) is class_ for cell in cells))
         row = next(i for i, cell in enumerate(cells) if type(cell) is rarest)
         raise OwnFault(text, f"{source}, row {row + 1}, column {name!r}: {cells[row]!r} among {types}; {remedy}")
     return worded(typed(cells))
@@ -329,35 +329,35 @@ def _arrays(held: object, source: str) -> tuple[np.ndarray, np.ndarray | None]:
     return X, y
 
 
-def _array(one: object, who: str, kinds: str = "fiubU") -> np.ndarray:
-    if not isinstance(one, np.ndarray):
-        if not hasattr(one, "__dlpack__"):
-            if hasattr(one, "to_numpy"):  # a data frame in a pair, or a column
-                raise JobError(f"{who}: {kind(one)}; {PAIR}")
-            raise JobError(f"{who}: {kind(one)} is no table; {WANTED}")
-        one = _from_dlpack(one, who)
-    if one.dtype.kind not in kinds:
-        raise JobError(f"{who}: has type {one.dtype}; it needs numbers")
-    if isinstance(one, np.ma.MaskedArray):
-        if one.dtype.kind == "U":
+def _array(values: object, who: str, kinds: str = "fiubU") -> np.ndarray:
+    if not isinstance(values, np.ndarray):
+        if not hasattr(values, "__dlpack__"):
+            if hasattr(values, "to_numpy"):  # a data frame in a pair, or a column
+                raise JobError(f"{who}: {kind(values)}; {PAIR}")
+            raise JobError(f"{who}: {kind(values)} is no table; {WANTED}")
+        values = _from_dlpack(values, who)
+    if values.dtype.kind not in kinds:
+        raise JobError(f"{who}: has type {values.dtype}; it needs numbers")
+    if isinstance(values, np.ma.MaskedArray):
+        if values.dtype.kind == "U":
             raise JobError(f"{who}: a masked array of texts; give a data frame, in which a missing cell is null")
-        return np.asarray(np.ma.filled(one.astype(np.float64), np.nan))  # what is masked is missing
-    return np.asarray(one)
+        return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))  # what is masked is missing
+    return np.asarray(values)
 
 
-def _from_dlpack(one: Any, who: str) -> np.ndarray:
+def _from_dlpack(values: Any, who: str) -> np.ndarray:
     """Returns the array, without a copy."""
     try:
-        if hasattr(one, "is_neg") and one.is_neg():  # torch 2.13 exports the memory, which holds minus the values
-            one = one.resolve_neg()
-        device = one.__dlpack_device__()[0]
+        if hasattr(values, "is_neg") and values.is_neg():  # torch 2.13 exports the memory, which holds minus the values
+            values = values.resolve_neg()
+        device = values.__dlpack_device__()[0]
         if device == CPU:
-            return np.from_dlpack(one)
+            return np.from_dlpack(values)
     except Exception as error:
         why = " ".join(str(error).split())
-        text = f"{who}: {kind(one)} gives no array{{}}; give a NumPy array"
+        text = f"{who}: {kind(values)} gives no array{{}}; give a NumPy array"
         raise OwnFault(text.format(""), text.format(f" ({why})")) from None
-    raise JobError(f"{who}: {kind(one)} lies on another device than the CPU; move it to this machine's memory first")
+    raise JobError(f"{who}: {kind(values)} lies on another device than the CPU; move it to this machine's memory first")
 
 
 def _array_column(values: np.ndarray, keep: bool) -> Cells:

@@ -179,10 +179,10 @@ def _refuse_matrix(path: str | Path) -> None:
         if n < SQUARE or any(len(row) not in (n, n + 1) for row in body):
             continue
         try:
-            there = np.array([[float(cell) for cell in row[-n:]] for row in body]) != 0
+            adjacent = np.array([[float(cell) for cell in row[-n:]] for row in body]) != 0
         except ValueError:
             continue
-        if not there.diagonal().any() and np.array_equal(there, there.T):
+        if not adjacent.diagonal().any() and np.array_equal(adjacent, adjacent.T):
             raise JobError(
                 f"{path}: is a matrix of {n:,} areas by {n:,}, not a list of pairs; write its pairs, in R: "
                 "w <- which(M != 0, arr.ind = TRUE); write.csv(data.frame(from = name[w[, 1]], to = name[w[, 2]]), "
@@ -213,18 +213,18 @@ def _of_gal(path: str | Path, names: Sequence[str], ids: Ids | None, column: str
     names.
     """
     lines = list(_lines(path))
-    areas, pairs, at = list[str](), list[tuple[str, str]](), 1
-    while at < len(lines):
-        number, words = lines[at]
-        at += 1
+    areas, pairs, line = list[str](), list[tuple[str, str]](), 1
+    while line < len(lines):
+        number, words = lines[line]
+        line += 1
         if not words:
             continue
         if len(words) != 2:
             wanted = f"wanted an area and the number of its neighbours{BLANKS}"
             raise JobError(f"{path}, line {number}: has {len(words)} words; {wanted}")
         count, near = _count(path, number, words[1]), list[str]()
-        if count and at < len(lines):
-            near, at = lines[at][1], at + 1
+        if count and line < len(lines):
+            near, line = lines[line][1], line + 1
         if len(near) != count:
             raise JobError(f"{path}, line {number}: {words[0]} has {count} neighbours, and {len(near)} are named{BLANKS}")
         areas.append(words[0])
@@ -248,13 +248,14 @@ def _refuse_doubtful(path: str | Path, names: Sequence[str], columns: Sequence[S
     first = counts(columns, names)
     if first is None:
         return
-    numbers = sorted({int(one) for column in columns for one in column})
-    at = next(number for number in numbers if names[number - first] != str(number))
+    numbers = sorted({int(name) for column in columns for name in column})
+    position = next(number for number in numbers if names[number - first] != str(number))
     raise JobError(
         f"{path}: its ids are {numbers[0]} to {numbers[-1]} in this order, as R's write.nb.gal and listw2sn and libpysal write "
-        f"positions, but areas have such names, too, in another order: {at} is the name of one area and the position of "
-        f'{names[at - first]!r}; say which they are: [data] adjacency_ids = "{"positions" if first else "positions from 0"}" or '
-        f'"names", if it is one of both, or write names, in R: {commands}'
+        f"positions, but areas have such names, too, in another order: {position} is the name of one area and the position of "
+        f"{names[position - first]!r}; say which they are: "
+        f'[data] adjacency_ids = "{"positions" if first else "positions from 0"}" or "names", if it is one of both, '
+        f"or write names, in R: {commands}"
     )
 
 
@@ -268,14 +269,14 @@ def _of_graph(path: str | Path, n: int) -> tuple[Named, Ids]:
         has = words[0][1][:40] if words else "no"
         raise JobError(f"{path}: is of {has} areas, the table of areas has {n}; its numbers are their places there")
     numbers = [_count(path, *word) for word in words]
-    pairs, zero, at = list[tuple[str, str]](), False, 1
-    while at < len(numbers):
-        zero |= numbers[at] == 0
-        count = numbers[at + 1] if at + 1 < len(numbers) else 0
-        near = numbers[at + 2 : at + 2 + count]
-        if at + 1 >= len(numbers) or len(near) != count:
-            raise JobError(f"{path}, line {words[at][0]}: ends before all neighbours of {numbers[at]} are named; mend it")
+    pairs, zero, k = list[tuple[str, str]](), False, 1
+    while k < len(numbers):
+        zero |= numbers[k] == 0
+        count = numbers[k + 1] if k + 1 < len(numbers) else 0
+        near = numbers[k + 2 : k + 2 + count]
+        if k + 1 >= len(numbers) or len(near) != count:
+            raise JobError(f"{path}, line {words[k][0]}: ends before all neighbours of {numbers[k]} are named; mend it")
         zero |= 0 in near
-        pairs += [(str(numbers[at]), str(other)) for other in near]
-        at += 2 + count
+        pairs += [(str(numbers[k]), str(other)) for other in near]
+        k += 2 + count
     return pairs, "positions from 0" if zero else "positions"

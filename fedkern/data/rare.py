@@ -61,22 +61,22 @@ def rare(
     """
     if least <= 0 or not (weights > 0).any():
         return ()
-    every = [_values(table.columns[column.name], column) for column in columns]
+    values_of = [_values(table.columns[column.name], column) for column in columns]
     singled_out = list[Rare]()
-    for column, values in zip(columns, every):
+    for column, values in zip(columns, values_of):
         few = (_of_levels if column.kind == "categorical" else _of_numbers)(values, weights, least)
         if few:
             singled_out.append(Rare((column.name,), few, wanted=least))
-    if search and not singled_out and (parts := _parts(columns, every, MOST_IN_PAIRS)):
+    if search and not singled_out and (parts := _parts(columns, values_of, MOST_IN_PAIRS)):
         found = search_directions(design(parts, weights), least, together)
         if found is not None:
             marks = {marked(name) for name in found.columns if name in filled}
             names = tuple(name for name in found.columns if name not in marks)
             singled_out.append(Rare(names, found.n_rows, found.far, together if found.products else least))
         elif least > 1:
-            far = (c.name for c, values in zip(columns, every) if c.kind != "categorical" and heavy(values, weights))
+            far = (c.name for c, values in zip(columns, values_of) if c.kind != "categorical" and heavy(values, weights))
             singled_out += (Rare((name,), 1, far=True) for name in far)
-    return tuple(sorted(singled_out, key=lambda one: one.n_rows))
+    return tuple(sorted(singled_out, key=lambda found: found.n_rows))
 
 
 class Standardised(NamedTuple):
@@ -92,12 +92,12 @@ class Standardised(NamedTuple):
 
 def standardised(table: Table, columns: Sequence[Column], weights: Array, most: float) -> Standardised | None:
     """Returns the standardised columns; None if their cross-products would take more than `most` multiplications."""
-    every = [_values(table.columns[column.name], column) for column in columns]
-    own, counted = design(_parts(columns, every), weights), weights > 0
-    d = 1 + len(own.parts)
+    values_of = [_values(table.columns[column.name], column) for column in columns]
+    parts, counted = design(_parts(columns, values_of), weights), weights > 0
+    d = 1 + len(parts.parts)
     if d > MOST_SUMMED or np.count_nonzero(counted) * d * d > most:
         return None
-    return Standardised(own.rows(np.flatnonzero(counted)), tuple(part.name for part in own.parts), own.scale)
+    return Standardised(parts.rows(np.flatnonzero(counted)), tuple(part.name for part in parts.parts), parts.scale)
 
 
 def _values(cells: Cells, column: Column) -> np.ndarray:
@@ -116,8 +116,8 @@ def _values(cells: Cells, column: Column) -> np.ndarray:
 
 def without_faults(values: np.ndarray) -> Array:
     """Returns the numbers that a job can read; others are faults, and here no values."""
-    own = np.asarray(values, np.float64)
-    return np.where(np.abs(own) <= MOST, own, np.nan)
+    numbers = np.asarray(values, np.float64)
+    return np.where(np.abs(numbers) <= MOST, numbers, np.nan)
 
 
 def _faults(values: np.ndarray) -> bool:
@@ -127,8 +127,8 @@ def _faults(values: np.ndarray) -> bool:
 
 def _few(sums: Array, squares: Array, least: int) -> int:
     """Returns the smallest effective number below `least`, rounded up; 0 if none is below."""
-    there = squares > 0
-    numbers = sums[there] ** 2 / squares[there]
+    present = squares > 0
+    numbers = sums[present] ** 2 / squares[present]
     few = numbers[numbers < least - 1e-9]
     return int(np.ceil(few.min() - 1e-9)) if len(few) else 0
 
@@ -171,21 +171,21 @@ def heavy(values: np.ndarray, weights: Array) -> bool:
     """Tells whether one row has nearly all of the sum of squares of a column about its mean."""
     centre, moments, ends = middle(np.asarray(values[:BLOCK], np.float64)), np.zeros(3), [0.0, 0.0, 0.0]
     for begin in range(0, len(weights), BLOCK):
-        own, w = np.asarray(values[begin : begin + BLOCK], np.float64) - centre, weights[begin : begin + BLOCK]
-        there = (w > 0) & ~np.isnan(own)
-        own, w = own[there], w[there]
-        moments += [w.sum(), (w * own).sum(), (w * own * own).sum()]
-        for at in {int(own.argmin()), int(own.argmax())} if len(own) else ():
-            if w[at] * own[at] ** 2 > ends[0]:
-                ends = [float(w[at] * own[at] ** 2), float(w[at]), float(own[at])]
+        numbers, w = np.asarray(values[begin : begin + BLOCK], np.float64) - centre, weights[begin : begin + BLOCK]
+        present = (w > 0) & ~np.isnan(numbers)
+        numbers, w = numbers[present], w[present]
+        moments += [w.sum(), (w * numbers).sum(), (w * numbers * numbers).sum()]
+        for row in {int(numbers.argmin()), int(numbers.argmax())} if len(numbers) else ():
+            if w[row] * numbers[row] ** 2 > ends[0]:
+                ends = [float(w[row] * numbers[row] ** 2), float(w[row]), float(numbers[row])]
     total, first, second = moments
     squares = second - first**2 / total if total > 0 else 0.0
     return bool(squares > 0 and ends[1] * (ends[2] - first / total) ** 2 > HEAVY * squares)
 
 
-def _parts(columns: Sequence[Column], every: Sequence[np.ndarray], most: int = MOST_SUMMED) -> list[Part]:
+def _parts(columns: Sequence[Column], values_of: Sequence[np.ndarray], most: int = MOST_SUMMED) -> list[Part]:
     parts = list[Part]()
-    for column, values in zip(columns, every):
+    for column, values in zip(columns, values_of):
         levels = np.unique(values).tolist() if column.kind == "categorical" else [None]
         parts += [Part(column.name, values, level) for level in levels if level is None or level >= 0]
         if len(parts) >= most:

@@ -45,9 +45,9 @@ class Uneven(str):
     header: int
 
     def __new__(cls, cells: int, header: int) -> Uneven:
-        said = super().__new__(cls, f"has {cells} cells, the header {header}")
-        said.cells, said.header = cells, header
-        return said
+        text = super().__new__(cls, f"has {cells} cells, the header {header}")
+        text.cells, text.header = cells, header
+        return text
 
     def __reduce__(self) -> tuple[type[Uneven], tuple[int, int]]:
         return Uneven, (self.cells, self.header)
@@ -142,7 +142,7 @@ def as_written(table: Table) -> list[bytes] | None:
         return None
     with _reading(path, "can't be read", READABLE):
         lines = _lines_of(PLAIN.bytes_of(path)).split(b"\n")
-    return [lines[at - 1] if at <= len(lines) else b"" for at in table.lines]
+    return [lines[line - 1] if line <= len(lines) else b"" for line in table.lines]
 
 
 def header(path: str | Path, *, response: str = "y", dialect: Dialect = PLAIN) -> tuple[str, ...]:
@@ -198,9 +198,9 @@ def _type(path: Path) -> str:
     return kind
 
 
-def _fault(path: Path, what: str, own: str, remedy: str) -> OwnFault:
+def _fault(path: Path, what: str, detail: str, remedy: str) -> OwnFault:
     """Returns the error for a faulty file: in words for all parties, and with its content for its owner."""
-    return OwnFault(f"{path.name}: {what}; {remedy}", f"{path}: {own}; {remedy}")
+    return OwnFault(f"{path.name}: {what}; {remedy}", f"{path}: {detail}; {remedy}")
 
 
 @contextmanager
@@ -216,17 +216,17 @@ def _reading(path: Path, what: str, remedy: str) -> Iterator[None]:
 
 def _checked_names(path: Path, names: Sequence[str]) -> tuple[str, ...]:
     before = set[str]()
-    for at, name in enumerate(names):
+    for k, name in enumerate(names):
         if not name:
             title = len(names) > 2 and not any(names[1:])  # a spreadsheet's, with the commas of all columns
             remedy = "name it in the header (or write the file without a row index)"
             remedy = "the first line seems to be a title: remove what stands above the header" if title else remedy
-            raise _fault(path, "a column has no name", f"column {at + 1} has no name", remedy)
+            raise _fault(path, "a column has no name", f"column {k + 1} has no name", remedy)
         if name in before:
             raise _fault(path, "two columns have one name", f"two columns are called {name!r}", "rename one")
         before.add(name)
         if "\0" in name:
-            raise _fault(path, "a column's name has a NUL in it", f"column {at + 1} is called {name!r}, with a NUL", "rename it")
+            raise _fault(path, "a column's name has a NUL in it", f"column {k + 1} is called {name!r}, with a NUL", "rename it")
     if not names:
         raise _fault(path, "no header", "no header", "the first line must name the columns")
     return tuple(names)
@@ -238,8 +238,8 @@ def _checked_names(path: Path, names: Sequence[str]) -> tuple[str, ...]:
 
 def _lines_of(content: bytes) -> bytes:
     """Returns the content with LF for every line end."""
-    at = content.find(b"\r")
-    if at < 0 or 0 <= content.find(b"\n") <= at + 1:  # CR LF, or a CR inside of lines that end with LF
+    place = content.find(b"\r")
+    if place < 0 or 0 <= content.find(b"\n") <= place + 1:  # CR LF, or a CR inside of lines that end with LF
         return content
     return content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
@@ -286,8 +286,8 @@ def _csv(path: Path, text: frozenset[str], response: str, dialect: Dialect) -> T
     names = _csv_names(path, first, dialect) if first.strip() else _checked_names(path, [])
     delimiter, width = dialect.between(path), len(names)
     text_body = plain_text.decoded(body)
-    written = [(at, line) for at, line in enumerate(text_body.split("\n"), start=2) if line and not line.isspace()]
-    lines, texts = [at for at, _ in written], [line for _, line in written]
+    written = [(number, line) for number, line in enumerate(text_body.split("\n"), start=2) if line and not line.isspace()]
+    lines, texts = [number for number, _ in written], [line for _, line in written]
     # The fast way first: a file of numbers alone needs no cells, unless some may be codes (01).
     cells_needed = bool(text & set(names)) or not dialect.plain or PADDED.search(text_body) is not None
     numbers = None if cells_needed else _all_numbers(texts, delimiter, width)
@@ -366,8 +366,8 @@ def _typed(path: Path, name: str, values: np.ndarray, keep: bool) -> Cells:
         return values if values.dtype in (np.float64, np.float32) else values.astype(np.float64)
     if values.dtype.kind in "fiuUOT":
         return worded(typed(values.tolist(), values.dtype.itemsize < 8))
-    own = f"column {name!r} has type {values.dtype}"
-    raise _fault(path, "a column has another type", own, "numbers, truth values and texts can be used")
+    detail = f"column {name!r} has type {values.dtype}"
+    raise _fault(path, "a column has another type", detail, "numbers, truth values and texts can be used")
 
 
 def _same_length(path: Path, columns: Mapping[str, Cells]) -> int:
@@ -434,8 +434,8 @@ def _npz(path: Path, text: frozenset[str], response: str, dialect: Dialect) -> T
         elif values.ndim == 1 and not (member == "columns" and "X" in members):
             columns[member] = _typed(path, member, values, member in text)
         elif values.ndim != 1:
-            own = f"member {member!r} has shape {values.shape}"
-            raise _fault(path, "a member has another shape", own, "a column needs (n,), and only X may be (n, p)")
+            detail = f"member {member!r} has shape {values.shape}"
+            raise _fault(path, "a member has another shape", detail, "a column needs (n,), and only X may be (n, p)")
     names = _checked_names(path, list(columns))
     texts = frozenset(name for name, values in members.items() if values.ndim == 1 and values.dtype.kind not in "fiub")
     return Table(str(path), names, columns, _same_length(path, columns), matrix, matrix_names, texts=texts & set(names))
@@ -477,8 +477,8 @@ def _npy_shape(file: Any) -> tuple[int, ...]:
 def _matrix_names(path: Path, p: int, given: Any = None) -> tuple[str, ...]:
     names = [f"x{j + 1}" for j in range(p)] if given is None else [str(name).strip() for name in given]
     if len(names) != p:
-        own = f"{len(names)} column names for an X of {p} columns"
-        raise _fault(path, "not as many column names as X has columns", own, "give each column its name")
+        detail = f"{len(names)} column names for an X of {p} columns"
+        raise _fault(path, "not as many column names as X has columns", detail, "give each column its name")
     return _checked_names(path, names)
 
 
@@ -508,11 +508,11 @@ def _npy_parts(path: Path, response: str) -> tuple[np.ndarray, np.ndarray, tuple
     x_path, y_path, names_path = _npy_paths(path)
     matrix, y = _npy_map(x_path), _npy_map(y_path)
     if matrix.ndim != 2 or matrix.dtype.kind not in "fiub":
-        own = f"needs numbers of shape (n, p), got {matrix.dtype} {matrix.shape}"
-        raise _fault(x_path, "needs numbers of shape (n, p)", own, "write X anew")
+        detail = f"needs numbers of shape (n, p), got {matrix.dtype} {matrix.shape}"
+        raise _fault(x_path, "needs numbers of shape (n, p)", detail, "write X anew")
     if y.shape != matrix.shape[:1]:
-        own = f"needs shape ({len(matrix)},) as X has {len(matrix)} rows, got {y.shape}"
-        raise _fault(y_path, "needs one value for each row of X", own, "write both anew")
+        detail = f"needs shape ({len(matrix)},) as X has {len(matrix)} rows, got {y.shape}"
+        raise _fault(y_path, "needs one value for each row of X", detail, "write both anew")
     with _reading(names_path, "can't be read", "save the names as UTF-8 text"):
         given = names_path.read_text("utf-8").split("\n") if names_path.exists() else None
     names = _matrix_names(x_path, matrix.shape[1], None if given is None else [line for line in given if line.strip()])

@@ -40,143 +40,143 @@ def tells(kind: type[Message], spec: Spec) -> Tells:
     return NAMES if kind is SchemaReply and spec.standardise != "exchange" else kind.tells
 
 
-def what(kind: type[Message], asked: Requirement, spec: Spec) -> str:
+def what(kind: type[Message], requirement: Requirement, spec: Spec) -> str:
     """Returns the meaning of a client's message of this kind in this job."""
-    told = tells(kind, spec)
-    if asked.unit == "client" and told.private == NOISED:
-        return f"{told.what}; the server, which is trusted, adds the noise"
-    if asked.unit == "case":  # all is computed of them
-        return told.private or f"{told.what}, of noisy counts"
-    return told.what if asked.unit is None else told.private or told.what
+    tell = tells(kind, spec)
+    if requirement.unit == "client" and tell.private == NOISED:
+        return f"{tell.what}; the server, which is trusted, adds the noise"
+    if requirement.unit == "case":  # all is computed of them
+        return tell.private or f"{tell.what}, of noisy counts"
+    return tell.what if requirement.unit is None else tell.private or tell.what
 
 
-def describe_disclosure(asked: Requirement, kinds: Mapping[type[Message], Sizes], spec: Spec) -> Iterator[str]:
+def describe_disclosure(requirement: Requirement, kinds: Mapping[type[Message], Sizes], spec: Spec) -> Iterator[str]:
     """Yields one line: the numbers that a server can compute of a client of this job, with the fewest rows that it may have.
 
     Parameters
     ----------
     kinds : what clients send, with the sizes of these messages
     """
-    who = asked.readers
-    told = {kind: tells(kind, spec) for kind in kinds}
+    who = requirement.readers
+    tells_of = {kind: tells(kind, spec) for kind in kinds}
     # With whole clients protected, the server sees sums without noise: they are listed.
-    if asked.unit == "client":
-        computed = "; ".join(_grouped({kind: one for kind, one in told.items() if one.private == NOISED}))
+    if requirement.unit == "client":
+        computed = "; ".join(_grouped({kind: tell for kind, tell in tells_of.items() if tell.private == NOISED}))
         others = "all others no more than the plan allows of a whole client"
         yield f"computed  the server, which is trusted, can compute {computed}; {others}"
         return
-    if asked.unit == "case":
+    if requirement.unit == "case":
         yield f"computed  {who} can compute the noisy counts, and nothing more of the counts than these tell ({PAGE})"
         return
     # A private job is bounded by its plan; only messages without noise are listed beside it.
-    if asked.unit is not None:
-        computed = "; ".join(_grouped({kind: one for kind, one in told.items() if one.private in ("", one.what)}))
+    if requirement.unit is not None:
+        computed = "; ".join(_grouped({kind: tell for kind, tell in tells_of.items() if tell.private in ("", tell.what)}))
         bound = "the plan's epsilon and delta bound what this job tells anybody of one row, to which other jobs on these rows add"
-        if asked.keyed:
+        if requirement.keyed:
             bound = "keyed noise bounds nothing: what can be computed of a row is that of a job without [privacy]"
         yield f"computed  {bound}" + (f"; a server can compute {computed}" if computed else "")
         return
     # Nobody can tell what a function of the holder's packages makes of rows, so the worst is said.
-    if asked.factory is not None:
-        yield f'computed  {who} can compute of every client what the answers of "{asked.factory}" tell of its rows: that was not'
-        yield f"          tried, of whatever number of rows, and may be all of them ({PAGE})"
+    if requirement.factory is not None:
+        yield f'computed  {who} can compute of every client what the answers of "{requirement.factory}" tell of its rows:'
+        yield f"          that was not tried, of whatever number of rows, and may be all of them ({PAGE})"
         return
-    least = asked.rules.rows or None
+    least = requirement.rules.rows or None
     fewest = "disclosure.rows"
     d = max((dims.get("d", 0) for dims in kinds.values()), default=0)
-    if least is not None and d and asked.told_up_to(d) >= least:
-        least, fewest = asked.told_up_to(d) + 1, f"more than may be told of {d} coefficients"
+    if least is not None and d and requirement.told_up_to(d) >= least:
+        least, fewest = requirement.told_up_to(d) + 1, f"more than may be told of {d} coefficients"
     # Statements for all clients stand first; the others are tried on a client with the fewest rows.
-    every = {kind: one for kind, one in told.items() if one.where not in (*MOST, FEWER) or least is None}
+    of_all = {kind: tell for kind, tell in tells_of.items() if tell.where not in (*MOST, FEWER) or least is None}
     few: dict[type[Message], Tells] = {}
     if least is not None:
-        most = asked.told_up_to(d) if d else 0
-        beside = {kind: one for kind, one in told.items() if kind not in every}
-        few = {kind: one for kind, one in beside.items() if _still(asked, kind, one, kinds[kind], least, most)}
-    parts = [FIRST] if asked.rows else []
-    parts += _grouped(every)
-    parts += [ALONE, COMBINATIONS] if asked.tells_combinations else [PRODUCTS] if asked.tells == "products" else []
+        most = requirement.told_up_to(d) if d else 0
+        beside = {kind: tell for kind, tell in tells_of.items() if kind not in of_all}
+        few = {kind: tell for kind, tell in beside.items() if _still(requirement, kind, tell, kinds[kind], least, most)}
+    parts = [FIRST] if requirement.rows else []
+    parts += _grouped(of_all)
+    parts += [ALONE, COMBINATIONS] if requirement.tells_combinations else [PRODUCTS] if requirement.tells == "products" else []
     if least is not None:
-        still = {kind: replace(one, where=one.where if one.where == FEWER else "") for kind, one in few.items()}
+        still = {kind: replace(tell, where=tell.where if tell.where == FEWER else "") for kind, tell in few.items()}
         words = ", ".join(_computed(still)) or NO_MORE
-        what = "events" if asked.times else "rows"
+        what = "events" if requirement.times else "rows"
         parts.append(f"of a client with {least} {what}, the fewest that this job takes ({fewest}): {words}")
     yield f"computed  {who} can compute {'; '.join(parts)} ({PAGE})"
     yield "          a server that runs another program, and asks at points of its own choice, can compute any row"
 
 
-def _still(asked: Requirement, kind: type[Message], told: Tells, sizes: Mapping[str, int], least: int, most: int) -> bool:
+def _still(requirement: Requirement, kind: type[Message], tell: Tells, sizes: Mapping[str, int], least: int, most: int) -> bool:
     """Tells whether a message's statement holds for a client with the fewest rows.
 
     `most`: the rows that messages can tell by their coefficients.
     """
-    if told.where in (FEW, FEW_OR_FULL, FEW_OR_SUMS) and least <= most:
+    if tell.where in (FEW, FEW_OR_FULL, FEW_OR_SUMS) and least <= most:
         return True
-    if told.where == FEWER and "d" in sizes:  # of the coefficients, and not of a packed matrix of theirs
-        return asked.may_tell_curvature(least, sizes["d"]) and least <= 1 + sizes["d"]
-    if told.where == FEWER:
+    if tell.where == FEWER and "d" in sizes:  # of the coefficients, and not of a packed matrix of theirs
+        return requirement.may_tell_curvature(least, sizes["d"]) and least <= 1 + sizes["d"]
+    if tell.where == FEWER:
         return least <= 1 + max(sizes[symbol] for field in schema(kind).values() for symbol in field.shape[-1:])
-    if told.where in (FEW_OR_FULL, FEW_OR_SUMS) and sizes["p"] > sizes["d"]:  # more than a diagonal: its eigenvectors are told
-        return asked.may_tell_curvature(least, sizes["d"]) and least <= max(MOST[told.where], sizes["d"])
+    if tell.where in (FEW_OR_FULL, FEW_OR_SUMS) and sizes["p"] > sizes["d"]:  # more than a diagonal: its eigenvectors are told
+        return requirement.may_tell_curvature(least, sizes["d"]) and least <= max(MOST[tell.where], sizes["d"])
     # Round for round another square of X is told.
-    return least <= max(MOST[told.where], sizes["d"] if told.where == FEW_OR_SUMS else 0)
+    return least <= max(MOST[tell.where], sizes["d"] if tell.where == FEW_OR_SUMS else 0)
 
 
-def _grouped(told: Mapping[type[Message], Tells]) -> Iterator[str]:
+def _grouped(tells_of: Mapping[type[Message], Tells]) -> Iterator[str]:
     """Yields the statements by the clients for which they hold; those for all clients come first."""
-    for where in sorted({one.where for one in told.values() if one.computed}):
-        words = _computed({kind: replace(one, where="") for kind, one in told.items() if one.where == where})
+    for where in sorted({tell.where for tell in tells_of.values() if tell.computed}):
+        words = _computed({kind: replace(tell, where="") for kind, tell in tells_of.items() if tell.where == where})
         yield f"of {f'a client {where}' if where else 'every client'}: {', '.join(words)}"
 
 
-def _computed(told: Mapping[type[Message], Tells]) -> Iterator[str]:
+def _computed(tells_of: Mapping[type[Message], Tells]) -> Iterator[str]:
     """Yields the numbers that can be computed, each with the messages that they take."""
-    for words, where in dict.fromkeys((one.computed, one.where) for one in told.values() if one.computed):
-        names = ", ".join(kind.__name__ for kind, one in told.items() if (one.computed, one.where) == (words, where))
+    for words, where in dict.fromkeys((tell.computed, tell.where) for tell in tells_of.values() if tell.computed):
+        names = ", ".join(kind.__name__ for kind, tell in tells_of.items() if (tell.computed, tell.where) == (words, where))
         yield f"{words}{f' {where}' if where else ''} ({names})"
 
 
-def describe_few(asked: Requirement) -> list[str]:
+def describe_few(requirement: Requirement) -> list[str]:
     """Returns the lines that `fedkern check` prints about the rules for clients' rows."""
-    if not asked.counts:
+    if not requirement.counts:
         return []
-    if asked.level == "none":
+    if requirement.level == "none":
         return ["level    none: all rows are in this process, and nothing is asked of them; fedkern check --apart asks"]
-    rules = asked.rules
-    ends = "is left out, by its name" if asked.small == "leave-out" else "ends the job, before anything of its rows leaves"
+    rules = requirement.rules
+    ends = "is left out, by its name" if requirement.small == "leave-out" else "ends the job, before anything of its rows leaves"
     # How many columns there are is known only there.
-    more = ", more where another line says so" if asked.told_up_to(2) else ""
-    said = [f"level    {asked.level}: {rules.rows} rows of each client{more}; one that has fewer {ends}"]
-    if not asked.looks_at_values:
-        return [*said, "values   nothing else of its rows is looked at: no rare level, and no cell that is far from all others"]
-    if least := of_a_value(asked, asked.family):
+    more = ", more where another line says so" if requirement.told_up_to(2) else ""
+    lines = [f"level    {requirement.level}: {rules.rows} rows of each client{more}; one that has fewer {ends}"]
+    if not requirement.looks_at_values:
+        return [*lines, "values   nothing else of its rows is looked at: no rare level, and no cell that is far from all others"]
+    if least := of_a_value(requirement, requirement.family):
         what = "differ from its others in a column" if rules.search else "have a level, or one of two values, that occurs there"
-        said.append(f"values   a client also counts as small if fewer than {least} of its rows {what}")
+        lines.append(f"values   a client also counts as small if fewer than {least} of its rows {what}")
     if rules.leverage < 1:
-        said.append(f"         and if the fit of its rows has a row of leverage above {rules.leverage:g}")
-    if asked.tells_combinations:
-        said.append(f"         a client whose covariates have at most {COARSE:,} combinations tells how often each occurs")
+        lines.append(f"         and if the fit of its rows has a row of leverage above {rules.leverage:g}")
+    if requirement.tells_combinations:
+        lines.append(f"         a client whose covariates have at most {COARSE:,} combinations tells how often each occurs")
         if rules.combinations:
-            said.append(f"         it counts as small unless each has {rules.combinations} rows, or the client {COARSE_ROWS:,}")
-    return said
+            lines.append(f"         it counts as small unless each has {rules.combinations} rows, or the client {COARSE_ROWS:,}")
+    return lines
 
 
-def curvature(asked: Requirement, p: int) -> list[str]:
+def curvature(requirement: Requirement, p: int) -> list[str]:
     """Returns the lines of `fedkern check` on a job with so many coefficients whose messages tell X'WX of each client."""
-    wanted = asked.told_up_to(p)
+    wanted = requirement.told_up_to(p)
     none = f"each client needs more than {wanted:,} rows"
-    if not asked.told_of(p):
+    if not requirement.told_of(p):
         return [
             *([f"sites    a client's sites can tell its rows where these are few; {none}"] if wanted else []),
-            *rotation(asked, p),
+            *rotation(requirement, p),
         ]
-    said = "curvature a client's full site is X'WX of its rows, and its labels"
+    begin = "curvature a client's full site is X'WX of its rows, and its labels"
     if not wanted:
-        return [f"{said}: with a few rows a coefficient, all rows", *rotation(asked, p)]
-    return [f"{said}; {none}"]
+        return [f"{begin}: with a few rows a coefficient, all rows", *rotation(requirement, p)]
+    return [f"{begin}; {none}"]
 
 
-def rotation(asked: Requirement, p: int, n_rows: int | None = None) -> list[str]:
+def rotation(requirement: Requirement, p: int, n_rows: int | None = None) -> list[str]:
     """Returns a warning where rows may be no more than coefficients and one, of a job or of one's own file.
 
     X'X tells these rows up to a rotation, and sites with a full covariance, at two values of q, the rotation too.
@@ -186,15 +186,15 @@ def rotation(asked: Requirement, p: int, n_rows: int | None = None) -> list[str]
     p : coefficients
     n_rows : the rows of one's own file; None for a client whose rows nobody else may know
     """
-    least = asked.rules.rows
-    if not asked.looks_at_values or asked.level == "none":
+    least = requirement.rules.rows
+    if not requirement.looks_at_values or requirement.level == "none":
         return []
-    lines_of_it = is_linear(asked.family)
-    if n_rows is not None and not lines_of_it and p + 1 < n_rows <= asked.told_up_to(p):
+    lines_of_it = is_linear(requirement.family)
+    if n_rows is not None and not lines_of_it and p + 1 < n_rows <= requirement.told_up_to(p):
         return [f"  note: {n_rows} rows and {p} coefficients: what is sent can tell all these rows"]
     if (least if n_rows is None else n_rows) > p + 1:
         return []
-    whole = asked.covariance == "full"
+    whole = requirement.covariance == "full"
     if n_rows is not None:
         what = "full covariances tell these rows" if whole else "X'X is these rows up to a rotation, and what is sent tells X'X"
         return [f"  note: {n_rows} rows and {p} coefficients: {what}"]

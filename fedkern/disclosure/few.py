@@ -37,7 +37,7 @@ WIDE = 0.25  # of the coefficients: a column that takes more is named where they
 OF_A_SUMMARY = 12  # rows, by their effective number, of a client that takes part by a summary
 
 
-def find_few(asked: Requirement, table: Table, spec: Spec, client: str, more: Sequence[str] = ()) -> Few | None:
+def find_few(requirement: Requirement, table: Table, spec: Spec, client: str, more: Sequence[str] = ()) -> Few | None:
     """Returns the rules, of the job and of the client's holder, that its rows break; None if they break none.
 
     What is proposed is judged by the same rules: where levels that join would do, what is said beside it is of rows whose levels
@@ -46,21 +46,21 @@ def find_few(asked: Requirement, table: Table, spec: Spec, client: str, more: Se
 
     `more`: ids of other remedies.
     """
-    if asked.rules == Rules():
+    if requirement.rules == Rules():
         return None
     spec = with_event(spec, table)
-    every, lowered = dict[object, Broken](), dict[str, float]()
-    now, mended, broken = asked, table, [*_broken(asked, table, spec, client)]
+    of_all, lowered = dict[object, Broken](), dict[str, float]()
+    now, mended, broken = requirement, table, [*_broken(requirement, table, spec, client)]
     # Of a number that is lowered fewer levels join.
     joining = [name for name, cells in table.columns.items() if gone_of(cells)]
-    if joins := [one for one in broken if JOIN in one.remedies]:
-        joined = join_rare(asked, table, spec)
+    if joins := [rule for rule in broken if JOIN in rule.remedies]:
+        joined = join_rare(requirement, table, spec)
         if _joinable(joined):
-            every, mended, broken = {one.about: one for one in joins}, joined, [*_broken(asked, joined, spec, client)]
+            of_all, mended, broken = {rule.about: rule for rule in joins}, joined, [*_broken(requirement, joined, spec, client)]
         else:
-            joins, broken = [], [one._replace(remedies=tuple(way for way in one.remedies if way != JOIN)) for one in broken]
+            joins, broken = [], [rule._replace(remedies=tuple(way for way in rule.remedies if way != JOIN)) for rule in broken]
     while lower := _lowered(broken, lowered):
-        every |= {one.about: every.get(one.about, one) for one in broken}
+        of_all |= {rule.about: of_all.get(rule.about, rule) for rule in broken}
         lowered |= lower
         now = replace(now, rules=with_keys(now.rules, lower))
         if joins or joining:
@@ -69,30 +69,30 @@ def find_few(asked: Requirement, table: Table, spec: Spec, client: str, more: Se
                 table, columns={name: whole[name] if joins or name in joining else cells for name, cells in table.columns.items()}
             )
         broken = [*_broken(now, mended, spec, client)]
-    found = [one._replace(enough=lowered.get(one.key, one.enough)) for one in every.values() if not one.by_summary]
+    found = [rule._replace(enough=lowered.get(rule.key, rule.enough)) for rule in of_all.values() if not rule.by_summary]
     # Rules for which a summary is enough are no faults; where no others are broken the client takes part by one.
-    found = found or [one for one in broken if one.by_summary]
-    return Few(found, [one.refusal(asked, client, table.source, more) for one in found]) if found else None
+    found = found or [rule for rule in broken if rule.by_summary]
+    return Few(found, [rule.refusal(requirement, client, table.source, more) for rule in found]) if found else None
 
 
 def _lowered(broken: Sequence[Broken], before: Mapping[str, float]) -> dict[str, float]:
     """Returns the numbers to which rules are lowered once more, with which these rows would do; none where that helps no more."""
     now = dict[str, float]()
-    for one in broken:
-        best = max if one.key == "leverage" else min
-        if not one.by_summary and (number := best(one.enough, before.get(one.key, one.enough))) != before.get(one.key):
-            now[one.key] = best(number, now.get(one.key, number))
+    for rule in broken:
+        best = max if rule.key == "leverage" else min
+        if not rule.by_summary and (number := best(rule.enough, before.get(rule.key, rule.enough))) != before.get(rule.key):
+            now[rule.key] = best(number, now.get(rule.key, number))
     return now
 
 
 def _joinable(joined: Table) -> bool:
     """Tells whether two levels of each column are left beside those that have joined: at another client these may be others."""
-    every = (cells for cells in joined.columns.values() if gone_of(cells))
-    return all(isinstance(cells, Text) and len({*cells.levels} - {OTHER}) > 1 for cells in every)
+    joined_columns = (cells for cells in joined.columns.values() if gone_of(cells))
+    return all(isinstance(cells, Text) and len({*cells.levels} - {OTHER}) > 1 for cells in joined_columns)
 
 
 def join_rare(
-    asked: Requirement,
+    requirement: Requirement,
     table: Table,
     spec: Spec,
     earlier: Mapping[str, Collection[str]] = MappingProxyType({}),
@@ -106,7 +106,7 @@ def join_rare(
     earlier : those of an earlier job
     whole : whether levels join where none of their column is left beside them
     """
-    least, rows, columns = of_a_value(asked, spec.family), weights(table, spec), dict(table.columns)
+    least, rows, columns = of_a_value(requirement, spec.family), weights(table, spec), dict(table.columns)
     for name in spec.covariates(table.names):
         if (levels := column_of(spec, table, name).levels) is None:
             continue
@@ -119,118 +119,129 @@ def join_rare(
     return replace(table, columns=columns)
 
 
-def _broken(asked: Requirement, table: Table, spec: Spec, client: str) -> Iterator[Broken]:
+def _broken(requirement: Requirement, table: Table, spec: Spec, client: str) -> Iterator[Broken]:
     """Yields the rules that a client's rows break."""
-    rules, rows = asked.rules, weights(table, spec)
-    n = whole(effective(rows) * asked.batch)  # a message is made of a batch, so the rows of a batch are counted
-    if not asked.looks_at_values or not table.n_rows:  # of no row there is no column of a formula either
-        yield from _of_rows(asked, table, n, "rows")
+    rules, rows = requirement.rules, weights(table, spec)
+    n = whole(effective(rows) * requirement.batch)  # a message is made of a batch, so the rows of a batch are counted
+    if not requirement.looks_at_values or not table.n_rows:  # of no row there is no column of a formula either
+        yield from _of_rows(requirement, table, n, "rows")
         return
-    every = combinations(table, spec, rows) if rules.combinations and asked.tells_combinations else None
+    of_values = combinations(table, spec, rows) if rules.combinations and requirement.tells_combinations else None
     laid, of_terms = looked_at(table, spec, client)  # the columns that a formula makes
-    p = coefficients(asked, laid, of_terms)
+    p = coefficients(requirement, laid, of_terms)
     # Names of levels, and which columns have one value, leave each client without a mask.
-    yield from _of_rows(asked, table, n, "rows_per_value" if asked.summed else asked.least_rows(p, intercept=of_terms.intercept))
+    yield from _of_rows(
+        requirement, table, n, "rows_per_value" if requirement.summed else requirement.least_rows(p, intercept=of_terms.intercept)
+    )
     if not n:
         return
     found = list[Broken]()
-    if not asked.summed:
-        found += [*_of_curvature(asked, laid, of_terms, n, p), *_of_events(asked, laid, of_terms, p, weights(laid, of_terms))]
+    if not requirement.summed:
+        found += [
+            *_of_curvature(requirement, laid, of_terms, n, p),
+            *_of_events(requirement, laid, of_terms, p, weights(laid, of_terms)),
+        ]
     if not laid.broken:  # rows that cannot be read end the job, with a text of their own
-        found += [] if asked.summed else _of_groups(asked, table, spec, rows)
-        found += _of_combinations(asked, laid, of_terms, n, every)
+        found += [] if requirement.summed else _of_groups(requirement, table, spec, rows)
+        found += _of_combinations(requirement, laid, of_terms, n, of_values)
         # Covariates are left out where each combination of their values is in enough rows.
-        covariates = every is None or bool((every.rows * asked.batch < rules.combinations - NEARLY).any())
-        alike = Look.at(asked, laid, of_terms, rows).few(covariates=covariates, weighing=asked.weighing(p))
-        found += (one._replace(of_values=True) for one in alike)
+        covariates = of_values is None or bool((of_values.rows * requirement.batch < rules.combinations - NEARLY).any())
+        alike = Look.at(requirement, laid, of_terms, rows).few(covariates=covariates, weighing=requirement.weighing(p))
+        found += (rule._replace(of_values=True) for rule in alike)
     # Rows a coefficient are counted, and again as the fit weighs them: the first says it, with a number that does for both.
-    per_coefficient = [one for one in found if one.key == "rows_per_coefficient"]
-    count, columns = min([n, *(one.rows for one in per_coefficient)]), sum(_levels(laid, of_terms).values())
+    per_coefficient = [rule for rule in found if rule.key == "rows_per_coefficient"]
+    count, columns = min([n, *(rule.rows for rule in per_coefficient)]), sum(_levels(laid, of_terms).values())
     several = _measured(laid, of_terms) > 1
     summed, least = 0, max(rules.summary * p, OF_A_SUMMARY if several else rules.rows_of_one_column)
-    if asked.small_by_summary and rules.summary > 0 and count >= least:
-        unknowns = asked.unknowns(columns + of_terms.intercept) + asked.shapes
+    if requirement.small_by_summary and rules.summary > 0 and count >= least:
+        unknowns = requirement.unknowns(columns + of_terms.intercept) + requirement.shapes
         summed = allowed(unknowns, count, columns) * told(unknowns, 1)
     if per_coefficient:
-        yield per_coefficient[0]._replace(enough=min(one.enough for one in per_coefficient), by_summary=summed)
-    for one in found:
-        if one.key != "rows_per_coefficient":
+        yield per_coefficient[0]._replace(enough=min(rule.enough for rule in per_coefficient), by_summary=summed)
+    for rule in found:
+        if rule.key != "rows_per_coefficient":
             # Of four rows of a value beside one measurement an eighth was determined.
-            of_covariates = several and one.id == "rare-values" and spec.response not in one.columns
-            yield one._replace(by_summary=summed * (of_covariates and one.enough >= rules.summed_per_value))
+            of_covariates = several and rule.id == "rare-values" and spec.response not in rule.columns
+            yield rule._replace(by_summary=summed * (of_covariates and rule.enough >= rules.summed_per_value))
 
 
-def _of_rows(asked: Requirement, table: Table, n: int, rule: str) -> Iterator[Broken]:
+def _of_rows(requirement: Requirement, table: Table, n: int, rule: str) -> Iterator[Broken]:
     """Yields that a client has too few rows, `n` to a message."""
-    least = getattr(asked.rules, rule)
+    least = getattr(requirement.rules, rule)
     if n < least:
-        values = {"rows": n, "wanted": least, "batch": asked.batch, "incomplete": table.incomplete}
-        facts = (*(["once-dropped"] if table.incomplete and asked.drops else []), *_in_a_batch(asked))
+        values = {"rows": n, "wanted": least, "batch": requirement.batch, "incomplete": table.incomplete}
+        facts = (*(["once-dropped"] if table.incomplete and requirement.drops else []), *_in_a_batch(requirement))
         key = rule if rule == "rows_per_value" else "rows"
         yield Broken("few-rows", key, n, values, ("pool", "private-jobs"), facts)
 
 
-def _of_groups(asked: Requirement, table: Table, spec: Spec, rows: Array) -> Iterator[Broken]:
+def _of_groups(requirement: Requirement, table: Table, spec: Spec, rows: Array) -> Iterator[Broken]:
     """Yields that a client has too few groups."""
-    if spec.group is None or not asked.least_of_group:
+    if spec.group is None or not requirement.least_of_group:
         return
     n = len(groups_of(table, spec, rows))
-    if n < asked.least_of_group:
-        values: dict[str, Value] = {"groups": n, "column": spec.group, "wanted": asked.least_of_group}
+    if n < requirement.least_of_group:
+        values: dict[str, Value] = {"groups": n, "column": spec.group, "wanted": requirement.least_of_group}
         yield Broken("few-groups", "groups", n, values, ("no-groups",))
 
 
-def _in_a_batch(asked: Requirement) -> tuple[str, ...]:
-    return ("in-a-batch",) if asked.batch < 1 else ()
+def _in_a_batch(requirement: Requirement) -> tuple[str, ...]:
+    return ("in-a-batch",) if requirement.batch < 1 else ()
 
 
-def _of_curvature(asked: Requirement, table: Table, spec: Spec, n: int, p: int) -> Iterator[Broken]:
+def _of_curvature(requirement: Requirement, table: Table, spec: Spec, n: int, p: int) -> Iterator[Broken]:
     """Yields that a client has too few rows, `n` to a message, for the part of X'WX that every client of the job tells."""
-    wanted = asked.told_up_to(p)
-    if not wanted or asked.may_tell_curvature(n, p):
+    wanted = requirement.told_up_to(p)
+    if not wanted or requirement.may_tell_curvature(n, p):
         return
     levels = _levels(table, spec)
-    every = spec.intercept + sum(levels.values())
+    n_coefficients = spec.intercept + sum(levels.values())
     widest = max(levels, key=lambda name: levels[name], default="")
-    named = bool(widest) and levels[widest] > max(2, WIDE * every)
-    full = bool(asked.covariance) and asked.told_of(p)
-    diagonal = told_up_to(p, asked.rules, diagonal=True)
+    named = bool(widest) and levels[widest] > max(2, WIDE * n_coefficients)
+    full = bool(requirement.covariance) and requirement.told_of(p)
+    diagonal = told_up_to(p, requirement.rules, diagonal=True)
     facts = {
-        **dict.fromkeys(_in_a_batch(asked), True),
+        **dict.fromkeys(_in_a_batch(requirement), True),
         "most-levels": named,
-        "identified-ones": p != every and not asked.rules.search,
-        "rare-levels-not-counted": p != every and asked.rules.search,
+        "identified-ones": p != n_coefficients and not requirement.rules.search,
+        "rare-levels-not-counted": p != n_coefficients and requirement.rules.search,
         "of-a-diagonal": full and not FAMILIES[spec.family].linear and n <= diagonal,
     }
-    values: dict[str, Value] = {"rows": n, "coefficients": every, "counted": p, "wanted": wanted, "too": asked.counted_too}
-    values |= {"batch": asked.batch, "diagonal": diagonal, "fewer": asked.fewer_too}
+    values: dict[str, Value] = {
+        "rows": n,
+        "coefficients": n_coefficients,
+        "counted": p,
+        "wanted": wanted,
+        "too": requirement.counted_too,
+    }
+    values |= {"batch": requirement.batch, "diagonal": diagonal, "fewer": requirement.fewer_too}
     # Others may not read whether a diagonal covariance is enough.
     remedies = [*(["diagonal"] if full else []), "fewer-columns"]
     if named:
         shown = no_number(table.columns[widest]) if widest not in spec.columns else ""
         values |= {"levels": levels[widest], "widest": widest, "shown": shown}
         remedies += ["join-its-levels"]
-        if asked.times:
+        if requirement.times:
             remedies += ["make-it-strata"]
-        elif asked.names_groups:
+        elif requirement.names_groups:
             remedies += ["make-it-groups"]
-    remedies += [*([] if asked.covariance else ["fewer-unknowns"]), "pool"]
+    remedies += [*([] if requirement.covariance else ["fewer-unknowns"]), "pool"]
     holding = tuple(name for name, holds in facts.items() if holds)
-    key, enough = "rows_per_coefficient", _enough(asked, n, p)
+    key, enough = "rows_per_coefficient", _enough(requirement, n, p)
     yield Broken("few-rows-for-coefficients", key, enough, values, tuple(remedies), holding, rows=n)
 
 
-def _enough(asked: Requirement, n: int, p: int) -> float:
+def _enough(requirement: Requirement, n: int, p: int) -> float:
     """Returns the rows a coefficient that so many rows do for, to a tenth."""
 
     def too_many(tenths: int) -> bool:
-        rules = with_keys(asked.rules, {"rows_per_coefficient": tenths / 10})
-        return not replace(asked, rules=rules).may_tell_curvature(n, p)
+        rules = with_keys(requirement.rules, {"rows_per_coefficient": tenths / 10})
+        return not replace(requirement, rules=rules).may_tell_curvature(n, p)
 
     return max(bisect_left(range(10 * n), True, key=too_many) - 1, 0) / 10
 
 
-def _of_events(asked: Requirement, table: Table, spec: Spec, p: int, rows: Array) -> Iterator[Broken]:
+def _of_events(requirement: Requirement, table: Table, spec: Spec, p: int, rows: Array) -> Iterator[Broken]:
     """Yields that too few rows of survival times end with the event while others are at risk.
 
     Each such row is one term of the likelihood, of the differences to all who are at risk. With few terms in each coefficient, or
@@ -244,39 +255,41 @@ def _of_events(asked: Requirement, table: Table, spec: Spec, p: int, rows: Array
     counts = covered_events(table, spec, rows, event) if np.isin(event, (0, 1)).all() else None
     if counts is None or not counts.events:
         return
-    by_coefficients, number = asked.told_up_to(p), counts.events
-    wanted = asked.rules.rows
+    by_coefficients, number = requirement.told_up_to(p), counts.events
+    wanted = requirement.rules.rows
     if by_coefficients:
         wanted, number = max(wanted, by_coefficients + 1), counts.covered
     if number >= wanted:
         return
     of_rows = not by_coefficients or number > by_coefficients
-    key, enough = ("rows", number) if of_rows else ("rows_per_coefficient", _enough(asked, number, p))
+    key, enough = ("rows", number) if of_rows else ("rows_per_coefficient", _enough(requirement, number, p))
     values: dict[str, Value] = {"events": counts.events, "covered": counts.covered, "at_risk": LEAST_AT_RISK, "coefficients": p}
-    values |= {"wanted": wanted, "too": asked.counted_too, "label": spec.positive}
+    values |= {"wanted": wanted, "too": requirement.counted_too, "label": spec.positive}
     # A label that counts as an event here and as none elsewhere makes few events of many.
     remedies = (*(["see-event"] if spec.positive is not None else []), "fewer-columns-or-strata", "pool")
     yield Broken("few-events-for-coefficients", key, enough, values, remedies, rows=number)
 
 
-def _of_combinations(asked: Requirement, table: Table, spec: Spec, n: int, every: Combinations | None) -> Iterator[Broken]:
+def _of_combinations(
+    requirement: Requirement, table: Table, spec: Spec, n: int, of_values: Combinations | None
+) -> Iterator[Broken]:
     """Yields that a client's covariates take too few different values, where some rows are nearly alone with theirs.
 
     The messages tell such rows.
     """
-    least = asked.rules.combinations
-    if every is None or not (rare := int((every.rows * asked.batch < least - NEARLY).sum())):
+    least = requirement.rules.combinations
+    if of_values is None or not (rare := int((of_values.rows * requirement.batch < least - NEARLY).sum())):
         return
-    enough = every.possible >= EQUATIONS * coefficients(asked, table, spec) ** 2
+    enough = of_values.possible >= EQUATIONS * coefficients(requirement, table, spec) ** 2
     if enough and n >= COARSE_ROWS:
         return
-    values = {"possible": every.possible, "rare": rare, "wanted": least, "batch": asked.batch, "many": COARSE_ROWS}
-    facts = (*_in_a_batch(asked), *(["not-of-many-rows"] if enough else []))
+    values = {"possible": of_values.possible, "rare": rare, "wanted": least, "batch": requirement.batch, "many": COARSE_ROWS}
+    facts = (*_in_a_batch(requirement), *(["not-of-many-rows"] if enough else []))
     remedies = ("join-values", "ignore-a-column", "pool")
     yield Broken("rare-combinations", "combinations", 0, values, remedies, facts, of_values=True)
 
 
-def coefficients(asked: Requirement, table: Table, spec: Spec) -> int:
+def coefficients(requirement: Requirement, table: Table, spec: Spec) -> int:
     """Returns the number of coefficients of the model that this file's own columns and levels make.
 
     At level "standard" these are the identified ones: beside an intercept, or another factor, a factor of K levels has K - 1.
@@ -287,17 +300,17 @@ def coefficients(asked: Requirement, table: Table, spec: Spec) -> int:
     most, levels = table.n_rows // LEAST_OF_LEVEL, _levels(table, spec)
     counts = {name: count if name in spec.columns else max(1, min(count, most)) for name, count in levels.items()}
     factors = sum(1 for name in counts if column_of(spec, table, name).levels is not None)
-    follow = 0 if asked.rules.search else max(factors - (not spec.intercept), 0)
+    follow = 0 if requirement.rules.search else max(factors - (not spec.intercept), 0)
     return spec.intercept + sum(counts.values()) - follow
 
 
 def _measured(table: Table, spec: Spec) -> int:
     """Returns how many covariates are numbers of more than two values: of others it is known which rows have which."""
     columns = (column_of(spec, table, name) for name in spec.covariates(table.names))
-    return sum(len(np.unique(floats(table.columns[one.name]))) > 2 for one in columns if one.levels is None)
+    return sum(len(np.unique(floats(table.columns[column.name]))) > 2 for column in columns if column.levels is None)
 
 
 def _levels(table: Table, spec: Spec) -> dict[str, int]:
     """Returns how many coefficients each covariate takes, by this file's own cells: 1 for a number."""
     columns = (column_of(spec, table, name) for name in spec.covariates(table.names))
-    return {one.name: 1 if one.levels is None else len(one.levels) for one in columns}
+    return {column.name: 1 if column.levels is None else len(column.levels) for column in columns}

@@ -86,10 +86,10 @@ def agreed(spec: Spec, encoding: Encoding) -> Spec:
 def told_of(summary: Summary, table: Table) -> Summary:
     """Returns what a client tells of its columns: of undeclared ones the levels alone that it has in enough rows."""
     levels = dict[str, tuple[str, ...]]()
-    for name, own in summary.levels.items():
+    for name, levels_here in summary.levels.items():
         cells = labels(table.columns[name])
         many = dict(zip(cells.levels, np.bincount(cells.codes, minlength=len(cells.levels)).tolist()))
-        levels[name] = tuple(level for level in own if many[level] >= LEAST_OF_LEVEL)
+        levels[name] = tuple(level for level in levels_here if many[level] >= LEAST_OF_LEVEL)
     return replace(summary, levels=levels)
 
 
@@ -97,47 +97,47 @@ def check_levels(table: Table, encoding: Encoding, client: str) -> None:
     """Refuses levels that a client has in few rows, and that nobody has in enough to tell their names (OwnFault)."""
     for column in encoding.columns:
         cells = table.columns[column.name] if column.levels is not None else None
-        there = {cells.levels[code] for code in np.unique(cells.codes)} - {""} if isinstance(cells, Text) else set[str]()
-        if unknown := sorted(there - {*(column.levels or ())}):
+        present = {cells.levels[code] for code in np.unique(cells.codes)} - {""} if isinstance(cells, Text) else set[str]()
+        if unknown := sorted(present - {*(column.levels or ())}):
             begin = f"{who(client, table.source)}: column {column.name!r} has a level in fewer than {LEAST_OF_LEVEL} rows"
             text = f"{begin}, and no client has it in more: {RARE}, or declare the levels if others may know them"
             raise OwnFault(text, f"{text} ({', '.join(map(repr, unknown))})")
 
 
-def counts(asked: Requirement, table: Table, spec: Spec, n_clients: int) -> tuple[list[Count], list[Count]]:
+def counts(requirement: Requirement, table: Table, spec: Spec, n_clients: int) -> tuple[list[Count], list[Count]]:
     """Returns what a client of so many counts in its rows: first of all columns together, then of values.
 
     It is the same, in the same order, at all of them. Where a rule of the first is broken the second are not told: whoever lists
     words that a column may have is told how often each occurs only where rows are enough for so many coefficients.
     """
-    asked = replace(asked, fit=replace(asked.fit, part=1 / n_clients))
+    requirement = replace(requirement, fit=replace(requirement.fit, part=1 / n_clients))
     rows = weights(table, spec)
     groups = groups_of(table, spec, rows)
     table, spec = looked_at(table, spec)
-    p = coefficients(asked, table, spec)
-    wanted = asked.told_up_to(p)
-    least = getattr(asked.rules, asked.least_rows(p, intercept=spec.intercept))
+    p = coefficients(requirement, table, spec)
+    wanted = requirement.told_up_to(p)
+    least = getattr(requirement.rules, requirement.least_rows(p, intercept=spec.intercept))
     found = [Count.of_rows("rows", "rows", least, POOL, rows)]
     # Rows, or events, that the job asks for by coefficients; by a summary of all together, numbers are fewer than cells.
-    columns, summary = p - asked.intercept, None
-    if asked.summaries and asked.rules.summary and columns > 0:
+    columns, summary = p - requirement.intercept, None
+    if requirement.summaries and requirement.rules.summary and columns > 0:
         cells = columns * (CELLS_OF_ONE if columns == 1 else CELLS_OF_ALL)
-        summary = told(asked.unknowns(p) + asked.shapes, ASKED_OF_ALL) / cells
+        summary = told(requirement.unknowns(p) + requirement.shapes, ASKED_OF_ALL) / cells
 
     def by_coefficients(of: str, least: float, own: Array) -> Count:
         enough = math.inf if summary is None else min(least, summary)
         return Count.of_rows(of, "rows_per_coefficient", least, POOL, own, summary=enough)
 
     if wanted:
-        found.append(by_coefficients(f"rows for {p} coefficients", max(wanted, int(asked.rules.linear * p)) + 1, rows))
+        found.append(by_coefficients(f"rows for {p} coefficients", max(wanted, int(requirement.rules.linear * p)) + 1, rows))
         if spec.times:
             dying = covered_events(table, spec, rows, events(table, spec)[0])  # of their own client
             covered = np.ones(0 if dying is None else dying.covered)
-            found.append(by_coefficients("events", max(asked.rules.rows, wanted + 1), covered))
-    if asked.least_of_group and spec.group:
+            found.append(by_coefficients("events", max(requirement.rules.rows, wanted + 1), covered))
+    if requirement.least_of_group and spec.group:
         of = f"groups in column {spec.group!r}"
-        found.append(Count.of_rows(of, "groups", asked.least_of_group, POOL, np.ones(len(groups))))
-    look, least_weighed = Look.at(asked, table, spec, rows), asked.weighing(p)[0]
+        found.append(Count.of_rows(of, "groups", requirement.least_of_group, POOL, np.ones(len(groups))))
+    look, least_weighed = Look.at(requirement, table, spec, rows), requirement.weighing(p)[0]
     at_fit = (by_coefficients("rows that weigh in the fit", max(look.wanted, least_weighed), own) for own in look.by_fit())
     return found, [*_values(look), *at_fit]
 

@@ -85,8 +85,8 @@ def lowered(config: JobConfig) -> str | None:
 def first(config: JobConfig) -> list[tuple[str, str]]:
     """Returns the first warnings about a job, each with a word for it: that it lowers a number, or tells rows by itself."""
     less = lowered(config)
-    said = [("LOWERED", less)] if less else []
-    return said + ([("ROWS", found) for found in config.tells_rows] if config.level != "none" else [])
+    notes = [("LOWERED", less)] if less else []
+    return notes + ([("ROWS", found) for found in config.tells_rows] if config.level != "none" else [])
 
 
 def kept(
@@ -115,22 +115,26 @@ def kept(
         return Kept(parties, everybody)
     # Where all rows are in one process nothing is asked of them, and it is said what would be if parties were apart.
     alone, leaves_out = config.level == "none", config.disclosure.small == "leave-out"
-    usual, tables, own, apart = config.at_standard(), dict[int, Table](), dict[int, str](), dict[str, str]()
-    signed, requirement = signers(place, parties.n_clients), usual.requirement
-    summed, faulty = dict[int, int](), Refusals()
+    usual, tables, why_of, apart = config.at_standard(), dict[int, Table](), dict[int, str](), dict[str, str]()
+    signed, requirement, nothing = signers(place, parties.n_clients), usual.requirement, config.requirement
+    summed, empty, faulty = dict[int, int](), dict[int, str](), Refusals()
+    drops = alone and requirement.drops  # else others would know that these rows are none, and not too few
     for k in place.mine(parties.n_clients):
         with faulty.collecting(), owned(k):
             (table, spec), name, policies = _read(parties, k), parties.names[k], bindings[k].policies
+            if drops and table.incomplete and not table.n_rows:
+                empty[k] = f"each of its {table.incomplete} rows lacks a cell"
+                continue
             near = None
             if not alone:  # the rows are noted before they are counted: the answer depends on them
                 with between(k):
                     near = holders.asked(config, parties, k, bindings[k], table, spec)
-            asked = config.requirement if alone else holders.bound(config, policies, signed=k in signed)
-            refusals, few = faults_of(config, asked, parties, table, spec, name), None
+            requirement_here = nothing if alone else holders.bound(config, policies, signed=k in signed)
+            refusals, few = faults_of(config, requirement_here, parties, table, spec, name), None
             with refusals.collecting():
                 usable = refusals.usable(table)
                 rows = joining.join_rare(usual, usable, spec) if alone else usable
-                few = find_few(requirement if alone else asked, rows, spec, name)
+                few = find_few(requirement if alone else requirement_here, rows, spec, name)
             if few is not None and few.by_summary:
                 summed[k] = few.by_summary
                 few = None
@@ -143,7 +147,7 @@ def kept(
             if not why:
                 tables[k] = table
             elif leaves_out:
-                own[k] = "\n".join(why)
+                why_of[k] = "\n".join(why)
                 if few is None or not few.of_values:  # a value that is a fault is told as one
                     continue
             elif few is not None:
@@ -151,14 +155,16 @@ def kept(
             refuse(place, config, bindings[k], refusals.errors)
     faulty.refuse()
     # All places must leave out the same clients, and learn no more than which.
-    left = _joined(place, dict.fromkeys(own, 0)) if leaves_out else {}
-    summaries = _joined(place, summed) if config.requirement.small_by_summary and not alone else {}
-    numbers = tuple(k for k in everybody if k not in left)
+    left = _joined(place, dict.fromkeys(why_of, 0)) if leaves_out else {}
+    summaries = _joined(place, summed) if nothing.small_by_summary and not alone else {}
+    incomplete = _joined(place, dict.fromkeys(empty, 0)) if drops else {}
+    numbers = tuple(k for k in everybody if k not in left and k not in incomplete)
     notes = tuple(Finding.of("left-out", client=parties.names[k]) for k in left)
+    notes += tuple(Finding.of("left-out-incomplete", client=parties.names[k]) for k in incomplete)
     group = getattr(getattr(config.model, "random", None), "group", None)  # no strata, which are each client's own by design
     notes += _shared_groups(group, tables.values()) if alone else ()
     among = {now: summaries[k] for now, k in enumerate(numbers) if k in summaries}
-    return Kept(_renumbered(parties, numbers, tables), numbers, notes, own, apart, among)
+    return Kept(_renumbered(parties, numbers, tables), numbers, notes, why_of | empty, apart, among)
 
 
 def _shared_groups(group: str | None, tables: Iterable[Table]) -> tuple[Finding, ...]:
@@ -176,26 +182,26 @@ def refuse(place: Place, config: JobConfig, binding: Binding | None, errors: Seq
     Others read that they are, and the rules' names where its policies have these told, or where there are no others.
     """
     policies = () if binding is None else binding.policies
-    told = bool(policies) and not config.secure and all(policy.tell == "rules" for policy in policies)
-    if told or (not policies and holders.in_one_process(place)):
+    names_rules = bool(policies) and not config.secure and all(policy.tell == "rules" for policy in policies)
+    if names_rules or (not policies and holders.in_one_process(place)):
         name_rules(errors)
     refusals = Refusals()
     refusals.errors += errors
     refusals.refuse()
 
 
-def faults_of(config: JobConfig, asked: Requirement, parties: Parties, table: Table, spec: Spec, client: str) -> Refusals:
+def faults_of(config: JobConfig, requirement: Requirement, parties: Parties, table: Table, spec: Spec, client: str) -> Refusals:
     """Returns the faults of a client's cells and columns, in an open job that asks so much of its rows.
 
     What counts rows looks at those without a fault (`usable`). Too few is all that is said of no rows; where clients have columns
     apart few rows count.
     """
     found = Refusals(table.n_rows)
-    if not table.n_rows or parties.specs is not None or not asked.looks_at_values:
+    if not table.n_rows or parties.specs is not None or not requirement.looks_at_values:
         return found
     with found.collecting():
         # Rows of each level are counted by the job's rules, where these ask for any.
-        describe(table, spec, client, least_of_level=None if asked.level == "none" else 0)
+        describe(table, spec, client, least_of_level=None if requirement.level == "none" else 0)
     for look in (check, partial(parties.check, config)):
         with found.collecting():
             look(found.usable(table), spec, client)
@@ -214,8 +220,8 @@ def describe_apart(config: JobConfig, kept: Kept) -> list[str]:
     """Returns the line on a job whose rows are all in this process: what would be asked of them if parties were apart."""
     if not kept.apart:
         return []
-    said = "; ".join(f"{name!r} would be refused ({numbers} would do)" for name, numbers in kept.apart.items())
-    return [f"all rows are in this process; with parties apart, {said}"]
+    refused = "; ".join(f"{name!r} would be refused ({numbers} would do)" for name, numbers in kept.apart.items())
+    return [f"all rows are in this process; with parties apart, {refused}"]
 
 
 def renamed(config: JobConfig) -> list[str]:
@@ -237,12 +243,14 @@ def leave_out(place: Place, kept: Kept) -> list[int]:
     return place.mine(kept.parties.n_clients)
 
 
-def _joined(place: Place, own: Mapping[int, int]) -> dict[int, int]:
+def _joined(place: Place, numbers: Mapping[int, int]) -> dict[int, int]:
     """Returns the clients, of all places, that are left out or take part by a summary, with a number of each."""
-    mine = json.dumps(sorted(own.items())).encode()
-    every = place.settle(mine, lambda told: json.dumps(sorted(one for own in told for one in json.loads(own))).encode())
+    mine = json.dumps(sorted(numbers.items())).encode()
+    joined = place.settle(
+        mine, lambda answers: json.dumps(sorted(pair for answer in answers for pair in json.loads(answer))).encode()
+    )
     with reading("the server: which clients are left out, or take part by a summary"):
-        return {int(k): int(number) for k, number in json.loads(every)}
+        return {int(k): int(number) for k, number in json.loads(joined)}
 
 
 def _renumbered(parties: Parties, numbers: tuple[int, ...], tables: dict[int, Table]) -> Parties:

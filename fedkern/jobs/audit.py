@@ -91,10 +91,10 @@ class Audit:
             good += f"; {' and '.join(self.adopted)} count because the holder has adopted them, and not because they fit"
         yield f"{many} difference{'s' if many > 1 else ''}: do not rely on this run's claims" if many else good
 
-    def compare(self, what: str, here: object, there: object) -> None:
+    def compare(self, what: str, here: object, expected: object) -> None:
         """Adds a difference where two values are not the same."""
-        if here != there:
-            self.differences.append(f"{what}: is {_shown(here)}, and should be {_shown(there)}")
+        if here != expected:
+            self.differences.append(f"{what}: is {_shown(here)}, and should be {_shown(expected)}")
 
 
 def audit(run: Opened) -> Audit:
@@ -191,10 +191,10 @@ def _same_job(outcome: Audit, run: Opened, party: int) -> None:
 def _ledger(outcome: Audit, run: Opened, party: int, out: Party, stamps: list[Stamp], ended: dict[str, Mark]) -> None:
     """Checks a client's ledger against the marks of it in other files."""
     path, name = run.files.ledger(party), run.who(party)
-    there = bool(ledgers_of.parts(path))
-    if not there and (stamps or ended):
+    present = bool(ledgers_of.parts(path))
+    if not present and (stamps or ended):
         outcome.differences.append(f"{name}: {path} is gone; put it back as the run left it")
-    if not there:
+    if not present:
         return
     try:
         if note := ledgers_of.check(path, stamps):
@@ -203,10 +203,10 @@ def _ledger(outcome: Audit, run: Opened, party: int, out: Party, stamps: list[St
         for log, mark in ended.items():
             if log == "budget":
                 continue
-            own = path if log == "ledger" else path.with_name(f"{log}.jsonl")
-            ledgers_of.check(own, [Stamp(ledger=mark, synced=mark)])
-            if ledgers_of.size(own) > mark.length:
-                raise JobError(f"{own}: has lines that were added after the run had ended; put it back as the run left it")
+            log_path = path if log == "ledger" else path.with_name(f"{log}.jsonl")
+            ledgers_of.check(log_path, [Stamp(ledger=mark, synced=mark)])
+            if ledgers_of.size(log_path) > mark.length:
+                raise JobError(f"{log_path}: has lines that were added after the run had ended; put it back as the run left it")
         lines = list(sent(path))
         outcome.notes += [f"{name}: {note}"] if (note := torn(path)) else []
     except JobError as fault:
@@ -230,22 +230,27 @@ def _ledger(outcome: Audit, run: Opened, party: int, out: Party, stamps: list[St
 def _certificates(outcome: Audit, run: Opened, party: int, out: Party, budget: Ledger | None) -> None:
     """Checks a party's certificates against its budget, its ledger and each other."""
     name = run.who(party)
-    there = _found(run, party)
-    if run.summary is not None and "certificate.json" in there and "summary.json" not in there:
+    certificates = _found(run, party)
+    if run.summary is not None and "certificate.json" in certificates and "summary.json" not in certificates:
         outcome.differences.append(f"{name}: summary.json has no certificate of it, and its own folder has one")
-    if "certificate.json" not in there and "summary.json" in there and party != SERVER and run.ended(party, "ledger"):
+    if (
+        "certificate.json" not in certificates
+        and "summary.json" in certificates
+        and party != SERVER
+        and run.ended(party, "ledger")
+    ):
         outcome.differences.append(f"{name}: certificate.json is gone from its own folder; put it back as the run left it")
     # A certificate that is not well formed cannot be compared any further.
-    for file, one in there.items():
-        if fault := find_problem(one):
+    for file, content_of in certificates.items():
+        if fault := find_problem(content_of):
             outcome.differences.append(f"{name}: {file}{fault}")
             return
-    there = {file: _completed(one) for file, one in there.items()}
-    first = next(iter(there), "")
-    content = there.get(first)
-    for file, other in there.items():
-        for key in dict.fromkeys([*there[first], *other]):
-            outcome.compare(f"{name}: {key} of {file}, which {first} has too", other.get(key), there[first].get(key))
+    certificates = {file: _completed(content_of) for file, content_of in certificates.items()}
+    first = next(iter(certificates), "")
+    content = certificates.get(first)
+    for file, other in certificates.items():
+        for key in dict.fromkeys([*certificates[first], *other]):
+            outcome.compare(f"{name}: {key} of {file}, which {first} has too", other.get(key), certificates[first].get(key))
     if content is not None:
         out.claimed = _real(content["epsilon"])
     elif run.summary is not None:
@@ -269,7 +274,7 @@ def _certificates(outcome: Audit, run: Opened, party: int, out: Party, budget: L
     assert run.privacy is not None
     # The second accountant judges by the budget, whatever the certificate says.
     out.low, out.high = epsilon_bounds(parts, run.privacy.cap(name)[1])
-    for file, other in there.items():
+    for file, other in certificates.items():
         _again(outcome, run, party, f"{name}: {file}", other, parts, out)
 
 
@@ -297,21 +302,21 @@ def _again(outcome: Audit, run: Opened, party: int, what: str, content: dict[str
         before=tuple(before),
         epsilon_cap=cap,
         delta=delta,
-        policy=bool(said["policies"]) if (said := run.account(party)) else content["caps"] not in ALONE.values(),
+        policy=bool(account["policies"]) if (account := run.account(party)) else content["caps"] not in ALONE.values(),
         rows_per_person=privacy.rows_per_person,
     )
     wanted: dict[str, object] = plain(made | run.of_posterior(int(made["steps"])))
-    by, ours = (str(one["accountant"]).rpartition(" ") for one in (content, wanted))
+    by, ours = (str(record["accountant"]).rpartition(" ") for record in (content, wanted))
     elsewhere = by[0] == ours[0] and by[2] != ours[2]  # by another version of dp-accounting
     if elsewhere:
         outcome.notes.append(f"{what}: was made by dp-accounting {by[2]}, and {ours[2]} is here: compared to nine digits")
         wanted["accountant"] = content["accountant"]
     for key in dict.fromkeys([*wanted, *content]):
-        here, there = content.get(key), wanted.get(key)
-        close = isinstance(here, float) and isinstance(there, float) and math.isclose(here, there, rel_tol=BITS)
+        here, wanted_value = content.get(key), wanted.get(key)
+        close = isinstance(here, float) and isinstance(wanted_value, float) and math.isclose(here, wanted_value, rel_tol=BITS)
         if not (close and elsewhere):
             why = " (only its last digits: edited, or computed on another processor)" if close else ""
-            outcome.compare(f"{what}: {key}{why}", here, there)
+            outcome.compare(f"{what}: {key}{why}", here, wanted_value)
     _bounded(outcome, what, _real(content["epsilon"]), parts, out)
 
 

@@ -74,10 +74,10 @@ class Facts(NamedTuple):
     @property
     def kinds(self) -> dict[type[Message], Mapping[str, int]]:
         """The messages of clients that tell something of rows, with their sizes."""
-        every = {kind: stage.dims for stage in self.stages for kind in stage.protocol.to_server}
+        dims_of = {kind: stage.dims for stage in self.stages for kind in stage.protocol.to_server}
         return {
             kind: dims
-            for kind, dims in every.items()
+            for kind, dims in dims_of.items()
             if not describe.what(kind, self.config.requirement, self.spec).startswith(NOTHING)
         }
 
@@ -101,7 +101,7 @@ class Facts(NamedTuple):
 def lines(job: Facts, latency: float | None = None) -> list[str]:
     """Returns warnings, and at most ten lines."""
     warned = [line for word, text in _warnings(job) for line in _wrapped(word.upper(), text)]
-    said = {
+    texts = {
         "model": _model(job),
         "clients": _clients(job),
         "leaves": _leaves(job),
@@ -112,7 +112,7 @@ def lines(job: Facts, latency: float | None = None) -> list[str]:
         "bytes": _bytes(job),
         "verdict": _verdict(job),
     }
-    return [*warned, *(line for word, text in said.items() for line in _wrapped(word, text, 2 if word == "tells" else 1))]
+    return [*warned, *(line for word, text in texts.items() for line in _wrapped(word, text, 2 if word == "tells" else 1))]
 
 
 def _wrapped(word: str, text: str, most: int | None = None) -> list[str]:
@@ -133,13 +133,13 @@ def _wrapped(word: str, text: str, most: int | None = None) -> list[str]:
 def _warnings(job: Facts) -> list[tuple[str, str]]:
     """Returns what must be read, each with a word for it."""
     config, kept = job.config, job.kept
-    said = [("renamed", text) for text in admitted.renamed(config)] + admitted.first(config)
+    warnings = [("renamed", text) for text in admitted.renamed(config)] + admitted.first(config)
     more = len(kept.apart) - NAMED
     named = admitted.describe_apart(config, kept._replace(apart=dict([*kept.apart.items()][:NAMED])))
-    said += [("apart", text + (f"; and {more} more" if more > 0 else "")) for text in named]
-    said += [(line.word, f"{line.text} {line.more}") for line in job.notes("memory") if line.more]
+    warnings += [("apart", text + (f"; and {more} more" if more > 0 else "")) for text in named]
+    warnings += [(line.word, f"{line.text} {line.more}") for line in job.notes("memory") if line.more]
     return [
-        *said,
+        *warnings,
         *(("left out", note) for note in kept.notes),
         *((line.word, line.text) for line in job.notes("warning", "doubt")),
     ]
@@ -150,33 +150,37 @@ def _model(job: Facts) -> str:
     encoding = {} if job.encoding is None else job.encoding.to_dict()
     known = {"method": job.config.job.method, "encoding": encoding, "clients": job.names}
     event = shown.event(known)
-    said = wrap(head.model_of(known, plain(job.config.model_dump())), WIDTH - BEGIN - len(event), max_lines=1, placeholder=" ..")
-    return said[0] + event
+    wrapped = wrap(
+        head.model_of(known, plain(job.config.model_dump())), WIDTH - BEGIN - len(event), max_lines=1, placeholder=" .."
+    )
+    return wrapped[0] + event
 
 
 def _clients(job: Facts) -> str:
     """Returns the clients, with their rows where all are here and the job is open."""
     known = {} if job.config.privacy is not None else job.rows
-    said = [f"{name} ({known[name]:,} rows)" if name in known else name for name in job.names]
-    text = f"{len(said)} by {job.config.job.method}: "
+    names = [f"{name} ({known[name]:,} rows)" if name in known else name for name in job.names]
+    text = f"{len(names)} by {job.config.job.method}: "
     room = WIDTH - BEGIN - len(text) - len(" and 10,000 more")
-    named = next((k for k in range(len(said), 1, -1) if len(", ".join(said[:k])) <= room), 1)
-    return text + ", ".join(said[:named]) + (f" and {len(said) - named:,} more" if named < len(said) else "")
+    named = next((k for k in range(len(names), 1, -1) if len(", ".join(names[:k])) <= room), 1)
+    return text + ", ".join(names[:named]) + (f" and {len(names) - named:,} more" if named < len(names) else "")
 
 
 def _leaves(job: Facts) -> str:
     """Returns what a client's messages are, in all."""
     kinds = job.kinds
     what = [describe.what(kind, job.config.requirement, job.spec) for kind in kinds]
-    said = dict.fromkeys(next((KINDS[begin] for begin in KINDS if one.startswith(begin)), "names and counts") for one in what)
+    contents = dict.fromkeys(
+        next((KINDS[begin] for begin in KINDS if text.startswith(begin)), "names and counts") for text in what
+    )
     masked = "; of what is masked the server gets the sum over all clients" if job.config.secure else ""
-    return f"{', '.join(said)}: {len(kinds)} kinds of messages{masked}"
+    return f"{', '.join(contents)}: {len(kinds)} kinds of messages{masked}"
 
 
 def _tells(job: Facts) -> str:
     """Returns what can be computed of it, as far as that is known."""
     config = job.config
-    told = [describe.tells(kind, job.spec) for kind in job.kinds]
+    tells = [describe.tells(kind, job.spec) for kind in job.kinds]
     if config.privacy is not None and config.unit == "case":
         return "the noisy counts, and nothing more of the counts than these tell"
     if config.privacy is not None and config.privacy.noise_source != "secure":
@@ -184,7 +188,7 @@ def _tells(job: Facts) -> str:
     if config.privacy is not None and config.unit == "client":
         return f"epsilon and delta bound what this job tells anybody but the server of a whole client; {MORE}"
     if config.privacy is not None:  # messages without noise are listed beside
-        bare = "; ".join(dict.fromkeys(one.computed for one in told if one.computed and one.private in ("", one.what)))
+        bare = "; ".join(dict.fromkeys(tell.computed for tell in tells if tell.computed and tell.private in ("", tell.what)))
         return f"epsilon and delta bound what this job tells anybody of one row; {MORE}" + (
             f"; without noise: {bare}" if bare else ""
         )
@@ -193,10 +197,10 @@ def _tells(job: Facts) -> str:
     # Of clients that have as many rows as the rules ask for, statements on fewer rows do not hold.
     least = config.rules.rows if job.kept.summaries else job.least
     most = {where: max(rows, job.coefficients if where == FEW_OR_SUMS else 0) for where, rows in describe.MOST.items()}
-    there = [one for one in told if one.computed and most.get(one.where, math.inf) >= least]
+    known = [tell for tell in tells if tell.computed and most.get(tell.where, math.inf) >= least]
     parts = [COMBINATIONS] if config.requirement.tells_combinations else []
-    for where in sorted({one.where for one in there}, key=lambda one: (one != "", -most.get(one, math.inf), one)):
-        what = dict.fromkeys(one.computed for one in there if one.where == where)
+    for where in sorted({tell.where for tell in known}, key=lambda place: (place != "", -most.get(place, math.inf), place)):
+        what = dict.fromkeys(tell.computed for tell in known if tell.where == where)
         parts.append(f"of {f'a client {where}' if where else 'every client'}: {', '.join(what)}")
     return f"{ANY}; else {config.readers.strip(',')}: {'; '.join(parts) or describe.NO_MORE}"
 
@@ -211,20 +215,20 @@ def _level(job: Facts) -> str:
     if config.level == "none":
         apart = "all clients would take part" if not job.kept.apart else f"{len(job.kept.apart)} of {n} would be refused"
         return f'none: all rows are in this process, and nothing is asked; with parties apart, at "standard", {apart}'
-    asked = [f"{job.least:,} rows of each client" + (f" for {job.coefficients} coefficients" if job.least > rules.rows else "")]
-    asked += [f"{rules.rows_per_value} rows a value"] if config.requirement.looks_at_values and rules.rows_per_value else []
+    needs = [f"{job.least:,} rows of each client" + (f" for {job.coefficients} coefficients" if job.least > rules.rows else "")]
+    needs += [f"{rules.rows_per_value} rows a value"] if config.requirement.looks_at_values and rules.rows_per_value else []
     groups = config.requirement.least_of_group
-    asked += [f"{groups} groups"] if groups else []
+    needs += [f"{groups} groups"] if groups else []
     summed = [job.names[k] for k in sorted(job.kept.summaries)]
     small = f"; too small for them, and by a summary: {', '.join(summed)}" if summed else ""
-    return f"{config.level}: {', '.join(asked)}; the rules hold for {n - len(summed)} of {n + len(job.kept.notes)} clients{small}"
+    return f"{config.level}: {', '.join(needs)}; the rules hold for {n - len(summed)} of {n + len(job.kept.notes)} clients{small}"
 
 
 def _privacy(job: Facts) -> str:
     """Returns the plan that spends most, or that none is claimed."""
     if job.config.privacy is None:
         return "none is claimed: what clients send has no noise in it"
-    plan = max(job.said.plans.values(), key=lambda one: one.spent)
+    plan = max(job.said.plans.values(), key=lambda candidate: candidate.spent)
     m, whose = plan.mechanism, "all clients" if job.config.unit == "client" else "each client at most"
     spent = f"{plan.spent:.4g}" if m.secure else f"infinite (secure: {plan.spent:.4g})"
     noise = "secure" if m.secure else "keyed"
@@ -240,13 +244,15 @@ def _time(job: Facts, latency: float | None) -> str:
 def _bytes(job: Facts) -> str:
     """Returns what each client sends and receives, and all together."""
     most = "on average" if any(stage.by_chance for stage in job.stages) else "at most"
-    ((_, up, sent), (_, down, received)), every = wire.count(len(job.names), job.stages, job.kept.parties.spec, job.most)
-    said = f"a client sends {most} {sent:,} in {up:,} messages, receives {received:,} in {down:,}; all {len(job.names)} clients"
-    return f"{said} {every:,}" + (" (more if columns hold texts)" if job.said.unknown else "")
+    ((_, up, sent), (_, down, received)), total = wire.count(len(job.names), job.stages, job.kept.parties.spec, job.most)
+    of_client = (
+        f"a client sends {most} {sent:,} in {up:,} messages, receives {received:,} in {down:,}; all {len(job.names)} clients"
+    )
+    return f"{of_client} {total:,}" + (" (more if columns hold texts)" if job.said.unknown else "")
 
 
 def _verdict(job: Facts) -> str:
     """Returns that the job can run, and the first note."""
     notes = [line.text for line in job.notes("note", "advice", "clip")]
-    said = f"; {len(notes)} note{'s' * (len(notes) > 1)}: {notes[0]}" if notes else ""
-    return f"can run; --messages lists every message, --verbose (verbose=True) says all{said}"
+    notes_line = f"; {len(notes)} note{'s' * (len(notes) > 1)}: {notes[0]}" if notes else ""
+    return f"can run; --messages lists every message, --verbose (verbose=True) says all{notes_line}"

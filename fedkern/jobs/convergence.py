@@ -28,7 +28,7 @@ from .stage import Stage
 
 
 def exchange_settled(
-    at: At[Any], movements: Mapping[int, Movement | None], doubted: Collection[int] = ()
+    run: At[Any], movements: Mapping[int, Movement | None], doubted: Collection[int] = ()
 ) -> dict[str, bool | None]:
     """Returns the bit of each client, None for one that is gone, or that of all together; at the server, and empty elsewhere.
 
@@ -37,12 +37,12 @@ def exchange_settled(
     movements : client that lives here -> the movement of its unknowns
     doubted : those of them that count as unsettled, whatever moves, for their posterior does not fit their data
     """
-    told = {k: movement is not None and movement.settled and k not in doubted for k, movement in movements.items()}
-    secure = at.config.secure
-    server = at.collect(Stage.asking(Settled, secure=secure), Settled, told, lambda bit: Settled(0, int(bit)))
+    settled = {k: movement is not None and movement.settled and k not in doubted for k, movement in movements.items()}
+    secure = run.config.secure
+    server = run.collect(Stage.asking(Settled, secure=secure), Settled, settled, lambda bit: Settled(0, int(bit)))
     if server is None:
         return {}
-    names = (ALL,) if secure else at.names
+    names = (ALL,) if secure else run.names
     return {name: bool(server.replies[k].settled) if k in server.replies else None for k, name in enumerate(names)}
 
 
@@ -55,12 +55,12 @@ def of_those_left(hooks: RunHooks, judged: Verdict | None) -> Verdict | None:
         return judged
     n = len(hooks.names)
     rows = f", {sum(hooks.sizes):,} rows" if hooks.sizes else ""
-    said = f"of {n} of {n + hooks.left_out} clients{rows} (disclosure.small)"
+    share = f"of {n} of {n + hooks.left_out} clients{rows} (disclosure.small)"
     if n == 1:
-        found = f"{said}: one client is no federation, and its own rows make this result"
+        found = f"{share}: one client is no federation, and its own rows make this result"
         return Verdict((Check(found, False), *judged.checks))
     # With the word of the result itself it stands first, whatever that is.
-    return Verdict((Check(said, judged.converged), *judged.checks))
+    return Verdict((Check(share, judged.converged), *judged.checks))
 
 
 class Moving(Protocol):
@@ -88,22 +88,22 @@ def own(state: Moving, names: Sequence[str]) -> Verdict:
     return of_movement(state.windows.movement, names)
 
 
-def tell_verdict(at: Run[Any], judged: Verdict | None) -> dict[int, Record]:
+def tell_verdict(run: Run[Any], judged: Verdict | None) -> dict[int, Record]:
     """Returns the server's verdict, as summary.json has it, for each client that lives here; first in the client's own record.
 
     Parameters
     ----------
     judged : at the server's place
     """
-    judged = of_those_left(at.hooks, judged)
+    judged = of_those_left(run.hooks, judged)
     judged = None if judged is None else guard.judged(judged)
-    asked = None if judged is None else verdicts.make_question(judged.converged, judged.text, judged.worst)
+    question = None if judged is None else verdicts.make_question(judged.converged, judged.text, judged.worst)
     answering: dict[int, once.Client[verdicts.TellVerdict, verdicts.VerdictHeard]] = {
-        k: once.Client(verdicts.make_reply) for k in at.mine
+        k: once.Client(verdicts.make_reply) for k in run.mine
     }
-    heard = at.ask(Stage.asking(verdicts.VerdictHeard), verdicts.VerdictHeard.question, asked, answering)[1]
+    heard = run.ask(Stage.asking(verdicts.VerdictHeard), verdicts.VerdictHeard.question, question, answering)[1]
     silent = not_judged("the server's verdict has not come").content
-    return {k: silent if one.asked is None else verdicts.read_verdict(one.asked) for k, one in heard.items()}
+    return {k: silent if answer.asked is None else verdicts.read_verdict(answer.asked) for k, answer in heard.items()}
 
 
 class Told(NamedTuple):
@@ -113,17 +113,17 @@ class Told(NamedTuple):
     figures: NDArray[np.float64] | None
 
 
-def tell_figures(at: Run[Any], stage: Stage, judged: Verdict | None, known: NDArray[np.float64] | None) -> dict[int, Told]:
+def tell_figures(run: Run[Any], stage: Stage, judged: Verdict | None, known: NDArray[np.float64] | None) -> dict[int, Told]:
     """Returns the same as `tell_verdict`, with the server's figures (`judged` and `known` at its place)."""
-    asked = None
-    judged = of_those_left(at.hooks, judged)
+    question = None
+    judged = of_those_left(run.hooks, judged)
     if judged is not None and known is not None:
         judged = guard.judged(judged)
-        asked = figures_question(verdicts.make_question(judged.converged, judged.text, judged.worst), known)
-    answering: dict[int, once.Client[TellFigures, verdicts.VerdictHeard]] = {k: once.Client(figures_reply) for k in at.mine}
-    heard = at.ask(stage, FIGURES, asked, answering)[1]
+        question = figures_question(verdicts.make_question(judged.converged, judged.text, judged.worst), known)
+    answering: dict[int, once.Client[TellFigures, verdicts.VerdictHeard]] = {k: once.Client(figures_reply) for k in run.mine}
+    heard = run.ask(stage, FIGURES, question, answering)[1]
     none = Told(not_judged("the server's verdict has not come").content, None)
     return {
-        k: none if one.asked is None else Told(verdicts.read_verdict(verdict_of(one.asked)), figures_of(one.asked))
-        for k, one in heard.items()
+        k: none if answer.asked is None else Told(verdicts.read_verdict(verdict_of(answer.asked)), figures_of(answer.asked))
+        for k, answer in heard.items()
     }

@@ -145,8 +145,8 @@ def _files(part: Part[C], parties: Parties, output: Output) -> RunFolder | None:
     """Returns the run's folder, with a folder for each of these parties; None where nothing is written."""
     if output.folder is None:
         return None
-    own = part.config.output.own_folders(part.folder)
-    return RunFolder(output.folder, parties.names, job_bytes(part.config, parties.names), own)
+    own_folders = part.config.output.own_folders(part.folder)
+    return RunFolder(output.folder, parties.names, job_bytes(part.config, parties.names), own_folders)
 
 
 def there(method: Method[C], part: Part[C]) -> Parties:
@@ -188,30 +188,30 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None, fo
         Something would end the job: for example ranks differ, a policy or an account refuses, a column is missing.
     """
     rows: dict[str, int] = {}
-    said, kept, opening, part = looked_at(method, part, rows)
-    if said is None:
+    found, kept, opening, part = looked_at(method, part, rows)
+    if found is None:
         return None
     parties = kept.parties
     # Each policy must allow the noise of the method's plan.
     n, here = parties.n_clients, [*part.place.mine(parties.n_clients), SERVER]
     over = carrier(part.place), signers(part.place, n)
-    for party, binding in holders.permit_all(part.config, parties, here, *over).items() if said.plans else ():
+    for party, binding in holders.permit_all(part.config, parties, here, *over).items() if found.plans else ():
         # A party without a plan of its own is in a job that has one plan: for all clients, or for the server.
-        plan = said.plans.get("" if party == SERVER else parties.names[party]) or next(iter(said.plans.values()))
+        plan = found.plans.get("" if party == SERVER else parties.names[party]) or next(iter(found.plans.values()))
         holders.check_mechanism(holders.who(parties.names, party), binding.policies, plan.mechanism)
     # The list comes from the same stages as a run's exchanges, so that neither can have a message that the other lacks.
-    stages = (*opening, *method.stages.stages(said.model), *secure.closing(part.config))
-    most = max((plan.paid for plan in said.plans.values()), default=None)
-    told = spec_of_agreement(part.config, parties.spec)
-    sent = wire.describe_messages(part.config, n, stages, told, device=said.load is not None)
+    stages = (*opening, *method.stages.stages(found.model), *secure.closing(part.config))
+    most = max((plan.paid for plan in found.plans.values()), default=None)
+    agreed_spec = spec_of_agreement(part.config, parties.spec)
+    sent = wire.describe_messages(part.config, n, stages, agreed_spec, device=found.load is not None)
     listed = [*sent, *wire.totals(n, stages, parties.spec, most), *secure.describe_questions(stages)]
     if form != "verbose":
-        short = brief.lines(brief.Facts(part.config, said, kept, rows, stages, told, most), latency)
+        short = brief.lines(brief.Facts(part.config, found, kept, rows, stages, agreed_spec, most), latency)
         return short if form == "brief" else [*short, "", *listed]
-    encoding = getattr(said.model, "encoding", None)
+    encoding = getattr(found.model, "encoding", None)
     relayed = trips.count_trips(part.config, n, stages, parties.spec, most, encoding) if latency is not None else None
     waits = [] if relayed is None or latency is None else trips.describe_trips(relayed, latency)
-    load = [] if said.load is None else devices.describe_device(said.load, part.place.size, n)
+    load = [] if found.load is None else devices.describe_device(found.load, part.place.size, n)
     first = [f"RENAMED  {text}" for text in admitted.renamed(part.config)]
     first += [f"{word:<9}{text}" for word, text in admitted.first(part.config)]
     least = [
@@ -220,7 +220,7 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None, fo
         *joining.describe(part.config),
         *(f"note     {note}" for note in kept.notes),
     ]
-    return [*first, *said.lines, *least, *load, "", *listed, *waits, *wire.unknown(said.unknown)]
+    return [*first, *found.lines, *least, *load, "", *listed, *waits, *wire.unknown(found.unknown)]
 
 
 def looked_at(
@@ -258,8 +258,8 @@ def looked_at(
     opening = (*secure.opening(config, place, parties.n_clients), *method.stages.opening(config), *joining.stages(config))
     # A check of an open job exchanges notes on columns too; in a run they are one of `method.stages.stages`.
     notes = (Stage.of(column_notes),) if config.privacy is None else ()
-    at = Check(part, parties, (*opening, *notes), summaries=kept.summaries)
-    return method.stages.check_job(at), kept, opening, part
+    check = Check(part, parties, (*opening, *notes), summaries=kept.summaries)
+    return method.stages.check_job(check), kept, opening, part
 
 
 def _sized(parties: Parties, sizes: dict[str, int]) -> Parties:
@@ -277,7 +277,7 @@ def _written(parties: Parties, path: Path) -> Dialect | None:
     """Returns the dialect that a client's site file gives for this path; None where none does."""
     for k in range(parties.n_clients):
         site = parties.site(k)
-        same = path.exists() and any(one.exists() and one.samefile(path) for one in parties.holding(k).paths)
+        same = path.exists() and any(part.exists() and part.samefile(path) for part in parties.holding(k).paths)
         if site.dialect is not None and same:
             return site.dialect
     return None
@@ -322,7 +322,7 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
         lines.append(f"  fingerprint {mark} (of the file)")
     if mark := mark_of_rows(path, dialect):
         lines.append(f"  fingerprint {mark} (of its rows: for [data.{_table_name(path)}] in policy.toml, if wanted)")
-    own = OwnFile(config, part.folder, path, rows, spec, encoding)
+    own_file = OwnFile(config, part.folder, path, rows, spec, encoding)
     # No bad row ends a job whose `spec.private` is True. Other jobs end by them, but a private one (sigma's, whose covariates are
     # public) not by lines that cannot be read, which `faults.rows` counts too.
     stop = 0 if spec.private else faults.rows - len(rows.broken) * config.private
@@ -330,21 +330,21 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
 
     def little(client: str, policies: Iterable[Policy]) -> str | None:
         signed = client in parties.names and parties.site(parties.names.index(client)).signing_key is not None
-        asked = holders.bound(config, policies, signed=signed)
+        requirement = holders.bound(config, policies, signed=signed)
         counts = config.counts_rows and not config.private
-        found = admitted.faults_of(config, asked, parties, rows, spec, client) if counts else Refusals()
+        found = admitted.faults_of(config, requirement, parties, rows, spec, client) if counts else Refusals()
         too_few = None
         with found.collecting():
-            too_few = few.find_few(asked, found.usable(rows), spec, client)
+            too_few = few.find_few(requirement, found.usable(rows), spec, client)
         reasons = [unfit] if unfit and found.errors else []
         reasons += Refused(found.errors).brief.splitlines()  # each faulty row stands on a line of its own below
         if too_few is not None and not too_few.by_summary:
             reasons += too_few.own.splitlines()
         return "\n    ".join(reasons) or None
 
-    plan = lambda client: method.stages.own_plan(own, client, parties.names)  # noqa: E731
-    said = holders.local(config, parties, path, rows, dialect, plan, little, unfit)
-    lines += said.lines
+    plan = lambda client: method.stages.own_plan(own_file, client, parties.names)  # noqa: E731
+    allowed = holders.local(config, parties, path, rows, dialect, plan, little, unfit)
+    lines += allowed.lines
     lines += [f"  {count:>6}  {reason}" for reason, count in faults.counts]
     lines += [f"  {fault}" for fault in faults.first]
     notes = (*design.notes, *incomplete.own_notes(config, rows))
@@ -356,8 +356,8 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     lines += [f"  note: {note}" for note in notes]
     print("\n".join(map(printable, lines)))
     # A refused job reads nothing more.
-    if not said.allowed:
+    if not allowed.allowed:
         return JobError.exit_code
-    for line in method.stages.look_through(own) or ():
+    for line in method.stages.look_through(own_file) or ():
         print(printable(line))
     return 0

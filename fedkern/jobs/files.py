@@ -75,21 +75,21 @@ def no_folder(path: Path, error: OSError) -> str | None:
     """Returns why a path is no folder where files can be: the first of the names on its way that is something else."""
     if error.errno not in (errno.ENOTDIR, errno.ELOOP, errno.EEXIST, errno.ENOENT, errno.EPERM, errno.EACCES):
         return None
-    path, there = path.absolute(), Path("/")
-    for one in (*reversed(path.parents), path):
+    path, deepest = path.absolute(), Path("/")
+    for part in (*reversed(path.parents), path):
         try:
-            if not stat.S_ISDIR(one.stat().st_mode):
-                return f"{one} is {'a file' if one.is_file() else 'a device, a pipe or a socket'}, and no folder"
-            there = one
+            if not stat.S_ISDIR(part.stat().st_mode):
+                return f"{part} is {'a file' if part.is_file() else 'a device, a pipe or a socket'}, and no folder"
+            deepest = part
         except OSError as fault:
             if fault.errno == errno.ELOOP:
-                return f"{one} is a link that leads back to itself"
-            if fault.errno == errno.ENOENT and one.is_symlink():
-                return f"{one} is a link to {os.readlink(one)}, which is not there"
+                return f"{part} is a link that leads back to itself"
+            if fault.errno == errno.ENOENT and part.is_symlink():
+                return f"{part} is a link to {os.readlink(part)}, which is not there"
             break
     with suppress(OSError):
-        if not os.statvfs(there).f_blocks:
-            return f"{there} shows what the system is doing, and keeps no files"
+        if not os.statvfs(deepest).f_blocks:
+            return f"{deepest} shows what the system is doing, and keeps no files"
     return None
 
 
@@ -105,8 +105,8 @@ def write_atomically(
 
     `secret`: it is its owner's alone, whatever the umask. `ground`: below which it lies, if not only below its own folder.
     """
-    with writing(path), on(ground, path.parent) as own:
-        own.put(path, data, secret=secret, sync=sync)
+    with writing(path), on(ground, path.parent) as lower_ground:
+        lower_ground.put(path, data, secret=secret, sync=sync)
 
 
 class Lines:
@@ -256,8 +256,8 @@ class RunFolder:
                 names = ground.names(home) if os.path.lexists(home) else None
                 if names is None:
                     continue
-                owner, own = ground.owner(home)
-            if owner != own:
+                owner, user = ground.owner(home)
+            if owner != user:
                 text = f"belongs to another user of this machine, and what lies there is to be the client's alone; {remedy}"
                 raise HolderError(f"{who}: {home} {text}", f"{who}: its own folder {text}")
             early = all(name in EARLY or (name.startswith(".") and name.endswith(".part")) for name in names)
@@ -282,13 +282,13 @@ class RunFolder:
             with writing(home):
                 if self.ground(home).close_to_others(home):
                     continue
-            told = f"{who}: its own folder cannot be closed to other users; give it another place (output.client_folder = PATH)"
+            shown = f"{who}: its own folder cannot be closed to other users; give it another place (output.client_folder = PATH)"
             text = (
                 f"{who}: {home} cannot be closed to other users of this machine, and what lies there is the client's alone; give "
                 "it a place on a disk that keeps permissions: output.client_folder = PATH"
             )
             if required:
-                raise HolderError(text, told)
+                raise HolderError(text, shown)
             print(f"fedkern: {text}", file=sys.stderr, flush=True)
 
     def ledger(self, client: int) -> Path:
@@ -355,20 +355,20 @@ class RunFolder:
 
     def check(self, path: Path, party: int, stamp: Stamp, layout: bytes | None = None) -> None:
         """Refuses a file's stamp that is not this party's, or not of this layout of its state, where that is known (JobError)."""
-        own = self.stamp(party).at(path)
+        expected = self.stamp(party).at(path)
         who = "the server" if party == SERVER else f"client {self.names[party]!r}"
         faults = []
-        if stamp.job != own.job:
+        if stamp.job != expected.job:
             faults.append("belongs to another job, whose job file, options or clients were others")
-        if stamp.party != own.party:
+        if stamp.party != expected.party:
             others = {stamping.name_digest(None): "the server"}
             others |= {stamping.name_digest(name): f"client {name!r}" for name in self.names}
             faults.append(f"is of {others.get(stamp.party, 'another party')}, not of {who}")
-        if stamp.run != own.run:
-            faults.append("belongs to another run of this job" if stamp.job == own.job else "to another run")
-        if not faults and stamp.place != own.place:
+        if stamp.run != expected.run:
+            faults.append("belongs to another run of this job" if stamp.job == expected.job else "to another run")
+        if not faults and stamp.place != expected.place:
             faults.append("is a copy of another of its own files")
-        if not faults and stamp.rows != own.rows and any(own.rows) and any(stamp.rows):
+        if not faults and stamp.rows != expected.rows and any(expected.rows) and any(stamp.rows):
             faults.append(f"was made from other rows than {who} has now")
         if faults:
             raise JobError(f"{path} {', and '.join(faults)}; put back what the run left there, or start anew (--out)")

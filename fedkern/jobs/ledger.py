@@ -102,22 +102,22 @@ def control_line(what: str, n_bytes: int) -> Record:
     return {"protocol": None, "round": None, "kind": what, "fields": {}, "shapes": {}, "bytes": n_bytes, "charge": 0}
 
 
-def write_early(path: Path, told: Iterable[tuple[str, int]]) -> bool:
+def write_early(path: Path, messages: Iterable[tuple[str, int]]) -> bool:
     """Writes the ledger of a job that has ended before its run began; returns whether it did.
 
     It does not where the run's folder is not there, or has ledgers of an earlier start: these may be sealed.
 
     Parameters
     ----------
-    told : kind and bytes of each control message
+    messages : kind and bytes of each control message
     """
-    told = list(told)
-    if not told or path.parent.exists() or not path.parent.parent.is_dir():
+    messages = list(messages)
+    if not messages or path.parent.exists() or not path.parent.parent.is_dir():
         return False
     with Ground(path.parent.parent) as ground:
         log = Lines(path, ground, secret=True)
         try:
-            for what, n_bytes in told:
+            for what, n_bytes in messages:
                 log.append(control_line(what, n_bytes))
         finally:
             log.close()
@@ -189,11 +189,11 @@ def check(path: Path, stamps: Iterable[Stamp]) -> str | None:
         if stamp.boot != here and heads.get(stamp.synced.length) == stamp.synced.head:
             note = f"{path}: its last lines were lost when a machine went down"
             continue
-        there = size(path) if parts(path) else None
-        if there is None:
+        length = size(path) if parts(path) else None
+        if length is None:
             what = "is gone"
-        elif there < mark.length:
-            what = f"has {there} bytes and had {mark.length}: its end was cut off, or an older copy put back"
+        elif length < mark.length:
+            what = f"has {length} bytes and had {mark.length}: its end was cut off, or an older copy put back"
         else:
             what = f"was altered: its first {mark.length} bytes are not what this run has written"
         raise JobError(f"{path}: {what}. It says what left the client; put it back as the run left it, or start anew (--out)")
@@ -208,24 +208,24 @@ def mark_of(path: Path) -> Mark:
 
 def charged(path: Path, begin: int = 0) -> int:
     """Returns the local steps paid for messages after a ledger's first `begin` bytes: a budget must know of them all."""
-    steps = at = 0
+    steps = place = 0
     for line in read_lines(path):
-        steps += int(match[1]) if at >= begin and (match := CHARGE.search(line)) else 0
-        at += len(line)
+        steps += int(match[1]) if place >= begin and (match := CHARGE.search(line)) else 0
+        place += len(line)
     return steps
 
 
 def _heads(path: Path, lengths: Iterable[int]) -> dict[int, bytes]:
     """Returns, for those lengths that the file has, the hash of so many bytes."""
-    heads, state, at = {0: START}, hashlib.blake2b(digest_size=SIZE), 0
+    heads, state, place = {0: START}, hashlib.blake2b(digest_size=SIZE), 0
     wanted = sorted(length for length in set(lengths) if length)
     for data in _content(path, max(wanted, default=0)):
         rest = memoryview(data)
-        while wanted and at + len(rest) >= wanted[0]:
-            piece, rest = rest[: wanted[0] - at], rest[wanted[0] - at :]
+        while wanted and place + len(rest) >= wanted[0]:
+            piece, rest = rest[: wanted[0] - place], rest[wanted[0] - place :]
             state.update(piece)
-            at = wanted.pop(0)
-            heads[at] = state.digest()
+            place = wanted.pop(0)
+            heads[place] = state.digest()
         state.update(rest)
-        at += len(rest)
+        place += len(rest)
     return heads

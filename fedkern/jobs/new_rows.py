@@ -56,7 +56,7 @@ def read(job: Record, encoding: Encoding, rows: object, *labels: str | None) -> 
     if not isinstance(rows, str | Path):
         read = {*encoding.needed, *labels, response}
         loaded = memory.table(
-            rows, "rows", text=texts, response=response, used=lambda name: any(name in one for one in read if one)
+            rows, "rows", text=texts, response=response, used=lambda name: any(name in names for names in read if names)
         )
     else:
         loaded = table.load(rows, text=texts, response=response, dialect=dialect)
@@ -96,8 +96,8 @@ def _centers(job: Record, encoding: Encoding) -> dict[str, float]:
     centers, names = {}, {column.name for column in encoding.columns}
     for name, keys in (job["data"].get("columns") or {}).items():
         if incomplete.marked(name) in names:
-            said = {key: value for key, value in keys.items() if value is not None and key not in ("reference", "shape")}
-            centers[name] = Column.declared(name, said).center or 0.0
+            given = {key: value for key, value in keys.items() if value is not None and key not in ("reference", "shape")}
+            centers[name] = Column.declared(name, given).center or 0.0
     return centers
 
 
@@ -116,18 +116,18 @@ def notes(columns: Mapping[str, Record] | None, encoding: Encoding, X: NDArray[n
 
 
 def _notes(columns: Mapping[str, Record], encoding: Encoding, X: NDArray[np.float64]) -> Iterator[str]:
-    at = int(encoding.intercept)
+    j = int(encoding.intercept)
     for column in encoding.columns:
         if column.levels is not None:
-            at += len(column.levels)
+            j += len(column.levels)
             continue
-        own = X[:, at]
-        at += 1
-        said = {key for key, value in columns.get(column.name, {}).items() if value is not None}
-        if column.constants == (0.0, 1.0) and not said & {"center", "lower"}:
+        values = X[:, j]
+        j += 1
+        given = {key for key, value in columns.get(column.name, {}).items() if value is not None}
+        if column.constants == (0.0, 1.0) and not given & {"center", "lower"}:
             continue
-        low, high, what = _ends(*column.constants, bounded="lower" in said)
-        far = np.flatnonzero((own < low - EXACT) | (own > high + EXACT)) + 1
+        low, high, what = _ends(*column.constants, bounded="lower" in given)
+        far = np.flatnonzero((values < low - EXACT) | (values > high + EXACT)) + 1
         if len(far):
             rows = ", ".join(map(str, far[:SHOWN].tolist())) + (f", .. ({len(far)} in all)" if len(far) > SHOWN else "")
             yield (

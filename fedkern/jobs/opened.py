@@ -93,17 +93,17 @@ class Opened:
         JobError
             It was altered.
         """
-        own = self.files.home(party) / "budget.jsonl"
-        said = self.account(party)
-        was_here = own.is_file() or Path(said.get("budget", "")).parent.name == own.parent.name
-        for path in [own] if was_here else dict.fromkeys(self._elsewhere(party)):
+        path_here = self.files.home(party) / "budget.jsonl"
+        account = self.account(party)
+        was_here = path_here.is_file() or Path(account.get("budget", "")).parent.name == path_here.parent.name
+        for path in [path_here] if was_here else dict.fromkeys(self._elsewhere(party)):
             if path.is_file():
                 ledger = Ledger(path)
                 ledger.look()
                 if self.job(party) in ledger.jobs:
                     return ledger
         if was_here and self.ended(party, "budget"):
-            raise JobError(f"{own}: has no line of this run; put it back as the run left it")
+            raise JobError(f"{path_here}: has no line of this run; put it back as the run left it")
         return None
 
     def account(self, party: int) -> Record:
@@ -123,8 +123,8 @@ class Opened:
                 yield place.folder / "budget.jsonl"
             if clients is not None:
                 yield clients / ACCOUNT / "budget.jsonl"
-        elif said := read(home / "account.json"):
-            yield from map(Path, [said["budget"], *said["looked_in"]])
+        elif record := read(home / "account.json"):
+            yield from map(Path, [record["budget"], *record["looked_in"]])
 
 
 def opened(folder: Path, config_of: Callable[[Record], JobConfig]) -> Opened:
@@ -147,15 +147,17 @@ def opened(folder: Path, config_of: Callable[[Record], JobConfig]) -> Opened:
     config = config_of({key: value for key, value in record.items() if key != "run"})
     # A client's own folder lies in the run's, unless output.client_folder has another.
     path = folder if about["party"] is None else folder.resolve().parent
-    own = config.output.own_folders(Path.cwd()) if about["party"] is None else None
-    files = RunFolder(path, about["clients"], job_bytes(config, about["clients"]), own)
+    own_folders = config.output.own_folders(Path.cwd()) if about["party"] is None else None
+    files = RunFolder(path, about["clients"], job_bytes(config, about["clients"]), own_folders)
     try:
         files.run = bytes.fromhex(about["id"])
     except (ValueError, TypeError):
         raise JobError(f"{folder / NAME}: run.id is none; put the file back as the run left it") from None
     contents = {party: read(files.home(party) / NAME, reader) for party in (SERVER, *range(len(files.names)))}
-    records = {party: one for party, one in contents.items() if one and "id" in one.get("run", {})}
-    files.rows |= {party: given_digest(one["run"]) for party, one in records.items() if one["run"]["id"] == about["id"]}
+    records = {party: content for party, content in contents.items() if content and "id" in content.get("run", {})}
+    files.rows |= {
+        party: given_digest(content["run"]) for party, content in records.items() if content["run"]["id"] == about["id"]
+    }
     return Opened(config, files, records, read(path / "summary.json"))
 
 
@@ -203,16 +205,16 @@ def sent(path: Path) -> Iterator[Sent]:
     for number, line in enumerate(_lines(path), 1):
         state.update(line)
         try:
-            said = json.loads(line)
-            protocol, counts = said["protocol"], (said["bytes"], said["charge"])
-            if any(type(n) is not int or n < 0 for n in (*counts, said["round"] or 0)):
+            entry = json.loads(line)
+            protocol, counts = entry["protocol"], (entry["bytes"], entry["charge"])
+            if any(type(n) is not int or n < 0 for n in (*counts, entry["round"] or 0)):
                 raise ValueError
         except (ValueError, KeyError, TypeError):
             if ledger.torn(line):
                 continue
             raise JobError(f"{path}: line {number} is none that a run writes; put the file back as the run left it") from None
         to = "other ranks" if protocol is None else "server"
-        yield Sent(protocol, said["round"], said["kind"], to, *counts, _fields(said), state.hexdigest())
+        yield Sent(protocol, entry["round"], entry["kind"], to, *counts, _fields(entry), state.hexdigest())
 
 
 def torn(path: Path) -> str | None:
@@ -238,11 +240,11 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise JobError(f"{error.filename or path}: cannot be read ({error.strerror})") from None
 
 
-def _fields(said: Record) -> str:
+def _fields(entry: Record) -> str:
     """Returns the names of a message's fields."""
-    shapes = said.get("shapes", {})
+    shapes = entry.get("shapes", {})
     sizes = {name: " x ".join(map(str, shape)) for name, shape in shapes.items()}
-    return ", ".join(f"{name} ({sizes[name]})" if name in sizes else name for name in said.get("fields", ()))
+    return ", ".join(f"{name} ({sizes[name]})" if name in sizes else name for name in entry.get("fields", ()))
 
 
 def ledgers(run: Opened) -> dict[str, Path]:

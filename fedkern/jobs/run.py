@@ -161,7 +161,7 @@ class At(Generic[C]):
         RuntimeError
             `fedkern check` does not say that this stage is part of the job.
         """
-        if all(stage.words != said.words for said in self.stages):
+        if all(stage.words != listed.words for listed in self.stages):
             raise RuntimeError(f"{stage.protocol.name}: `fedkern check` does not list this exchange, or not with these messages")
         started = start() if self.place.is_server else None
         codec = Codec(stage.dims, len(self.names))
@@ -311,9 +311,11 @@ class Run(At[C]):
                 summaries[k] = describe(table, spec, self.names[k], least_of_level=least)
                 if judged:
                     summaries[k] = totals.told_of(summaries[k], table)
-        told = spec_of_agreement(self.config, spec)
-        clients = {k: agreement.Client(told, summary, name=self.names[k]) for k, summary in summaries.items()}
-        server, clients = self.exchange(Stage.of(agreement).with_alias(alias), lambda: agreement.start(told, self.names), clients)
+        agreed_spec = spec_of_agreement(self.config, spec)
+        clients = {k: agreement.Client(agreed_spec, summary, name=self.names[k]) for k, summary in summaries.items()}
+        server, clients = self.exchange(
+            Stage.of(agreement).with_alias(alias), lambda: agreement.start(agreed_spec, self.names), clients
+        )
         if server is not None:
             self.hooks.columns += table_of(server.facts)
             self.hooks.find(compare(server.facts))
@@ -334,7 +336,7 @@ class Run(At[C]):
             encoding = self._joined(encoding, tables, spec, categories)
         if self.judges and not alias:  # columns that a formula makes have been judged before
             self._judge_sums(encoding, tables, spec, categories)
-        if told is not spec:
+        if agreed_spec is not spec:
             encoding = self._scaled(encoding, spec, summaries, alias)
             self.know_alike(encoding.to_json())
         return encoding
@@ -351,7 +353,12 @@ class Run(At[C]):
         OwnFault
             A sum would be one over few rows.
         """
-        asked, facts, own, n = self.config.requirement, totals.agreed(spec, encoding), dict[int, Any](), len(self.names)
+        requirement, facts, numbers_of, n = (
+            self.config.requirement,
+            totals.agreed(spec, encoding),
+            dict[int, Any](),
+            len(self.names),
+        )
         flags = dict[int, dict[str, bool]]()
         for k, table in tables.items():
             with owned(k):
@@ -359,19 +366,19 @@ class Run(At[C]):
                 alone = replace(self.requirement_of(k), summed=False)
                 small = few.find_few(alone, table, _with_categories(spec, categories), self.names[k]) is not None
                 flags[k] = {"small": small, "lax": not holders.refuses_near(self._policies(k))}
-                own[k] = totals.counts(asked, table, facts, n)
-        few_of = dict.fromkeys(own, False)  # clients that know of too few rows for values
+                numbers_of[k] = totals.counts(requirement, table, facts, n)
+        few_of = dict.fromkeys(numbers_of, False)  # clients that know of too few rows for values
         for round in range(counted.ROUNDS - 1):
-            told = {k: totals.numbers(both[round], **flags[k]) for k, both in own.items()}
+            told = {k: totals.numbers(both[round], **flags[k]) for k, both in numbers_of.items()}
             _, added = self._counted(round, told)
             for k, (total, others) in added.items():
                 with owned(k):
-                    judged = totals.judge(own[k][round], total, others, self.names[k], tables[k].source)
+                    judged = totals.judge(numbers_of[k][round], total, others, self.names[k], tables[k].source)
                 self.hiders[k].small, few_of[k] = judged.small, few_of[k] or judged.summary
-        if asked.summaries:
-            by_summary = {k: np.array([float(one)]) for k, one in few_of.items()}
+        if requirement.summaries:
+            by_summary = {k: np.array([float(flag)]) for k, flag in few_of.items()}
             total, added = self._counted(counted.ROUNDS - 1, by_summary)
-            if next((own for own, _ in added.values()), total)[0]:
+            if next((numbers_of for numbers_of, _ in added.values()), total)[0]:
                 self.hooks.summarised = dict.fromkeys(range(n), 0)
         for hider in self.hiders.values():
             hider.waits = False
@@ -464,8 +471,8 @@ class Run(At[C]):
 
     def certified(self) -> dict[str, Record]:
         """Collects every client's certificate of its spent privacy; returns client -> certificate, at the server only."""
-        told = {k: Certificate.of(self.hooks.settled(k)) for k in self.mine}
-        server = self.collect(Stage.asking(Certificate), Certificate, told, lambda one: one)
+        certificates = {k: Certificate.of(self.hooks.settled(k)) for k in self.mine}
+        server = self.collect(Stage.asking(Certificate), Certificate, certificates, lambda record: record)
         if server is not None:
             why = sorted(server.dropped.items())
             self.hooks.notes += [f"client {self.names[k]!r} has no certificate in this result, for {text}" for k, text in why]
@@ -484,10 +491,10 @@ def _told(k: int, told: Callable[[T], R], own: T, asked: Message) -> R:
         return told(own).leaving()
 
 
-def _answered(k: int, diagnostic: guard.Diagnostic, client: once.Client[Q, A], asked: Q) -> A:
+def _answered(k: int, diagnostic: guard.Diagnostic, client: once.Client[Q, A], question: Q) -> A:
     """Returns a client's answer; if it cannot be computed, what stands in its place, and the fault is the client's."""
     with owned(k):
-        answer: A = diagnostic(client, asked)
+        answer: A = diagnostic(client, question)
         return answer
 
 

@@ -17,22 +17,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..algorithms.exchanges.compare import one_but_for, spellings
-from ..data import table
-from ..data.cells import EACH, MISSING, TRUTH, UNIT, Text, floats, labels, number
-from ..data.design import LEAST_OF_LEVEL
+from ..data.cells import MISSING, Text, number
 from ..data.dialect import SEPARATORS, Dialect, has_decimal_comma, stem, suffix
-from ..data.far import FAR, coded, distances
 from ..data.header import IDS
 from ..data.plain_text import SEPARATORS as KNOWN
 from ..data.plain_text import UTF16
-from ..data.table import Table
+from ..data.table import Table, Uneven, header, load
 from ..errors import JobError
 from ..printing import toml_key, toml_text
 from . import METHODS
+from .seen import Seen, has_code, look_at, slips
 
 RESPONSES = ("y", "response", "outcome", "target", "label", "cases", "case", "count", "events", "event", "status", "died")
 # Of a 0/1 response beside them: how long a row was seen, and no covariate.
@@ -57,20 +51,7 @@ STATUS = re.compile(r"(\w+_)?((fu)?stat(us)?|event|death|died|dead|progress(ion|
 AREAS = ("area", "district", "county", "region", "municipality", "ward", "zip", "postcode", "fips")
 EXPOSURES = ("expected", "exposure", "population", "person_years", "pop", "offset")
 GRAPH_LEAST = 3  # columns
-THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:([,.' \u00a0\u202f\u2019])\d{3})(?:\1\d{3})*(?:[.,]\d+)?")
 GAPS = "some rows lack a cell"
-GROUPS = re.compile(
-    r"(.*_)?(ward|unit|clinic|hospital|department|dept|centre|center|site|doctor|physician|surgeon|room|district|county)s?"
-)
-DATES = re.compile(
-    r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/. ](\d{1,2}|[A-Za-z]{3,9})[-/. ](\d{4}|\d{2}))([T ]\d{1,2}:\d{2}.*)?"
-)
-DAYS = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")  # 20240601
-TRUTH_OF = {name: str(int(value)) for name, value in TRUTH.items()}
-MANY = 10  # levels: of fewer nobody asks whether they are too many
-CODES = 50  # values at most of a column of numbers that may be codes
-LEAST_CODE = 10  # below are counts, grades and stages
-ROWS_OF_A_CODE = 10  # of a file, on average
 
 
 @dataclass(frozen=True)
@@ -103,44 +84,6 @@ class Draft(NamedTuple):
     open: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Seen:
-    """Holds the look of files.
-
-    Attributes
-    ----------
-    names : of the columns, in order
-    kinds : name -> "binary", "count", "real", "text" or "names" (each cell another text, or all cells empty)
-    gaps : columns that lack cells
-    two : columns of numbers with two values that are not 0 and 1
-    dates : columns of dates
-    crowded : columns of text with nearly as many levels as rows, that do not name each row
-    numbered : columns of few whole numbers that may number wards, or the like
-    zeros : columns of numbers of which some are 0, as counts are
-    several : columns of text with three labels or more
-    """
-
-    names: tuple[str, ...]
-    kinds: dict[str, str]
-    gaps: frozenset[str] = frozenset()
-    two: frozenset[str] = frozenset()
-    dates: frozenset[str] = frozenset()
-    crowded: frozenset[str] = frozenset()
-    numbered: frozenset[str] = frozenset()
-    zeros: frozenset[str] = frozenset()
-    several: frozenset[str] = frozenset()
-
-    def family(self, response: str, *, levels: bool = False) -> str:
-        """Returns the family of a response: whole numbers are counts where some are 0, and else measurements.
-
-        `levels`: whether the method takes a response of several.
-        """
-        kind = self.kinds[response]
-        if kind in ("count", "real") and response not in self.two:
-            return "poisson" if kind == "count" and response in self.zeros else "gaussian"
-        return "multinomial" if levels and response in self.several else "bernoulli"
-
-
 def job(wanted: Wanted) -> Draft:
     """Drafts a commented job file.
 
@@ -154,15 +97,15 @@ def job(wanted: Wanted) -> Draft:
     dialect = _dialect(wanted.files[0])
     _distinct(wanted.files)
     tables = [_table(path, dialect) for path in wanted.files]
-    own = [_table(path, dialect) for path in (wanted.server,) if path is not None]
-    common = [name for name in tables[0].names if all(name in one.names for one in tables)]
+    servers = [_table(path, dialect) for path in (wanted.server,) if path is not None]
+    common = [name for name in tables[0].names if all(name in table.names for table in tables)]
     seen = look_at(tables)
     method = wanted.method or _method(tables, common, wanted.private)
     if method not in METHODS:
         raise JobError(f"init --method {method}: there are {', '.join(METHODS)}")
     if wanted.private and method not in ("pvi", "vertical"):
         raise JobError(f'init --private: method = "{method}" makes no privacy claim; take pvi or vertical')
-    odd = [path.name for path, one in zip(wanted.files, tables) if set(one.names) != set(common)]
+    odd = [path.name for path, table in zip(wanted.files, tables) if set(table.names) != set(common)]
     if method != "vertical" and odd:
         raise JobError(
             f"init: {odd[-1]} has other columns than the rest; give files with the same columns, or --method "
@@ -174,7 +117,7 @@ def job(wanted: Wanted) -> Draft:
     lines += ["[job]", f'method = "{method}"', "seed = 1", *_rounds(method, wanted.private), "", "[data]"]
     lines += [f"clients = {_patterns(wanted)}{_note('the file name is the client')}"]
     sections = {"likelihood": _likelihood, "pvi": _pvi, "sparse": _sparse, "vertical": _vertical, "sigma": _sigma}[method]
-    part = sections(wanted, seen, [look_at([one]) for one in own], common)
+    part = sections(wanted, seen, [look_at([table]) for table in servers], common)
     lines += part.lines
     hints = _missing_lines(tables, seen, part)
     if dialect != Dialect():
@@ -184,7 +127,7 @@ def job(wanted: Wanted) -> Draft:
     if wanted.private:
         lines += _private(method, seen, part)
     constants = _constants(seen, part) if wanted.private else ()
-    return Draft("\n".join(lines) + "\n", (*part.open, *_slips(tables, seen), *constants))
+    return Draft("\n".join(lines) + "\n", (*part.open, *slips(tables, seen), *constants))
 
 
 def policy(files: Sequence[Path]) -> str:
@@ -240,8 +183,8 @@ def schema(method: str) -> str:
         )  # a key that a file leaves out may follow from the rest; `fedkern check` says what is missing
         keys = section.get("properties", {})
         for name, about in keys.items():
-            for own in ("remedy", "meant"):
-                about.pop(own, None)
+            for extra in ("remedy", "meant"):
+                about.pop(extra, None)
             if name in ("clients", "location") and about.get("type") == "array":  # one path needs no brackets
                 keys[name] = {"description": about["description"], "anyOf": [about, {"type": "string"}]}
         if "rounds" in keys:
@@ -283,30 +226,30 @@ def _rounds(method: str, private: bool) -> list[str]:
     )
 
 
-def _pvi(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
+def _pvi(wanted: Wanted, seen: Seen, servers: Sequence[Seen], common: Sequence[str]) -> Part:
     """Drafts the tables of a partitioned job."""
     response = _response(wanted, seen)
-    said, asked = _response_lines(response, seen, asks=wanted.private)
+    data_lines, choices = _response_lines(response, seen, asks=wanted.private)
     ignored = _ignored(seen, {response})
-    lines = [*said, *_ignore_lines(ignored, seen), *_code_lines(seen, {response, *ignored}, groups=False)]
+    lines = [*data_lines, *_ignore_lines(ignored, seen), *_code_lines(seen, {response, *ignored}, groups=False)]
     lines += ['standardise = "public"   # by [data.columns] below'] if wanted.private else []
     lines += [f"test = {_path(wanted, wanted.test)}"] if wanted.test is not None else []
     lines += ["", "[model]", *_family(response, seen), *(scale := _scale(seen.family(response), wanted.private))]
-    asked += ["model.scale: the standard deviation of the response's noise"] if scale else []
+    choices += ["model.scale: the standard deviation of the response's noise"] if scale else []
     if seen.gaps - {*ignored} and not wanted.private:
         lines += [f'missing = "drop"        # {GAPS}: these rows are left out, and counted']
-    return Part(lines, asked, frozenset({response, *ignored}), ignored)
+    return Part(lines, choices, frozenset({response, *ignored}), ignored)
 
 
-def _likelihood(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
+def _likelihood(wanted: Wanted, seen: Seen, servers: Sequence[Seen], common: Sequence[str]) -> Part:
     """Drafts the tables of a job of method "likelihood"."""
     response = _response(wanted, seen)
     event = _event(response, seen)
     ignored = _ignored(seen, {event})
     if (time := response if event != response else _time(event, seen, ignored)) is not None:
         return _survival(time, event, seen)
-    said, asked = _response_lines(response, seen, asks=False, levels=True)
-    lines = [*said, *_ignore_lines(ignored, seen), *_code_lines(seen, {response, *ignored}, groups=True)]
+    data_lines, choices = _response_lines(response, seen, asks=False, levels=True)
+    lines = [*data_lines, *_ignore_lines(ignored, seen), *_code_lines(seen, {response, *ignored}, groups=True)]
     lines += [f"test = {_path(wanted, wanted.test)}"] if wanted.test is not None else []
     lines += ["", "[model]", *_family(response, seen, levels=True)]
     if seen.gaps - {*ignored}:
@@ -318,7 +261,7 @@ def _likelihood(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequenc
     else:
         lines += [f"# group = {_text(group)}{_note('if it is a code: its rows are alike, and its labels stay home')}"]
     lines += ["# client = true           # an effect of each client as a whole"]
-    return Part(lines, asked, frozenset({response, *ignored}), ignored)
+    return Part(lines, choices, frozenset({response, *ignored}), ignored)
 
 
 def _event(response: str, seen: Seen) -> str:
@@ -364,13 +307,16 @@ def _survival(time: str, event: str, seen: Seen) -> Part:
         and ((TIMES.fullmatch(name.lower()) and seen.kinds[name] in ("real", "count")) or STATUS.fullmatch(name.lower()))
     ]
     ignored += [*keys, *after]
-    (_, *labels), asked = _response_lines(event, seen, asks=False)
+    (_, *labels), choices = _response_lines(event, seen, asks=False)
     if event in seen.several or (seen.kinds[event] == "count" and event not in seen.two):
-        asked = [
+        choices = [
             f"data.event: {event} has more than two values; add a column to the files that says of one event whether it was seen"
         ]
     if re.search("cens", event.lower()):
-        asked = [*asked, f'data.event: 1 must say that the event was seen; where 1 in {event} says censored, give positive = "0"']
+        choices = [
+            *choices,
+            f'data.event: 1 must say that the event was seen; where 1 in {event} says censored, give positive = "0"',
+        ]
     lines = [
         f"time = {_text(time)}{_note('by its name: how long a row was seen, till its event or without one')}",
         f"event = {_text(event)}{_note('whether it ended with the event')}",
@@ -386,14 +332,19 @@ def _survival(time: str, event: str, seen: Seen) -> Part:
     choice = (
         f"{event} is explained with {time} as time to the event, by its name; where it is a covariate that was known before: "
     )
-    asked = [*asked, *(f"{key}: {name} seems to be {WORDS[key]}; it is left out until you name it" for name, key in keys.items())]
+    choices = [
+        *choices,
+        *(f"{key}: {name} seems to be {WORDS[key]}; it is left out until you name it" for name, key in keys.items()),
+    ]
     if after:
-        asked += [f"data.ignore: {_texts(after)} seem to be other times or events, which are known afterwards; they are left out"]
-    asked = [*asked, f'data.time: {choice}response = {_text(event)}, and no time, event and family = "cox"']
-    return Part(lines, asked, frozenset({event, time, *ignored}), ignored)
+        choices += [
+            f"data.ignore: {_texts(after)} seem to be other times or events, which are known afterwards; they are left out"
+        ]
+    choices = [*choices, f'data.time: {choice}response = {_text(event)}, and no time, event and family = "cox"']
+    return Part(lines, choices, frozenset({event, time, *ignored}), ignored)
 
 
-def _sparse(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
+def _sparse(wanted: Wanted, seen: Seen, servers: Sequence[Seen], common: Sequence[str]) -> Part:
     """Drafts the tables of a sparse job."""
     if wanted.response is None and not _named(seen.names, RESPONSES):
         if len(seen.names) < GRAPH_LEAST or not all(kind in ("binary", "count", "real") for kind in seen.kinds.values()):
@@ -402,42 +353,42 @@ def _sparse(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[st
         lines += [f'missing = "impute"      # {GAPS}: they are drawn by the model (kind = "mrf")'] if seen.gaps else []
         return Part(lines, [], frozenset())
     response = _response(wanted, seen)
-    said, asked = _response_lines(response, seen, asks=False)
+    data_lines, choices = _response_lines(response, seen, asks=False)
     ignored = _ignored(seen, {response})
     binary = seen.family(response) == "bernoulli"
-    lines = [*said, *_ignore_lines(ignored, seen), "", "[model]", 'kind = "regression"']
+    lines = [*data_lines, *_ignore_lines(ignored, seen), "", "[model]", 'kind = "regression"']
     lines += _family(response, seen) if binary else []
     gaps = seen.gaps - {*ignored}
     if gaps:
         drawn = response not in gaps
         lines += [f'missing = "impute"      # {GAPS}: they are drawn by the model'] if drawn else []
-        asked += [] if drawn else [f"rows: {GAPS}; remove them: only covariates are imputed"]
-    return Part(lines, asked, frozenset({response, *ignored}), ignored)
+        choices += [] if drawn else [f"rows: {GAPS}; remove them: only covariates are imputed"]
+    return Part(lines, choices, frozenset({response, *ignored}), ignored)
 
 
-def _vertical(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
+def _vertical(wanted: Wanted, seen: Seen, servers: Sequence[Seen], common: Sequence[str]) -> Part:
     """Drafts the tables of a vertical job."""
     ids = next((name for name in common if IDS.fullmatch(name.lower())), None) or next(iter(common), None)
     if ids is None:
         raise JobError('init --method vertical: the files have no column in common; each needs the same "id" that names its rows')
     if wanted.private and wanted.server is None:
         raise JobError("init --private: the server of a private vertical job needs a file with the response; give --server FILE")
-    holder = own[0] if own else seen
+    holder = servers[0] if servers else seen
     response = _response(wanted, holder, without={ids})
-    said, asked = _response_lines(response, holder)
+    data_lines, choices = _response_lines(response, holder)
     ignored = _ignored(seen, {ids, response})
-    lines = [f"id = {_text(ids)}{_note('names the row at every party')}", *said, *_ignore_lines(ignored, seen)]
+    lines = [f"id = {_text(ids)}{_note('names the row at every party')}", *data_lines, *_ignore_lines(ignored, seen)]
     lines += [f"server = {_path(wanted, wanted.server)}"] if wanted.server is not None else []
     public, kept = 'standardise = "public"   # by [data.columns] below', "holdout = 0.2           # of the rows, for testing"
     lines.append(public if wanted.private else kept)
     if seen.gaps - {ids, response, *ignored}:
         ways = '"indicator", with kind, center and scale of these columns in [data.columns.NAME]'
         ways += "" if wanted.private else ', or "drop", which leaves them out at all parties (docs/how-to/files.md)'
-        asked += [f"model.missing: {GAPS}; {ways}"]
-    return Part([*lines, "", "[model]", *_family(response, holder)], asked, frozenset({ids, response, *ignored}), ignored)
+        choices += [f"model.missing: {GAPS}; {ways}"]
+    return Part([*lines, "", "[model]", *_family(response, holder)], choices, frozenset({ids, response, *ignored}), ignored)
 
 
-def _sigma(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
+def _sigma(wanted: Wanted, seen: Seen, servers: Sequence[Seen], common: Sequence[str]) -> Part:
     """Drafts the tables of a spatial job."""
     area = next(iter(_named(seen.names, AREAS)), None)
     if area is None:
@@ -445,15 +396,15 @@ def _sigma(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str
     exposure = next(iter(_named(seen.names, EXPOSURES)), None)
     roles = {area, exposure or area}
     response = _response(wanted, seen, without=roles)
-    said, asked = _response_lines(response, seen)
+    data_lines, choices = _response_lines(response, seen)
     ignored = _ignored(seen, {*roles, response})
-    lines = [f"area = {_text(area)}", *said]
+    lines = [f"area = {_text(area)}", *data_lines]
     lines += [f"exposure = {_text(exposure)}{_note('expected counts, or persons at risk')}"] if exposure else []
     lines += [*_ignore_lines(ignored, seen), "", "[model]", 'prior = "prior"   # the --out of `fedkern sigma build prior.toml`']
-    asked += ['model.prior: the folder of a prior that has these areas ("prior" stands there)']
+    choices += ['model.prior: the folder of a prior that has these areas ("prior" stands there)']
     if seen.gaps - {response, *ignored}:
-        asked += [f"rows: {GAPS} beside the response; remove the columns, or fill them"]
-    return Part([*lines, *_family(response, seen)], asked, frozenset({*roles, response, *ignored}), ignored)
+        choices += [f"rows: {GAPS} beside the response; remove the columns, or fill them"]
+    return Part([*lines, *_family(response, seen)], choices, frozenset({*roles, response, *ignored}), ignored)
 
 
 def _private(method: str, seen: Seen, part: Part) -> Iterator[str]:
@@ -606,7 +557,7 @@ def _header(path: Path, dialect: Dialect) -> tuple[str, ...]:
     JobError
         There are none, or they look like the cells of a row; they are not shown then.
     """
-    names = table.header(path, dialect=dialect)
+    names = header(path, dialect=dialect)
     cells = [name for name in names if number(name) == number(name) or has_decimal_comma(name) or not any(map(str.isalpha, name))]
     if cells and suffix(path).removesuffix(".gz") in SEPARATORS:
         raise JobError(_no_header(path, f"{len(cells)} of {len(names)} names in it are numbers or have no letter"))
@@ -622,90 +573,26 @@ def _no_header(path: Path, why: str) -> str:
 def _table(path: Path, dialect: Dialect) -> Table:
     """Reads a file, once its first line is known to be a header."""
     names = _header(path, dialect)
-    one = table.load(path, dialect=dialect)
-    if one.n_rows and len(one.broken) == one.n_rows and len({*one.broken.values()}) == 1:
-        own = next(iter(one.broken.values()))
-        if isinstance(own, table.Uneven):
+    table = load(path, dialect=dialect)
+    if table.n_rows and len(table.broken) == table.n_rows and len({*table.broken.values()}) == 1:
+        reason = next(iter(table.broken.values()))
+        if isinstance(reason, Uneven):
             raise JobError(
-                f"init: {path.name}: the number of cells in the first line is {own.header}, and in every line below it "
-                f"{own.cells}: is it a title? Remove what stands above the header"
+                f"init: {path.name}: the number of cells in the first line is {reason.header}, and in every line below it "
+                f"{reason.cells}: is it a title? Remove what stands above the header"
             )
-    among = [name for name in names if isinstance(column := one.columns[name], Text) and name in column.levels]
-    words = [name for name in names if not isinstance(one.columns[name], Text) and name.strip().lower() not in MISSING]
+    among = [name for name in names if isinstance(column := table.columns[name], Text) and name in column.levels]
+    words = [name for name in names if not isinstance(table.columns[name], Text) and name.strip().lower() not in MISSING]
     if among and not (len(words) > 1 and len(among) == 1):  # a level "ward" of a column "ward", where words stand above numbers
         raise JobError(_no_header(path, "a name in it stands among the cells of its column, too"))
-    if not one.n_rows:
+    if not table.n_rows:
         raise JobError(f"init: {path.name}: no rows, so that nothing tells what its columns hold; give files with rows")
-    return one
-
-
-def look_at(tables: Sequence[Table]) -> Seen:
-    """Looks at all columns of the files; a column has the widest kind over the files that have it."""
-    order = ("binary", "count", "real", "text")
-    names = tuple(dict.fromkeys(name for one in tables for name in one.names))
-    kinds, gaps, two, zeros, several = dict[str, str](), set[str](), set[str](), set[str](), set[str]()
-    for name in names:
-        holding = [one for one in tables if name in one.names]
-        own_kinds = [kind for kind in (_kind(one, name) for one in holding) if kind != "empty"]
-        if all(kind == "names" for kind in own_kinds):  # or there is no cell at all
-            kinds[name] = "names"
-        else:
-            kinds[name] = max(("text" if kind == "names" else kind for kind in own_kinds), key=order.index)
-        gaps |= {name} if any(_lacks(one, name) for one in holding) else set()
-        if kinds[name] in ("count", "real") and len(np.unique(np.concatenate([_numbers(one, name) for one in holding]))) == 2:
-            two.add(name)
-        zeros |= {name} if any((_numbers(one, name) == 0).any() for one in holding) else set()
-        if kinds[name] == "text" and len({label for one in holding for label in _labels(one, name)}) > 2:
-            several.add(name)
-    own = {name: [one for one in tables if name in one.names] for name in names}
-    dates = {name for name in names if all(_are_dates(one, name) for one in own[name])}
-    crowded = {name for name in names if kinds[name] == "text" and any(_is_crowded(one, name) for one in own[name])} - dates
-    numbered = {name for name in names if kinds[name] == "count" and all(_are_codes(one, name) for one in own[name])} - dates
-    sets = (gaps, two, dates, crowded, numbered, zeros, several)
-    return Seen(names, kinds, *map(frozenset, sets))
-
-
-def _labels(one: Table, name: str) -> set[str]:
-    """Returns the labels of a column; truth values are 0 and 1, as which another file may have them."""
-    return {TRUTH_OF.get(level, level) for level in labels(one.columns[name]).levels if level}
-
-
-def coded_apart(tables: Sequence[Table], name: str) -> bool:
-    """Tells whether a column of numbers has two values in each file, and not the same two in all: 0 and 1 here, 1 and 2 there."""
-    values = [_numbers(one, name) for one in tables]
-    pairs = [set(np.unique(own).tolist()) for own in values]
-    rows = sum(len(own) for own in values)
-    return all(len(pair) == 2 for pair in pairs) and len(set().union(*pairs)) > 2 and rows >= sum(map(len, pairs)) * EACH
-
-
-def _are_dates(one: Table, name: str) -> bool:
-    """Returns whether all cells are dates, but for empty ones."""
-    column = one.columns[name]
-    if isinstance(column, Text):
-        present = [level.strip() for level in column.levels if level.lower() not in MISSING]
-        return bool(present) and all(map(DATES.fullmatch, present))
-    values = np.unique(_numbers(one, name))
-    return bool(values.size) and all(DAYS.fullmatch(f"{value:.15g}") for value in values)
-
-
-def _is_crowded(one: Table, name: str) -> bool:
-    """Returns whether it is text of more levels than a job would accept for a category."""
-    column = one.columns[name]
-    if not isinstance(column, Text) or _kind(one, name) not in ("text", "names") or _spoilt(_unread(column)):
-        return False
-    return MANY < len(column.levels) and one.n_rows < LEAST_OF_LEVEL * len(column.levels)
-
-
-def _are_codes(one: Table, name: str) -> bool:
-    """Returns whether whole numbers may number wards, or the like: few, none of them small, or called as such."""
-    values = np.unique(_numbers(one, name))
-    few = 2 < len(values) <= min(CODES, one.n_rows // ROWS_OF_A_CODE)
-    return few and (bool(GROUPS.fullmatch(name.lower())) or float(values[0]) >= LEAST_CODE)
+    return table
 
 
 def _missing_lines(tables: Sequence[Table], seen: Seen, part: Part) -> list[str]:
     """Returns a line of [data.dialect], to be filled in, about covariates that have a few cells with a code."""
-    those = [name for name in seen.names if name not in part.ignored and _coded(tables, seen, name)]
+    those = [name for name in seen.names if name not in part.ignored and has_code(tables, seen, name)]
     if not those:
         return []
     names = ", ".join(map(_text, those))
@@ -715,92 +602,6 @@ def _missing_lines(tables: Sequence[Table], seen: Seen, part: Part) -> list[str]
         "# such values in earnest), and say what becomes of the rows: model.missing.",
         '# missing = ["-9", "999"]',
     ]
-
-
-def _coded(tables: Sequence[Table], seen: Seen, name: str) -> bool:
-    """Returns whether a few cells of a numeric column have a code as for missing values."""
-    numeric = seen.kinds[name] in ("binary", "count", "real")
-    return numeric and any(bool(coded(_numbers(one, name))) for one in tables if name in one.names)
-
-
-def _lacks(one: Table, name: str) -> bool:
-    """Returns whether a cell is empty, in a row that can be read."""
-    column, read = one.columns[name], np.array([row not in one.broken for row in range(one.n_rows)], np.bool_)
-    if isinstance(column, Text):
-        missing = {""} if column.kind() == "categorical" else MISSING
-        return any(column.levels[code].lower() in missing for code in np.unique(column.codes[read]))
-    return bool(np.isnan(np.asarray(column, np.float64)[read]).any())
-
-
-def _numbers(one: Table, name: str) -> NDArray[np.float64]:
-    """Returns the finite numbers of a column."""
-    column = one.columns[name]
-    values = floats(column)
-    return values[np.isfinite(values)]
-
-
-def _slips(tables: Sequence[Table], seen: Seen) -> Iterator[str]:
-    """Yields lines about columns that fit a model without an error, and are perhaps a mistake; no cell is said."""
-    for name in seen.names:
-        holding = [one for one in tables if name in one.names]
-        texts = [own for one in holding if isinstance(own := one.columns[name], Text)]
-        levels = {level for own in texts for level in own.levels}
-        column = f"column {name}"
-        if what := _spoilt({level for own in texts for level in _unread(own)}):
-            yield f"{column}: its cells look like numbers with {what}, and are taken for text; write plain numbers into the file"
-        if seen.kinds[name] == "text" and (same := spellings(levels)):
-            yield f"{column}: levels {one_but_for(same[0])}, and are taken for different ones; write them alike"
-        if seen.kinds[name] not in ("binary", "count", "real"):
-            continue
-        if any(level.lower() not in MISSING for own in texts for level in _unread(own) if np.isnan(number(level, own.decimal))):
-            yield (
-                f"{column}: a few cells are no numbers; what stands for a missing value (some programs write a point) "
-                "belongs into [data.dialect] missing"
-            )
-        values = [_numbers(one, name) for one in holding]
-        pairs = {tuple(np.unique(own).tolist()) for own in values if len(np.unique(own)) == 2}
-        if len(pairs) > 1:
-            yield f"{column}: two values in each file, and not the same two in all; code it alike"
-        if _coded(tables, seen, name):
-            yield (
-                f"{column}: some cells have one value as programs write for a missing one (0, -9, 99, ..), far from all "
-                "others; if it is one, give it to [data.dialect] missing, or make its cells empty"
-            )
-        elif any((distances(own) > FAR).any() for own in values):
-            yield (
-                f"{column}: a cell is more than {FAR:g} robust standard deviations from the median of its file; is it wrong, or "
-                "in another unit? `fedkern check JOB.toml --local FILE` shows its holder which"
-            )
-
-
-def _unread(cells: Text) -> list[str]:
-    """Returns levels other than numbers with decimal commas, where the file has such: 1,234 are no thousands there."""
-    return [level for level, value in zip(cells.levels, cells.values) if cells.decimal == "." or np.isnan(value)]
-
-
-def _spoilt(levels: Collection[str]) -> str:
-    """Returns the addition to numbers that at least half of a column's different cells share; "" where they share none."""
-    present = [level for level in levels if level.lower() not in MISSING]
-    least = max(2, -(-len(present) // 2))
-    if sum(THOUSANDS.fullmatch(level) is not None for level in present) >= least:
-        return "separators of thousands"
-    units = Counter(match.group(1) for level in present if (match := UNIT.fullmatch(level)))
-    return "a unit behind" if units and max(units.values()) >= least else ""
-
-
-def _kind(one: Table, name: str) -> str:
-    """Returns the kind of a column, as `Seen.kinds` has it, or "empty"."""
-    column = one.columns[name]
-    if isinstance(column, Text) and _spoilt(_unread(column)):  # numbers, once the file is mended: no name of a row, and not empty
-        return "text"
-    if isinstance(column, Text) and column.kind() == "categorical":
-        return "names" if len(column.levels) == one.n_rows > 2 else "text"
-    values = _numbers(one, name)
-    if not values.size:
-        return "empty"
-    if not (values >= 0).all() or not (values == np.floor(values)).all():
-        return "real"
-    return "binary" if (values <= 1).all() else "count"
 
 
 def _dialect(path: Path) -> Dialect:

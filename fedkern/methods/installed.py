@@ -42,9 +42,9 @@ def names(group: str) -> tuple[str, ...]:
 
 def _entries(group: str, folder: Path) -> Iterator[EntryPoint]:
     """Yields the entry points of installed packages, for a job in this folder."""
-    for one in loose.installed(folder):
-        if group in (one.read_text("entry_points.txt") or ""):  # nearly none has it: the others are not parsed
-            yield from one.entry_points.select(group=group)
+    for package in loose.installed(folder):
+        if group in (package.read_text("entry_points.txt") or ""):  # nearly none has it: the others are not parsed
+            yield from package.entry_points.select(group=group)
 
 
 def entry(group: str, name: str, own: Sequence[str], folder: Path | None = None) -> EntryPoint | None:
@@ -56,8 +56,12 @@ def entry(group: str, name: str, own: Sequence[str], folder: Path | None = None)
     JobError
         Several packages bring it, or one brings a name of this package's own.
     """
-    found = {(one.value, _package(one)): one for one in _entries(group, folder or Path.cwd()) if one.name == name}
-    packages = sorted({_package(one) for one in found.values()})
+    found = {
+        (found_entry.value, _package(found_entry)): found_entry
+        for found_entry in _entries(group, folder or Path.cwd())
+        if found_entry.name == name
+    }
+    packages = sorted({_package(found_entry) for found_entry in found.values()})
     if found and name in own:
         raise JobError(f"{group}: {', '.join(packages)} brings {name!r}, which is fedkern's own; uninstall it")
     if len(found) > 1:
@@ -91,8 +95,8 @@ def place(name: str, tables: Raw, folder: Path) -> Place:
     found = entry(PLACES_GROUP, name, (), folder)
     if found is None:
         known = names(PLACES_GROUP)
-        there = f"; there are {', '.join(known)}" if known else ""
-        raise JobError(f"place = {name!r}: no installed package brings it{there}")
+        others = f"; there are {', '.join(known)}" if known else ""
+        raise JobError(f"place = {name!r}: no installed package brings it{others}")
     _permit(
         tables,
         folder,
@@ -170,11 +174,11 @@ def _texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _texts(one)
+        for part in value.values():
+            yield from _texts(part)
     elif isinstance(value, Iterable) and not isinstance(value, bytes):
-        for one in value:
-            yield from _texts(one)
+        for part in value:
+            yield from _texts(part)
 
 
 def _package(found: EntryPoint) -> str:

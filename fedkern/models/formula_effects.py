@@ -60,18 +60,21 @@ def _coefficients(encoding_as_json: bytes, of_constant: bool, most: float) -> Ar
     encoding = Encoding.from_json(encoding_as_json)
     formula, first = encoding.formula, int(encoding.intercept)
     assert formula is not None
-    found, constants = [formula.monomial(one) for one in formula.made], _constants(encoding)
+    found, constants = [formula.monomial(made) for made in formula.made], _constants(encoding)
     families: dict[Family, list[int]] = {(frozenset(), frozenset()): [0] if first else []}
     for j, (labels, powers) in enumerate(found, first):
         families.setdefault((_factors(formula, labels), powers), []).append(j)
-    every = tuple(replace(column, flat=False) for column in encoding.columns)  # in a product it has a part
-    A, columns = replace(encoding, columns=every).affine(), dict(enumerate(found, first)) | {0 if first else NONE: NOTHING}
+    whole_columns = tuple(replace(column, flat=False) for column in encoding.columns)  # in a product it has a part
+    A, columns = (
+        replace(encoding, columns=whole_columns).affine(),
+        dict(enumerate(found, first)) | {0 if first else NONE: NOTHING},
+    )
     effects = list[Array]()
     for (factors, powers), places in families.items():
         several = len(factors) + sum(k for _, k in powers) > (1 if powers else 0)
         kept = several and (of_constant or not (factors and powers))
-        own = _expanded(formula, columns, constants, (factors, powers), len(A)) if kept else None
-        standard = None if own is None else np.linalg.solve(A, own)
+        of_family = _expanded(formula, columns, constants, (factors, powers), len(A)) if kept else None
+        standard = None if of_family is None else np.linalg.solve(A, of_family)
         if standard is None or standard.shape[1] < len(places) or np.abs(standard).max(initial=0.0) > most:
             standard = np.eye(len(A))[:, places]
         effects.append(np.asarray(standard, np.float64))
@@ -88,8 +91,8 @@ def units_of_effects(encoding: Encoding) -> Array:
     if (formula := encoding.formula) is None:
         return units
     constants = _constants(encoding)
-    for j, (one, column) in enumerate(zip(formula.made, encoding.columns), int(encoding.intercept)):
-        powers = formula.monomial(one)[1]
+    for j, (made, column) in enumerate(zip(formula.made, encoding.columns), int(encoding.intercept)):
+        powers = formula.monomial(made)[1]
         if powers and all(name in constants for name, _ in powers):
             units[j] = math.prod(constants[name][1] ** k for name, k in powers) / column.constants[1]
     return units
@@ -98,7 +101,7 @@ def units_of_effects(encoding: Encoding) -> Array:
 def _constants(encoding: Encoding) -> dict[str, tuple[float, float]]:
     """Returns the centres and scales of numeric columns that stand alone."""
     formula = encoding.formula
-    found = {} if formula is None else {column: formula.monomial(one) for one, column in zip(formula.made, encoding.columns)}
+    found = {} if formula is None else {column: formula.monomial(made) for made, column in zip(formula.made, encoding.columns)}
     return {
         name: column.constants
         for column, (labels, powers) in found.items()
@@ -127,14 +130,14 @@ def _expanded(
         if not weight:
             continue
         values = dict[int, Array]()  # of each column in each combination of levels
-        for j, (labels, own) in columns.items():
-            if own == left and _factors(formula, labels) <= factors:
-                coded = {name: one.copy() for name, one in ones.items()}
-                for text, reduced, at in labels:
-                    coded[formula.factors[text].node.text] *= formula.coding(text, reduced)[1][:, at]
+        for j, (labels, powers_of) in columns.items():
+            if powers_of == left and _factors(formula, labels) <= factors:
+                coded = {name: factor.copy() for name, factor in ones.items()}
+                for text, reduced, level in labels:
+                    coded[formula.factors[text].node.text] *= formula.coding(text, reduced)[1][:, level]
                 product: Array = np.ones(1)
-                for one in coded.values():
-                    product = np.asarray(np.kron(product, one), np.float64)
+                for factor in coded.values():
+                    product = np.asarray(np.kron(product, factor), np.float64)
                 values[j] = product
         matrix = np.array([*values.values()]).reshape(-1, cells).T
         if np.linalg.matrix_rank(matrix) < cells:

@@ -395,7 +395,7 @@ def test_groups_of_rows_find_what_all_rows_do(seed: int, few: int) -> None:
     X[:, 4] = X[:, 0] * np.where(random.random(600) < 0.5, 1.0, 0.75)  # and a quadratic is 0, but in a few rows
     X[random.choice(600, few, replace=False), 4] += 1.0 + np.arange(few)
     products = space(X)
-    assert len(X) > directions.OF_EACH * 3 * len(products.one)
+    assert len(X) > directions.OF_EACH * 3 * len(products.left)
     grouped, whole = products.fewest(3), products._within(None, 3, 0)
     assert (grouped is None, whole is None) == (few in (0, 3),) * 2
     if grouped is not None and whole is not None:

@@ -50,16 +50,18 @@ def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
     formula = spec.formula
     if formula is None:
         return run.agreed(tables)
-    asked = [text for text in formula.arguments if not _given(spec, text)] if spec.standardise == "exchange" else []
-    own = replace(spec, standardise=spec.standardise if asked or spec.standardise == "public" else "none", columns=_read(spec))
-    first = run.agreed(_with_arguments(run, tables, spec, formula) if asked else tables, own)
+    arguments = [text for text in formula.arguments if not _given(spec, text)] if spec.standardise == "exchange" else []
+    first_spec = replace(
+        spec, standardise=spec.standardise if arguments or spec.standardise == "public" else "none", columns=_read(spec)
+    )
+    first = run.agreed(_with_arguments(run, tables, spec, formula) if arguments else tables, first_spec)
     tables = {k: as_agreed(table, first) for k, table in tables.items()}
     # From here on every party knows which columns the terms make.
     formula = rows.agreed(spec, formula, {column.name: column for column in first.columns})
     _check_names(spec, formula)
     formula.refuse_without_constant()
     levels = {name: formula.known[name].levels for name in formula.variables}
-    flat = [name for name, own in levels.items() if own is not None and len(own) < 2 and formula.intercept]
+    flat = [name for name, first_spec in levels.items() if first_spec is not None and len(first_spec) < 2 and formula.intercept]
     run.hooks.find([Finding.of("column-constant", column=name, where="every client") for name in flat if run.place.is_server])
     # In a private job a faulty row weighs nothing, and must not show.
     if not spec.private:
@@ -68,8 +70,8 @@ def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
                 rows.check(table, replace(spec, formula=formula), run.names[k])
     if formula.curved:
         _look_again(run, tables, replace(spec, formula=formula))
-    told = {column.name: column for column in first.columns} if asked else {}
-    columns = {one.name: _constants(spec, formula, one, told) for one in formula.made}
+    known = {column.name: column for column in first.columns} if arguments else {}
+    columns = {made.name: _constants(spec, formula, made, known) for made in formula.made}
     # Only columns whose mean and spread nobody has told yet are exchanged a second time.
     lacking = [name for name, column in columns.items() if column is None]
     if lacking:
@@ -87,13 +89,15 @@ def count_legs(spec: Spec, encoding: Encoding) -> int | None:
         return agreement.count_legs(spec, [column.name for column in columns], [column.kind for column in columns])
     if (formula := encoding.formula) is None:
         return None
-    asked = [text for text in formula.arguments if not _given(spec, text)] if spec.standardise == "exchange" else []
-    own = replace(spec, standardise=spec.standardise if asked or spec.standardise == "public" else "none", columns=_read(spec))
+    arguments = [text for text in formula.arguments if not _given(spec, text)] if spec.standardise == "exchange" else []
+    first_spec = replace(
+        spec, standardise=spec.standardise if arguments or spec.standardise == "public" else "none", columns=_read(spec)
+    )
     labelled = {name for name in formula.variables if formula.known[name].levels is not None}
-    names = [*formula.variables, *asked]
-    legs = agreement.count_legs(own, names, ["categorical" if name in labelled else "numeric" for name in names])
-    told = {name: Column(name, "numeric", None, 0.0, 1.0) for name in names if name not in labelled} if asked else {}
-    lacking = [one.name for one in formula.made if _constants(spec, formula, one, told) is None]
+    names = [*formula.variables, *arguments]
+    legs = agreement.count_legs(first_spec, names, ["categorical" if name in labelled else "numeric" for name in names])
+    known = {name: Column(name, "numeric", None, 0.0, 1.0) for name in names if name not in labelled} if arguments else {}
+    lacking = [made.name for made in formula.made if _constants(spec, formula, made, known) is None]
     again = _of(spec, encoding, formula)
     return legs + (agreement.count_legs(again, lacking, ["numeric"] * len(lacking)) if lacking else 0)
 
@@ -121,13 +125,15 @@ def by_names(spec: Spec, first: Encoding) -> Encoding:
             known[name] = Column(name, "numeric", None, 0.0, WIDE)
     more = {text: Column(text, "numeric", None, 0.0, WIDE) for text in formula.arguments if text not in known}
     formula = rows.agreed(spec, formula, {**known, **more})
-    columns = {one.name: Column(one.name, "numeric", None, 0.0, 1.0) for one in formula.made}
+    columns = {made.name: Column(made.name, "numeric", None, 0.0, 1.0) for made in formula.made}
     return _encoding(spec, formula, columns, first)
 
 
 def _encoding(spec: Spec, formula: Formula, columns: Mapping[str, Column | None], first: Encoding) -> Encoding:
-    every = tuple(column for one in formula.made if (column := columns[one.name]) is not None)
-    encoding = replace(spec.encoding(every), positive=first.positive, labels=first.labels, formula=formula, joined=first.joined)
+    agreed_columns = tuple(column for made in formula.made if (column := columns[made.name]) is not None)
+    encoding = replace(
+        spec.encoding(agreed_columns), positive=first.positive, labels=first.labels, formula=formula, joined=first.joined
+    )
     return encoding if formula.intercept else encoding.uncentred
 
 
@@ -138,47 +144,49 @@ def _given(spec: Spec, text: str) -> bool:
 def _read(spec: Spec) -> dict[str, Column]:
     """Returns the job file's declarations of columns in files, without those of columns that the terms make."""
     assert spec.formula is not None
-    there = {*spec.formula.variables, *spec.formula.arguments, spec.response}
-    return {name: column for name, column in spec.columns.items() if name in there}
+    names = {*spec.formula.variables, *spec.formula.arguments, spec.response}
+    return {name: column for name, column in spec.columns.items() if name in names}
 
 
 def _check_names(spec: Spec, formula: Formula) -> None:
     """Refuses a job file that declares a column that does not exist (JobError)."""
-    there = {*formula.variables, *formula.arguments, *spec.roles, *(one.name for one in formula.made)}
+    names = {*formula.variables, *formula.arguments, *spec.roles, *(made.name for made in formula.made)}
     for name in spec.columns:
-        if name not in there and not name.replace(".", "_").isidentifier():
-            made = ", ".join(repr(one.name) for one in formula.made if one.name not in formula.variables)
-            raise JobError(f"[data.columns] {name!r}: model.formula makes no such column; it makes {made or 'none beside yours'}")
+        if name not in names and not name.replace(".", "_").isidentifier():
+            columns = ", ".join(repr(term.name) for term in formula.made if term.name not in formula.variables)
+            raise JobError(
+                f"[data.columns] {name!r}: model.formula makes no such column; it makes {columns or 'none beside yours'}"
+            )
 
 
-def _constants(spec: Spec, formula: Formula, one: Made, told: Mapping[str, Column]) -> Column | None:
+def _constants(spec: Spec, formula: Formula, made: Made, known: Mapping[str, Column]) -> Column | None:
     """Returns a column with its centre and scale; None where these are to be exchanged."""
-    said = spec.columns.get(one.name)
+    given = spec.columns.get(made.name)
     if spec.standardise == "none":  # columns as they are, as without a formula: a declared centre is of knots and curves alone
-        return Column(one.name, "numeric", None, 0.0, 1.0)
-    if said is not None and said.center is not None:
-        return said
-    if one.indicator:
-        return Column(one.name, "numeric", None, 0.0, 1.0)
+        return Column(made.name, "numeric", None, 0.0, 1.0)
+    if given is not None and given.center is not None:
+        return given
+    if made.indicator:
+        return Column(made.name, "numeric", None, 0.0, 1.0)
     if spec.standardise == "exchange":
-        return told.get(one.name)
-    both = formula.ends(one)
+        return known.get(made.name)
+    both = formula.ends(made)
     if both is None or not both[0] < both[1]:
         raise JobError(
-            f"model.formula: {one.name} has no bounds where its columns are between centre - scale and centre + scale: give "
-            f'center and scale in [data.columns."{one.name}"]'
+            f"model.formula: {made.name} has no bounds where its columns are between centre - scale and centre + scale: give "
+            f'center and scale in [data.columns."{made.name}"]'
         )
-    return Column(one.name, "numeric", None, both[0] / 2 + both[1] / 2, both[1] / 2 - both[0] / 2)
+    return Column(made.name, "numeric", None, both[0] / 2 + both[1] / 2, both[1] / 2 - both[0] / 2)
 
 
 def _made(table: Table, spec: Spec, formula: Formula, names: list[str]) -> Table:
     """Returns some of the columns that the terms make, with those that are no covariates."""
     matrix = formula.matrix(Reader(table, Marks(table)), table.n_rows)
-    at = {one.name: j for j, one in enumerate(formula.made)}
-    spec, copies = spec.apart([one.name for one in formula.made])
+    positions = {made.name: j for j, made in enumerate(formula.made)}
+    spec, copies = spec.apart([made.name for made in formula.made])
     columns = {**table.columns, **{new: table.columns[name] for new, name in copies.items()}}
     roles = [name for name in columns if name in spec.roles]
-    columns = {name: columns[name] for name in roles} | {name: matrix[:, at[name]] for name in names}
+    columns = {name: columns[name] for name in roles} | {name: matrix[:, positions[name]] for name in names}
     return replace(table, names=(*roles, *names), columns=columns, matrix=None, matrix_names=())
 
 
@@ -187,7 +195,7 @@ def _of(spec: Spec, first: Encoding, formula: Formula) -> Spec:
     columns = {name: column for name, column in spec.columns.items() if name == spec.response}
     if spec.response and first.labels:
         columns[spec.response] = Column(spec.response, "categorical", first.labels)
-    spec, _ = spec.apart([one.name for one in formula.made])
+    spec, _ = spec.apart([made.name for made in formula.made])
     return replace(spec, formula=None, columns=columns, positive=first.positive, ignore=(), derived=formula.derived)
 
 

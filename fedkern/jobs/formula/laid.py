@@ -30,29 +30,29 @@ def faults(raw: Raw, *, random: bool) -> Iterator[str]:
     if not isinstance(text, str):
         return
     try:
-        said = reading.read(text)
+        read = reading.read(text)
     except JobError as fault:
         yield str(fault)
         return
-    for name, value in said.data.items():
+    for name, value in read.data.items():
         if data.get(name, value) != value:
             yield f'model.formula says that data.{name} is "{value}", and data.{name} = {data[name]!r}; remove one of them'
-    if said.random and not random:
+    if read.random and not random:
         yield 'model.formula has effects of groups, which are for method = "likelihood"; leave them out'
     given = model.get("random")
-    for name, value in said.random.items():
+    for name, value in read.random.items():
         if isinstance(given, Mapping) and given.get(name, value) != value:
             yield f"model.formula says that model.random.{name} is {value!r}, and it is {given[name]!r}; remove one of them"
     none = model.get("family") in WITHOUT_INTERCEPT
-    if none and not said.formula.intercept:
+    if none and not read.formula.intercept:
         yield f'model.formula: "{model.get("family")}" has no intercept that could be left out; remove 0 or - 1'
-    elif "privacy" in raw and not said.formula.intercept:
+    elif "privacy" in raw and not read.formula.intercept:
         yield (
             "model.formula: columns of a private job are centred, and without an intercept that makes another model of them; "
             "remove 0 or - 1"
         )
-    elif not none and "intercept" in model and model["intercept"] is not said.formula.intercept:
-        has = "has an intercept (0 + .. has none)" if said.formula.intercept else "has no intercept"
+    elif not none and "intercept" in model and model["intercept"] is not read.formula.intercept:
+        has = "has an intercept (0 + .. has none)" if read.formula.intercept else "has no intercept"
         yield f"model.formula {has}, and model.intercept = {str(model['intercept']).lower()}; remove one of them"
 
 
@@ -63,12 +63,12 @@ def laid(raw: Raw) -> dict[str, Any]:
     text = model.get("formula")
     if not isinstance(text, str):
         return out
-    said = reading.read(text)
-    out["data"] = {**table(raw, "data"), **said.data}
-    more: dict[str, Any] = {} if said.formula.intercept else {"intercept": False}
-    if said.random:
+    read = reading.read(text)
+    out["data"] = {**table(raw, "data"), **read.data}
+    more: dict[str, Any] = {} if read.formula.intercept else {"intercept": False}
+    if read.random:
         given = model.get("random")
-        more["random"] = {**(given if isinstance(given, Mapping) else {}), **said.random}
+        more["random"] = {**(given if isinstance(given, Mapping) else {}), **read.random}
     out["model"] = {**model, **more}
     return out
 
@@ -77,8 +77,12 @@ def of(text: str | None, columns: Mapping[str, ColumnSection]) -> Formula | None
     """Returns the terms of a job's formula, with the job file's declarations of its columns; None where it has no formula."""
     if text is None:
         return None
-    bases = {name: one.reference for name, one in columns.items() if one.reference is not None}
-    bounds = {n: (one.lower, one.upper) for n, one in columns.items() if one.lower is not None and one.upper is not None}
+    bases = {name: section.reference for name, section in columns.items() if section.reference is not None}
+    bounds = {
+        n: (section.lower, section.upper)
+        for n, section in columns.items()
+        if section.lower is not None and section.upper is not None
+    }
     return replace(reading.read(text).formula, bases=bases, bounds=bounds)
 
 
@@ -91,11 +95,11 @@ def describe_formula(read_alike: Mapping[str, Any]) -> list[str]:
     """Returns the lines of `fedkern check` about a formula."""
     if not read_alike:
         return []
-    said = read_alike["formula"]
-    return [f"formula  {said['terms']}, by formulaic {said['formulaic']}; other columns are not read"]
+    content = read_alike["formula"]
+    return [f"formula  {content['terms']}, by formulaic {content['formulaic']}; other columns are not read"]
 
 
-def alike(told: list[bytes]) -> bytes:
+def alike(answers: list[bytes]) -> bytes:
     """Checks whether all ranks have read a formula alike.
 
     Raises
@@ -103,14 +107,14 @@ def alike(told: list[bytes]) -> bytes:
     JobError
         A rank has read it otherwise: which rank, and how.
     """
-    first = json.loads(told[0])["formula"]
-    for rank, text in enumerate(told):
-        if text != told[0]:
-            own = json.loads(text)["formula"]
-            read = [f"{factors.shortened(one['terms'])} by formulaic {one['formulaic']}" for one in (own, first)]
+    first = json.loads(answers[0])["formula"]
+    for rank, text in enumerate(answers):
+        if text != answers[0]:
+            others = json.loads(text)["formula"]
+            read = [f"{factors.shortened(content['terms'])} by formulaic {content['formulaic']}" for content in (others, first)]
             both = f"rank {rank} reads model.formula as {read[0]}, and rank 0 as {read[1]}"
             raise JobError(f"{both}; install one version of formulaic at all parties")
-    return told[0]
+    return answers[0]
 
 
 def conflicts(config: JobConfig, formula: Formula | None) -> Iterator[str]:
@@ -132,7 +136,7 @@ def conflicts(config: JobConfig, formula: Formula | None) -> Iterator[str]:
     roles = {name: getattr(data, name, None) for name in ("response", "row_id", "time", "time_upper", "event")}
     for name in formula.variables:
         if role := next((key for key, column in roles.items() if column and name in column.split(" - ")), None):
-            yield f'model.formula: "{name}" stands among the terms, and is data.{role} too; name another column'
+            yield f'model.formula: "{name}" stands among the terms, and is data.{role} too; name another column, or a copy'
         if name in data.ignore:
             yield f'model.formula: "{name}" stands among the terms, and in data.ignore; take it out of one'
         yield from _kinds(formula, name, data.columns.get(name))
@@ -147,26 +151,26 @@ def conflicts(config: JobConfig, formula: Formula | None) -> Iterator[str]:
         yield from _constants(formula, data.columns, data.standardise)
 
 
-def _kinds(formula: Formula, name: str, said: ColumnSection | None) -> Iterator[str]:
+def _kinds(formula: Formula, name: str, section: ColumnSection | None) -> Iterator[str]:
     numeric, labelled = name in formula.numeric, name in formula.labelled
     if numeric and labelled:
         yield f'model.formula: "{name}" is taken for numbers in one term, and for labels (C) in another'
-    if said is None:
+    if section is None:
         return
-    labels = said.kind == "categorical" or said.levels is not None or said.reference is not None
+    labels = section.kind == "categorical" or section.levels is not None or section.reference is not None
     if numeric and labels:
         key = f"[data.columns.{toml_key(name)}]"
         yield f'model.formula calculates with "{name}", and {key} says that it has labels; remove one of them'
-    if labelled and (said.kind == "numeric" or said.center is not None or said.lower is not None):
+    if labelled and (section.kind == "numeric" or section.center is not None or section.lower is not None):
         yield f'model.formula takes "{name}" for labels (C), and [data.columns.{toml_key(name)}] for numbers; remove one of them'
 
 
 def _constants(formula: Formula, columns: Mapping[str, ColumnSection], standardise: str) -> Iterator[str]:
     """Yields constants that transformations need and the job file lacks, where nothing is computed from rows."""
     for text, node in formula.arguments.items():
-        there = {name for name, one in columns.items() if one.center is not None or one.lower is not None}
-        needed = {one.text for one in node.walk() if one.what == "name"}
-        if text not in there and (standardise == "none" or not needed <= there):
+        given = {name for name, section in columns.items() if section.center is not None or section.lower is not None}
+        needed = {section.text for section in node.walk() if section.what == "name"}
+        if text not in given and (standardise == "none" or not needed <= given):
             yield (
                 f"model.formula needs the centre and scale of {text}, and no numbers of rows are exchanged for them: give center "
                 f"and scale (or lower and upper) in [data.columns.{toml_key(text)}], or knots, lower_bound and upper_bound of a "

@@ -149,20 +149,20 @@ def _outside(text: str) -> Iterator[str]:
 
 def _powers(text: str) -> str:
     """Returns the text with R's sign of powers as Python's, which binds as tightly."""
-    return "".join("**" if outside == "^" else own for own, outside in zip(text, _outside(text)))
+    return "".join("**" if outside == "^" else letter for letter, outside in zip(text, _outside(text)))
 
 
 def _split(text: str, signs: str) -> Iterator[tuple[str, str]]:
     """Yields the parts between signs outside brackets, each with the sign before it ("+" for the first)."""
     depth, begin, sign = 0, 0, "+"
-    for at, letter in enumerate(_outside(text)):
+    for k, letter in enumerate(_outside(text)):
         depth += (letter in "([") - (letter in ")]")
         if depth == 0 and letter in signs:
-            if text[begin:at].strip() or letter == "~":
-                yield sign, text[begin:at]
+            if text[begin:k].strip() or letter == "~":
+                yield sign, text[begin:k]
             elif begin:
                 continue  # a second sign, which belongs to the part behind it
-            sign, begin = letter, at + 1
+            sign, begin = letter, k + 1
     yield sign, text[begin:]
 
 
@@ -191,7 +191,7 @@ def _bar(part: str) -> tuple[str, str] | None:
 
 def _random(part: str, before: str, after: str) -> dict[str, Any]:
     """Returns the keys of [model.random] for one effect."""
-    group = ":".join(_column(one, _GROUP) for _, one in _split(after, ":"))
+    group = ":".join(_column(word, _GROUP) for _, word in _split(after, ":"))
     if group == "client":
         raise _no(
             part,
@@ -200,11 +200,11 @@ def _random(part: str, before: str, after: str) -> dict[str, Any]:
         )
     slopes: list[str] = []
     for sign, term in _split(before, "+-"):
-        one = term.strip()
-        if sign == "-" or one == "0":
+        word = term.strip()
+        if sign == "-" or word == "0":
             raise _no(part, "slopes without an intercept of each group are not there: (1 + time | ward)")
-        if one != "1":
-            slopes.append(one.strip("`") if COLUMN.fullmatch(one) else _number(one))
+        if word != "1":
+            slopes.append(word.strip("`") if COLUMN.fullmatch(word) else _number(word))
     return {"group": group, "slopes": slopes}
 
 
@@ -294,7 +294,7 @@ def _of_surv(text: str, parts: Sequence[str]) -> dict[str, str]:
 def _time(text: str) -> str:
     """Returns a column of Surv, or the difference of two."""
     match = re.fullmatch(rf"\s*({NAME})\s*-\s*({NAME})\s*", text)
-    return _column(text, _SURV) if match is None else since(*(one.strip("`") for one in match.groups()))
+    return _column(text, _SURV) if match is None else since(*(part.strip("`") for part in match.groups()))
 
 
 def _terms(text: str) -> Formula:
@@ -398,8 +398,8 @@ def _once(terms: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
 
 def _first(fault: Exception) -> str:
     """Returns the beginning of a library's message."""
-    said = re.split(r"[^ -~]", " ".join(str(fault).split()))[0].strip()  # what follows marks a place, in colours
-    return factors.shortened(said or type(fault).__name__, 120)
+    words = re.split(r"[^ -~]", " ".join(str(fault).split()))[0].strip()  # what follows marks a place, in colours
+    return factors.shortened(words or type(fault).__name__, 120)
 
 
 def _count(tree: Any) -> int:  # a node of a library without types
@@ -407,7 +407,7 @@ def _count(tree: Any) -> int:  # a node of a library without types
     args, most = getattr(tree, "args", None), MOST_TERMS + 1
     if args is None:
         return 1
-    symbol, below = str(tree.operator.symbol), [_count(one) for one in args]
+    symbol, below = str(tree.operator.symbol), [_count(node) for node in args]
     if len(below) == 1:
         return below[0]
     if symbol in ("**", "^"):
