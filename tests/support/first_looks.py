@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 
 from fedkern.disclosure.cells import Parts, added, cross, enough, few_apart, in_bins, join, once
 from fedkern.disclosure.curves import curve_counts
-from fedkern.disclosure.measures import OF_AN_ERROR, measured, moments, step
+from fedkern.disclosure.measures import OF_AN_ERROR, ends, measured, moments, step
 from fedkern.disclosure.rules import Rules
 from fedkern.privacy.sketch import Sketch
 
@@ -29,7 +29,7 @@ Codes = NDArray[np.int64]
 
 BY = "by"
 FIRST, SECOND, JOB = "first", "second", "job"
-NODES = (20, 2000)  # that one solver looks at, first and in the end; what it has found by then is a bound all the same
+NODES = (20, 500)  # that one solver looks at, first and in the end; what it has found by then is a bound all the same
 
 
 class Column(NamedTuple):
@@ -88,7 +88,8 @@ class Account:
     curves: list[Array | None] = field(default_factory=list)
     sets: dict[str, dict[str, Sketch]] = field(default_factory=dict)  # of parts
     levels: dict[str, dict[str, Sketch]] = field(default_factory=dict)  # of jobs
-    rows: list[Sketch] = field(default_factory=list)
+    rows: list[Sketch] = field(default_factory=list)  # of looks
+    of_jobs: list[Sketch] = field(default_factory=list)
     sums: set[str] = field(default_factory=set)  # columns of which a job told sums
     joined: set[str] = field(default_factory=set)  # columns in which cells have joined
 
@@ -115,13 +116,17 @@ def sketch_of(members: NDArray[np.uint64]) -> Sketch:
     return Sketch.of("key", members, np.ones(len(members), np.uint64))
 
 
+def _near(rows: Sketch, earlier: Sequence[Sketch], least: int) -> bool:
+    return any(0 < (rows.apart(before) or 0) < least for before in earlier)
+
+
 def describe(
     data: Data, names: Sequence[str], rules: Rules, where: str, account: Account, members: NDArray[np.uint64]
 ) -> list[Statement] | None:
     """Returns what a first look tells by the rules, and notes it; None where it is refused."""
     least, all_groups = rules.rows_per_value, tuple(range(data.columns[BY].cells))
     rows = sketch_of(members)
-    if any(0 < (rows.apart(before) or 0) < least for before in account.rows):
+    if _near(rows, account.rows, least) or _near(rows, account.of_jobs, 2 * least - 1):
         return None
     told, kept, sets = list[Statement](), dict[str, Parts](), dict[str, dict[str, Sketch]]()
     fine = dict[str, tuple[tuple[int, ...], ...]]()
@@ -247,7 +252,7 @@ def job(
     least, groups = rules.rows_per_value, tuple(range(data.columns[BY].cells))
     there = np.all([data.columns[name].codes < data.columns[name].cells - 1 for name in names], axis=0)
     rows, told, sets, sums = sketch_of(members[there]), list[Statement](), dict[str, dict[str, Sketch]](), set[str]()
-    if there.sum() < rules.rows or any(0 < (rows.apart(before) or 0) < least for before in account.rows):
+    if there.sum() < rules.rows or _near(rows, account.rows, 2 * least - 1):
         return None
     every, n_rows = range(data.columns[names[0]].cells), int(there.sum())
     told.append(Statement(names[0], groups, dict.fromkeys(every, 1.0), n_rows, n_rows, JOB))
@@ -271,7 +276,7 @@ def job(
         if few_apart(sets[name], account.sets.get(name, {}), least):
             return None
         told += [Statement(name, groups, {level: 1.0}, n, n, JOB) for level, n in enumerate(counts.tolist())]
-    account.rows.append(rows)
+    account.of_jobs.append(rows)
     for name, own in sets.items():
         account.levels.setdefault(name, {}).update(own)
     account.sums |= sums
@@ -457,7 +462,9 @@ def simulated(seed: int) -> Data:
         "grade": Column(lacking(np.minimum(rng.poisson(0.8, n), 4), 6, 9), 6, np.arange(5.0)),
         "visits": Column(lacking(np.minimum(rng.negative_binomial(4, 0.35, n), 23), 25, 9), 25, np.arange(24.0)),
     }
-    columns["visits"] = columns["visits"]._replace(inner=np.arange(2.0, 24.0, 2.0))
+    seen = columns["visits"].codes[columns["visits"].codes < 24]
+    inner = ends(float(seen.mean()), float(seen.std()), 0.0, bins=int(rng.choice([6, 24])))
+    columns["visits"] = columns["visits"]._replace(inner=inner)
     times = np.ceil(rng.exponential(500, n) + 1)
     events = (times <= (limit := rng.uniform(100, 2500, n))).astype(np.float64)
     times = np.minimum(times, np.ceil(limit))
@@ -542,7 +549,7 @@ def attack(seed: int, rules: Rules) -> Found:
     if variant == VARIANTS[0]:
         inner = data.columns["visits"].inner
         assert inner is not None
-        visits = again.columns["visits"]._replace(inner=np.unique(np.r_[inner[:4], inner[4::2] + 1]))
+        visits = again.columns["visits"]._replace(inner=np.unique(np.r_[inner[:2], inner[2:] + 1]))
         again = Data({**again.columns, "visits": visits}, again.times, again.events, np.arange(100.0, 2000, 100.0))
     some = [name for name in every if name != rng.choice(every)]
     if (found := describe(again, some, rules, SECOND, account, members[looks[SECOND]])) is None:
