@@ -33,6 +33,7 @@ def rows(seed: int) -> dict[str, np.ndarray]:
 def main() -> None:
     """Prints a row for each level."""
     data = {f"site{k}": rows(k) for k in range(CLIENTS)}
+    fedkern.describe({name: {column: values[:100] for column, values in one.items()} for name, one in data.items()})  # imports
     print(f"{CLIENTS} clients, {ROWS:,} rows, {NUMBERS + FACTORS} columns; fedkern {fedkern.__version__}")
     print(f"{'level':<10}{'CPU s':>8}{'MB sent':>9}{'mean, se':>10}{'sd, se':>8}{'quantiles, bins':>17}")
     for level in ("standard", "strict"):

@@ -60,7 +60,7 @@ def clipped_sums(home: homes.Home) -> Iterator[str]:
 
                 def on_card(there: Any = there, rows: Any = rows, mu: Any = mu, omega: Any = omega) -> object:
                     m, s, index = home.all(mu, omega, rows)
-                    skipped, total = there(m, s, index, 3)
+                    total, skipped = there(m, s, index, 3)
                     return bool(skipped), homes.on_host(total)
 
                 took = [

@@ -1,9 +1,9 @@
-"""CPU seconds and bytes of whole `likelihood` jobs, beside statsmodels on the pooled rows, in turns.
+"""CPU seconds, bytes and memory of whole `likelihood` jobs, beside statsmodels on the pooled rows, in turns.
 
     python benchmarks/pooled_jobs.py [--base FOLDER] [--rows 3x5000x80,3x5000x160] [--out benchmarks/results/pooled_jobs.txt]
 
 Each job runs in a process of its own, from rows in memory to the result; seconds are of its processor time, children included,
-without the imports. `--base`: a checkout of another commit, with its extension, which is measured in turns with this one. The
+with fedkern's imports. Memory is that of the data and what the job takes at its highest beside them. `--base`: a checkout of another commit, with its extension, which is measured in turns with this one. The
 load is that when a line begins. statsmodels is no dependency: without it, it has no column (FEDKERN_PEERS names an
 interpreter that has it).
 """
@@ -38,11 +38,16 @@ else:
     frame = pandas.DataFrame(X, columns=[f"x{k}" for k in range(p)]).assign(y=y)
     data = {f"c{k}": frame.iloc[k * n : (k + 1) * n].reset_index(drop=True) for k in range(clients)}
     job = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "model": {"family": family}}
-    began = seconds()
+    held = sum(one.memory_usage(index=False).sum() for one in data.values())
+    del X, frame
+    def resident(which):
+        return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(which)) / 1024
+    open("/proc/self/clear_refs", "w").write("5")  # the highest resident size counts from here
+    before, began = resident("VmRSS"), seconds()
     result = fedkern.run(job, data=data)
     s = result.summary
     sent = [one for one in s["wire"].values()]
-    print(json.dumps({"seconds": seconds() - began, "ess": s["ess"], "rounds": s["rounds_of_draws"], "converged": s["converged"],
+    print(json.dumps({"seconds": seconds() - began, "MB": round(held / 2**20 + resident("VmHWM") - before), "ess": s["ess"], "rounds": s["rounds_of_draws"], "converged": s["converged"],
                       "error": s["monte_carlo_error"], "wire": sent[0]}))
 """
 

@@ -245,6 +245,7 @@ def _check_names(model: reading.Said, clients: Mapping[str, object]) -> None:
     names = list(dict.fromkeys(name for held in clients.values() for name in _header(held)))
     plain = [name for key, name in model.data.items() if key not in ("offset", "trials")]  # which may be calculated
     plain += [name for name in str(model.data.get("trials", "")).split(" + ") if name]
+    plain = [part for name in plain for part in ([name] if name in names else name.split(" - "))]  # a time since another
     groups = [str(model.random["group"])] if "group" in model.random else []
     if gone := [repr(name) for name in dict.fromkeys((*plain, *model.formula.variables, *groups)) if name not in names]:
         are = f"{listed(gone, 9)} of the formula {'is no column' if len(gone) == 1 else 'are no columns'} of any client"

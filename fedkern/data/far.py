@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..kernels.families import FAMILIES
 from ..models.encoding import Encoding
 from .cells import Text, floats
-from .isolated import FAR, LEAST, Cells, coded, distances, farthest, find_codes, find_codes_of_times, finite, robust
+from .isolated import FAR, LEAST, Cells, coded, distances, find_codes, find_codes_of_times, finite, has_far, robust
 from .table import Table
 
 __all__ = ["FAR", "any_thousandths", "coded", "distances", "notes", "numbers", "robust"]
@@ -184,7 +184,7 @@ def _of(name: str, values: Array, table: Table, link: str = "identity", *, small
     """
     with np.errstate(all="ignore"):
         scaled = np.log(values) if link == "log" else np.log(values) - np.log1p(-values) if link == "logit" else values
-    if not (small or farthest(scaled) > FAR):
+    if not (small or has_far(scaled)):
         return
     away = distances(np.where(np.isfinite(scaled), scaled, np.nan))
     rows = np.flatnonzero((away > EARLY) & (values < np.nanmedian(values)) if small else away > FAR)

@@ -42,7 +42,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from .standardised import middle, smallest
+from .standardised import MANY, SAMPLE, middle, sample, smallest
 
 Array = NDArray[np.float64]
 Cells = NDArray[np.bool_]
@@ -107,7 +107,7 @@ def _few_decide(values: Array) -> bool:
     most = max(FEW, int(OF_ROWS * len(values)))
     if len(values) < LEAST + most:
         return False
-    if not farthest(values) > FAR:
+    if not has_far(values):
         return False
     away = distances(values)
     order = np.argsort(-away)
@@ -138,12 +138,23 @@ def _far_of_logs(values: Array, n: int) -> bool:
     return bool(nearest > FAR_OF_LOGS and nearest - beside >= BESIDE_LOGS)
 
 
-def farthest(values: Array) -> float:
-    """Returns the largest of the `distances`, which need not be made of a column without far cells."""
+def has_far(values: Array) -> bool:
+    """Tells whether the largest of the `distances` is beyond `FAR`; most columns show that it is not before these are made."""
     present = finite(values)
-    centre, sd = robust(present)
+    if not len(present):
+        return False
     with np.errstate(over="ignore"):
-        return float(max(present.max() - centre, centre - present.min()) / sd) if sd > 0 else 0.0
+        low, high, half = present.min(), present.max(), len(present) / 2
+        if len(present) > MANY:
+            # The median is between two numbers of a sample. With fewer than half of the cells so near to these two the median
+            # absolute deviation is larger, and no cell of the column is far.
+            left, right = sample(present)[[SAMPLE * 9 // 20, SAMPLE * 11 // 20]]
+            near = (high - low) / (FAR * NORMAL)
+            about = np.count_nonzero((present > left - near) & (present < right + near))
+            if about < half and np.count_nonzero(present < left) < half < np.count_nonzero(present <= right):
+                return False
+        centre, sd = robust(present)
+        return bool(sd > 0 and max(high - centre, centre - low) / sd > FAR)
 
 
 def finite(values: Array) -> Array:

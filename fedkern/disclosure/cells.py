@@ -231,14 +231,15 @@ def ring(pairs: Sequence[tuple[str, str]]) -> tuple[str, str] | None:
 
 
 def few_apart(now: Mapping[str, Sketch], earlier: Mapping[str, Sketch], least: int) -> list[tuple[str, str]]:
-    """Returns the sets of rows, one of now and one of an earlier job, that differ by few rows: both counts tell of these alone.
+    """Returns the sets of rows, of a `describe` and of another job, that differ by few rows: both counts tell of these alone.
 
-    Of each column, and of all rows, a `describe` has the sets of rows of parts in which cells have joined, and any other job the
-    rows of each level, or of each of two values, that it uses.
+    Of each column a `describe` has the rows of each part, and a job those of each level, or of each of two values, that it uses.
+    Sets of the same cells are not compared: by all rows that count it is known how many a job has left out. That says also how
+    many rows at least lack some cell: so a set has to differ by so many more.
 
     Parameters
     ----------
-    now, earlier : name -> sketch of the rows of a set, all of one column
+    now, earlier : the cells of a set -> the sketch of its rows, of one column
     """
-    pairs = [(one, other, mine.apart(theirs)) for one, mine in now.items() for other, theirs in earlier.items()]
-    return [(one, other) for one, other, apart in pairs if apart is not None and 0 < apart < least]
+    pairs = [(one, other, mine.apart(theirs)) for one, mine in now.items() for other, theirs in earlier.items() if one != other]
+    return [(one, other) for one, other, apart in pairs if apart is not None and 0 < apart < 2 * least - 1]

@@ -65,7 +65,9 @@ class LogRank(NamedTuple):
     p: float
 
 
-def curve_counts(times: ArrayLike, event: ArrayLike, group: ArrayLike, grid: ArrayLike, rules: Rules) -> Counts | None:
+def curve_counts(
+    times: ArrayLike, event: ArrayLike, group: ArrayLike, grid: ArrayLike, rules: Rules, groups: int = 1
+) -> Counts | None:
     """Returns what a client tells of its times; None if nothing.
 
     Intervals of the grid join until each has enough events and enough censored rows in each group; so has what comes after the
@@ -77,6 +79,7 @@ def curve_counts(times: ArrayLike, event: ArrayLike, group: ArrayLike, grid: Arr
         counts as censored in the first interval, and nobody sees how many do.
     group : (n,) 0, 1, .. of the told parts of groups, each with enough rows; all 0 without groups
     grid : (k,) public ends of intervals, above 0
+    groups : how many groups all clients have
 
     Examples
     --------
@@ -88,15 +91,15 @@ def curve_counts(times: ArrayLike, event: ArrayLike, group: ArrayLike, grid: Arr
     (array([10., 20.]), array([[5, 5]]), array([[40, 30, 20]]))
     """
     ends, own, codes = np.asarray(grid, np.float64), np.array([times, event], np.float64), np.asarray(group, np.int64)
-    n_groups, lacking = int(codes.max(initial=0)) + 1, ~np.isfinite(own).all(axis=0)
-    left_out = np.bincount(codes[lacking], minlength=n_groups)
-    rows = np.bincount(codes, minlength=n_groups)
+    lacking = ~np.isfinite(own).all(axis=0)
+    left_out = np.bincount(codes[lacking], minlength=groups)
+    rows = np.bincount(codes, minlength=groups)
     if left_out[rows > 0].min(initial=len(codes)) >= rules.rows_per_value:
         rows, codes, own, lacking = rows - left_out, codes[~lacking], own[:, ~lacking], lacking[~lacking]
     interval = np.where(lacking, 0, np.searchsorted(ends, own[0]))
     dying = ~lacking & (own[1] != 0)
     events, censored = (
-        np.bincount(codes[which] * (len(ends) + 1) + interval[which], minlength=n_groups * (len(ends) + 1)).reshape(n_groups, -1)
+        np.bincount(codes[which] * (len(ends) + 1) + interval[which], minlength=groups * (len(ends) + 1)).reshape(groups, -1)
         for which in (dying, ~dying)
     )
     some = rows > 0

@@ -433,6 +433,11 @@ class Look:
         return at_known if not fit.intercept else min(at_best, at_known, key=effective)
 
     @cached_property
+    def _beside_trials(self) -> Array:
+        """(n,) The weight of each row where its trials are counted apart: they are its weight where it has no other."""
+        return self.weights if self.spec.weight or not self.spec.trials else np.sign(self.weights)
+
+    @cached_property
     def _at_no_slopes(self) -> Array:
         """(n,) The weight of each row in X'WX where all slopes are 0."""
         family, weights = self.family, self.weights
@@ -442,9 +447,10 @@ class Look:
         if self._offset is not None or self.spec.family == "gamma":
             return self._fitted(y, trials, np.ones((np.count_nonzero(weights), 1)), np.array([OF_INTERCEPT]))
         # Without an offset all rows have one mean, which is that of one row of all.
-        tried = weights if trials is None else weights * trials
+        each = self._beside_trials
+        tried = each if trials is None else each * trials
         total, one, link = np.array([tried.sum()]), np.ones(1), "log" if family.link == "log" else "logit"
-        of_all = fitted.weights(np.ones((1, 1)), weights @ y / total, one, 0 * one, total, np.array([OF_INTERCEPT]), link)
+        of_all = fitted.weights(np.ones((1, 1)), each @ y / total, one, 0 * one, total, np.array([OF_INTERCEPT]), link)
         return np.asarray(tried * (of_all / total))
 
     def _at_fit(self, y: Array, trials: Array | None) -> Array | None:
@@ -454,7 +460,7 @@ class Look:
 
     def _fitted(self, y: Array, trials: Array | None, X: Array, precision: Array) -> Array:
         """Returns the same of columns X (rows that count, d) and the prior's precision (d,)."""
-        weights, counted = self.weights, self.weights > 0
+        weights, counted = self._beside_trials, self.weights > 0
         every, offset = np.ones(len(y)) if trials is None else trials, np.zeros(len(y)) if self._offset is None else self._offset
         y, every, offset, weight = (own[counted] for own in (y, every, offset, weights))
         found = fitted.weights(X, y, every, offset, weight, precision, "log" if self.family.link == "log" else "logit")

@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 MANY = 10  # values, more than which a column has of which sums are told: with fewer, sums tell their counts
 OF_AN_ERROR = 0.1  # to which sums are rounded
 FIRST = 1 << 10  # rows, in which a column of many values shows most often that it is one
-REACH = 3.0  # standard deviations, between which bins lie
+REACH = 2.0  # standard deviations, between which bins lie: so far out a mean and a sd let as many rows be as are asked for
 
 
 class Moments(NamedTuple):
@@ -177,21 +177,23 @@ def pooled_correlation(x: Sequence[Moments], y: Sequence[Moments], r: Sequence[f
 
 
 def ends(mean: float, sd: float, lower: float | None = None, upper: float | None = None, bins: int = 24) -> Floats:
-    """Returns the inner ends of bins: between public limits, or three standard deviations about a pooled mean, round numbers.
+    """Returns the inner ends of bins: round numbers between public limits, and within two standard deviations of a pooled mean.
+
+    Where sums are not told (nan) the limits alone decide.
 
     Examples
     --------
     >>> from fedkern.disclosure.measures import ends
-    >>> ends(63.2, 9.1, bins=6), ends(0.4, 0.2, 0.0, 1.0, bins=4)
-    (array([40., 50., 60., 70., 80., 90.]), array([0.5]))
+    >>> ends(63.2, 9.1, bins=6), ends(0.4, 0.2, 0.0, 0.5, bins=4)
+    (array([50., 60., 70., 80.]), array([0.2, 0.4]))
     """
-    low, high = (mean + sign * REACH * sd if limit is None else limit for sign, limit in ((-1, lower), (1, upper)))
+    low = np.fmax(mean - REACH * sd, -math.inf if lower is None else lower)
+    high = np.fmin(mean + REACH * sd, math.inf if upper is None else upper)
     if not (high > low and math.isfinite(high - low)):
         return np.empty(0)
     width = step((high - low) / bins, up=True)
-    digits = max(0, -math.floor(math.log10(width)))
     found = np.arange(math.floor(low / width), math.ceil(high / width) + 1) * width
-    return np.round(found[(found > low) & (found < high)], digits)
+    return np.round(found[(found > low) & (found < high)], max(0, -math.floor(math.log10(width))))
 
 
 def binned(values: ArrayLike, inner: ArrayLike) -> Ints:

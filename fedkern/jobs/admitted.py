@@ -116,16 +116,20 @@ def kept(
     # Where all rows are in one process nothing is asked of them, and it is said what would be if parties were apart.
     alone, leaves_out = config.level == "none", config.disclosure.small == "leave-out"
     usual, tables, why_of, apart = config.at_standard(), dict[int, Table](), dict[int, str](), dict[str, str]()
-    signed, requirement = signers(place, parties.n_clients), usual.requirement
-    summed, faulty = dict[int, int](), Refusals()
+    signed, requirement, nothing = signers(place, parties.n_clients), usual.requirement, config.requirement
+    summed, empty, faulty = dict[int, int](), dict[int, str](), Refusals()
+    drops = alone and requirement.drops  # else others would know that these rows are none, and not too few
     for k in place.mine(parties.n_clients):
         with faulty.collecting(), owned(k):
             (table, spec), name, policies = _read(parties, k), parties.names[k], bindings[k].policies
+            if drops and table.incomplete and not table.n_rows:
+                empty[k] = f"each of its {table.incomplete} rows lacks a cell"
+                continue
             near = None
             if not alone:  # the rows are noted before they are counted: the answer depends on them
                 with between(k):
                     near = holders.asked(config, parties, k, bindings[k], table, spec)
-            requirement_here = config.requirement if alone else holders.bound(config, policies, signed=k in signed)
+            requirement_here = nothing if alone else holders.bound(config, policies, signed=k in signed)
             refusals, few = faults_of(config, requirement_here, parties, table, spec, name), None
             with refusals.collecting():
                 usable = refusals.usable(table)
@@ -152,13 +156,15 @@ def kept(
     faulty.refuse()
     # All places must leave out the same clients, and learn no more than which.
     left = _joined(place, dict.fromkeys(why_of, 0)) if leaves_out else {}
-    summaries = _joined(place, summed) if config.requirement.small_by_summary and not alone else {}
-    numbers = tuple(k for k in everybody if k not in left)
+    summaries = _joined(place, summed) if nothing.small_by_summary and not alone else {}
+    incomplete = _joined(place, dict.fromkeys(empty, 0)) if drops else {}
+    numbers = tuple(k for k in everybody if k not in left and k not in incomplete)
     notes = tuple(Finding.of("left-out", client=parties.names[k]) for k in left)
+    notes += tuple(Finding.of("left-out-incomplete", client=parties.names[k]) for k in incomplete)
     group = getattr(getattr(config.model, "random", None), "group", None)  # no strata, which are each client's own by design
     notes += _shared_groups(group, tables.values()) if alone else ()
     among = {now: summaries[k] for now, k in enumerate(numbers) if k in summaries}
-    return Kept(_renumbered(parties, numbers, tables), numbers, notes, why_of, apart, among)
+    return Kept(_renumbered(parties, numbers, tables), numbers, notes, why_of | empty, apart, among)
 
 
 def _shared_groups(group: str | None, tables: Iterable[Table]) -> tuple[Finding, ...]:

@@ -21,6 +21,17 @@ from .stage import Stage
 def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: bool = False, told: bool = True) -> list[Finding]:
     """Returns findings that all clients' columns share (or, `split`, those of each client), at the server; nothing elsewhere.
 
+    Parameters and errors are those of `exchange`.
+    """
+    server = exchange(at, degenerate, split=split, told=told)
+    return [] if server is None else findings(at, server)
+
+
+def exchange(
+    at: At[Any], degenerate: Mapping[int, Degenerate], *, split: bool = False, told: bool = True
+) -> column_notes.Server | None:
+    """Exchanges what clients say of their columns; returns the server's place, and None elsewhere.
+
     A column whose constants the job file gives is taken as right: of its far cells nothing is told. `told`: columns are centred
     by what all clients have told, as they are in a run and not in `check`.
 
@@ -45,9 +56,13 @@ def exchange_notes(at: At[Any], degenerate: Mapping[int, Degenerate], *, split: 
         clients[k] = column_notes.Client(mended)
     graph = getattr(at.config.model, "kind", "") in ("mrf", "sem")
     server, _ = at.exchange(Stage.of(column_notes), lambda: column_notes.start(at.names, split, graph), clients)
-    if server is None:
-        return []
-    _check_ignored(at, server.misspelt)
+    if server is not None:
+        _check_ignored(at, server.misspelt)
+    return server
+
+
+def findings(at: At[Any], server: column_notes.Server) -> list[Finding]:
+    """Returns the findings of an exchange."""
     missing, common = server.zeros(at.sizes)
     far = {name: where for name, where in missing.items() if name not in server.far} | server.far
     spec = at.parties.spec_of(tuple(far))

@@ -114,7 +114,8 @@ def agreed(config: JobConfig, encoding: Encoding, joined: Mapping[str, tuple[str
         kept = [level for level in column.levels or () if level not in joined.get(column.name, ()) and level != OTHER]
         if column.name in joined and not kept and config.disclosure.rare is None:
             raise JobError(
-                f"each level of column {column.name!r} is in few rows of some client: join levels in all files, put the column "
+                f"each level of column {column.name!r} is in few rows of some client, or joins such a level there as the next "
+                "rarest, so that they are enough together: join levels in all files, put the column "
                 'into data.ignore, or set disclosure.rare = "join", by which it has no effect'
             )
         columns.append(replace(column, levels=(*kept, OTHER)) if column.name in joined else column)

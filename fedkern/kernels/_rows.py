@@ -68,7 +68,9 @@ def pick(condition: Any, first_of: Callable[..., Any], second_of: Callable[..., 
 def expit(x: Any) -> Any:
     """Returns 1 / (1 + exp(-x)), in vectors of numbers as `scipy.special` has none."""
     with np.errstate(over="ignore"):
-        return 1 / (1 + np.exp(-x))
+        odds = np.exp(-x)
+    odds += 1  # in place: an array of its own costs more than the sum
+    return 1 / odds
 
 
 def softplus(x: Any) -> Any:
@@ -306,6 +308,54 @@ def far_in_tail(b: Any, s: Any) -> Any:
     return few, value, slope, curvature
 
 
+# Counts one by one, and draws --------------------
+
+ONE_BY_ONE = 200  # counts from 0 on whose probabilities are added up
+LARGE = 1e15  # shapes from here on take each number; 1 is lost in them
+
+
+def added_up(u: Any, most: Any, p: Any, a: Any, b: Any) -> tuple[Vector, Vector, NDArray[np.intp]]:
+    """Adds up P(Y = k) = (a + b / k) P(Y = k - 1) from P(Y = 0) = p, until P(Y <= k) reaches u or k is `most`.
+
+    Returns
+    -------
+    k and P(Y <= k) of n rows, and the indices of those whose means or counts are too large for it
+    """
+    u, most, p, a, b = (one.ravel() for one in np.broadcast_arrays(u, most, p, a, b))
+    near = a + b < (1 - a) * ONE_BY_ONE / 4  # the mean is (a + b) / (1 - a)
+    counts, sums = np.zeros(u.shape), p.copy()
+    here = np.flatnonzero(near & (u > p) & (most > 0))
+    u, most, p, a, b = (one[here] for one in (u, most, p, a, b))
+    below = p
+    for k in range(1, ONE_BY_ONE):
+        if not here.size:
+            break
+        p = p * (a + b / k)
+        below = below + p
+        counts[here], sums[here] = k, below
+        left = np.flatnonzero((u > below) & (most > k))
+        here, u, most, p, a, b, below = (one[left] for one in (here, u, most, p, a, b, below))
+    return counts, sums, np.concatenate([np.flatnonzero(~near), here])
+
+
+def log_gamma_numbers(source: Any, shape: Any, n: int) -> Vector:
+    """Returns logarithms of n gamma numbers of mean 1 (Marsaglia and Tsang 2000); what is not taken comes by quantiles."""
+    whole = np.where(np.asarray(shape) < 1, shape + 1.0, shape)
+    d = whole - 1 / 3
+    normal, u = source.normal(n), source.uniform(n)
+    step = np.maximum(normal / (3 * np.sqrt(d)), -1.0)
+    with np.errstate(divide="ignore"):
+        root = np.log1p(step)
+        missed = np.flatnonzero(np.log(u) >= 0.5 * normal**2 + np.minimum(d, LARGE) * (3 * (root - step) - step**2 * (3 + step)))
+    log = 3 * root + np.log1p(-1 / (3 * whole))
+    if missed.size:
+        of = np.broadcast_to(whole, u.shape)[missed]
+        log[missed] = np.log(special("gammaincinv")(of, source.uniform(n)[missed]) / of)
+    if np.any(shape < 1):
+        log += np.where(shape < 1, np.log(source.uniform(n)) / shape + np.log1p(shape) - np.log(shape), 0.0)
+    return np.asarray(log)
+
+
 # Student: scale is standard deviation (of the kernel) and degrees of freedom --------------------
 
 
@@ -334,9 +384,11 @@ def student_observed(y: Vector, eta: Vector, scale: Any, trials: Any) -> Vector:
 
 
 def student_draw(source: Any, mean: Vector, scale: Any, trials: Any) -> Vector:
-    """Draws y by quantiles."""
+    """Draws y as a normal number over the root of a chi-square one."""
     sd, nu = scale
-    return np.asarray(mean + sd * np.clip(special("stdtrit")(nu, source.uniform(len(mean))), -FAR, FAR))
+    with np.errstate(over="ignore"):
+        tail = np.exp(-0.5 * log_gamma_numbers(source, 0.5 * nu, len(mean)))
+    return np.asarray(mean + sd * np.clip(source.normal(len(mean)) * tail, -FAR, FAR))
 
 
 def student_cdf(y: Vector, mean: Vector, scale: Any, trials: Any) -> Vector:
@@ -366,8 +418,8 @@ def gamma_slope(y: Vector, eta: Vector, scale: Any, trials: Any) -> Vector:
 
 
 def gamma_draw(source: Any, mean: Vector, scale: Any, trials: Any) -> Vector:
-    """Draws y by quantiles."""
-    return np.asarray(np.maximum(mean * special("gammaincinv")(scale, source.uniform(len(mean))) / scale, LEAST))
+    """Draws y."""
+    return np.asarray(np.maximum(mean * np.exp(log_gamma_numbers(source, scale, len(mean))), LEAST))
 
 
 def gamma_cdf(y: Vector, mean: Vector, scale: Any, trials: Any) -> Vector:
@@ -408,9 +460,9 @@ def beta_observed(y: Vector, eta: Vector, scale: Any, trials: Any) -> Vector:
 
 
 def beta_draw(source: Any, mean: Vector, scale: Any, trials: Any) -> Vector:
-    """Draws y by quantiles, inside of (0, 1)."""
-    drawn = special("betaincinv")(*_parts(mean, scale), source.uniform(len(mean)))
-    return np.asarray(np.clip(drawn, LEAST, BELOW_ONE))
+    """Draws y inside of (0, 1), as the first's part of the sum of two gamma numbers."""
+    first, second = (np.log(part) + log_gamma_numbers(source, part, len(mean)) for part in _parts(mean, scale))
+    return np.asarray(np.clip(expit(first - second), LEAST, BELOW_ONE))
 
 
 def beta_cdf(y: Vector, mean: Vector, scale: Any, trials: Any) -> Vector:

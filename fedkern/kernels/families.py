@@ -395,22 +395,28 @@ MANY = 1e8  # mean counts from here on are drawn by the expansion alone
 
 
 def _poisson_draw(source: Source, mean: Vector, scale: Scale, trials: Trials) -> Vector:
+    u = source.uniform(len(mean))
+    drawn, _, large = of.added_up(u, np.inf, np.exp(-mean), 0.0, mean)
+    drawn[large] = _large_counts(u[large], mean[large])
+    return drawn
+
+
+def _large_counts(u: Vector, mean: Vector) -> Vector:
     """Returns the smallest counts whose distribution function reaches u: the expansion is right or nearly so, and is looked at.
 
     (SciPy's inverse takes a hundred times as long as the distribution function.)
     """
-    u = source.uniform(len(mean))
     drawn = _expanded(u, mean)
     few = np.flatnonzero(~(mean > MANY))
     y, u, mean = np.nan_to_num(drawn[few]), u[few], mean[few]
-    far = np.flatnonzero((y > 0) & (_poisson_cdf(np.maximum(y - 1, 0), mean, scale, trials) >= u))
+    far = np.flatnonzero((y > 0) & (_poisson_cdf(np.maximum(y - 1, 0), mean, 1.0, None) >= u))
     while far.size:
         y[far] -= 1
-        far = far[(y[far] > 0) & (_poisson_cdf(np.maximum(y[far] - 1, 0), mean[far], scale, trials) >= u[far])]
-    near = np.flatnonzero(_poisson_cdf(y, mean, scale, trials) < u)
+        far = far[(y[far] > 0) & (_poisson_cdf(np.maximum(y[far] - 1, 0), mean[far], 1.0, None) >= u[far])]
+    near = np.flatnonzero(_poisson_cdf(y, mean, 1.0, None) < u)
     while near.size:
         y[near] += 1
-        near = near[_poisson_cdf(y[near], mean[near], scale, trials) < u[near]]
+        near = near[_poisson_cdf(y[near], mean[near], 1.0, None) < u[near]]
     drawn[few] = y
     return drawn
 
@@ -468,8 +474,13 @@ def _binomial_cdf(y: Vector, mean: Vector, scale: Scale, trials: Any) -> Vector:
 
 
 def _binomial_draw(source: Source, mean: Vector, scale: Scale, trials: Trials) -> Vector:
-    u = source.uniform(len(mean))
-    return _smallest(special("bdtrik")(u, trials, mean), u, lambda y: _binomial_cdf(y, mean, scale, trials))
+    u, n = source.uniform(len(mean)), np.asarray(trials)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        odds = mean / (1 - mean)
+        drawn, _, large = of.added_up(u, np.inf, (1 - mean) ** n, -odds, (n + 1) * odds)
+    u, n, p = u[large], n[large], mean[large]
+    drawn[large] = _smallest(special("bdtrik")(u, n, p), u, lambda y: _binomial_cdf(y, p, scale, n))
+    return drawn
 
 
 BINOMIAL = Family(
@@ -495,13 +506,29 @@ BINOMIAL = Family(
 # Negative binomial --------------------
 
 
-def _negative_cdf(y: Vector, mean: Vector, scale: Scale, trials: Trials) -> Vector:
+def _negative_tail(y: Vector, mean: Vector, scale: Scale) -> Vector:
     return np.asarray(special("betaincc")(y + 1, scale, mean / (scale + mean)))
+
+
+def _negative_cdf(y: Vector, mean: Vector, scale: Scale, trials: Trials) -> Vector:
+    y, mean, r = np.broadcast_arrays(y, mean, scale)
+    _, below, large = of.added_up(2.0, y, *_negative_chances(mean, r))
+    below[large] = _negative_tail(*(one.ravel()[large] for one in (y, mean, r)))
+    return np.minimum(below, 1.0).reshape(y.shape)
 
 
 def _negative_draw(source: Source, mean: Vector, scale: Scale, trials: Trials) -> Vector:
     u = source.uniform(len(mean))
-    return _smallest(special("nbdtrik")(u, scale, scale / (scale + mean)), u, lambda y: _negative_cdf(y, mean, scale, trials))
+    drawn, _, large = of.added_up(u, np.inf, *_negative_chances(mean, scale))
+    u, r, mean = u[large], np.broadcast_to(scale, u.shape)[large], mean[large]
+    drawn[large] = _smallest(special("nbdtrik")(u, r, r / (r + mean)), u, lambda y: _negative_tail(y, mean, r))
+    return drawn
+
+
+def _negative_chances(mean: Vector, scale: Scale) -> tuple[Any, Any, Any]:
+    """Returns P(Y = 0), and a and b of P(Y = k) = (a + b / k) P(Y = k - 1)."""
+    share = mean / (scale + mean)
+    return np.exp(-scale * np.log1p(mean / scale)), share, (scale - 1) * share
 
 
 NEGATIVE_BINOMIAL: Family = Family(

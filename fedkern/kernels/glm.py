@@ -30,8 +30,7 @@ __all__ = ["bind_clipped_grad_sum", "clipped_grad_sum", "elbo_grad", "expectatio
 Real = NDArray[np.float64] | NDArray[np.float32]
 Vector = NDArray[np.float64]
 Response = np.ndarray  # of any plain type
-# (mu, log_sigma, rows if there are any, step) -> (skipped, total). This is the order of the compiled code; `clipped_grad_sum`
-# returns (total, skipped).
+# (mu, log_sigma, rows if there are any, step) -> (total, skipped).
 ClippedSums = Callable[..., tuple[Any, ...]]
 
 # The names of estimators and methods, and their numbers in the compiled code. "analytic" draws nothing: its expectations are
@@ -689,7 +688,7 @@ def _check_clipped(
     without=("noise_multiplier", "backend"),
 )
 def bind_clipped_grad_sum(given: Given) -> ClippedSums:
-    """Binds `clipped_grad_sum` of the same data at many points: (mu, log_sigma, rows, step) -> (skipped, total).
+    """Binds `clipped_grad_sum` of the same data at many points: (mu, log_sigma, rows, step) -> (total, skipped).
 
     Batches `rows` may differ in size. Where `rows` is None, all rows count in every call, and calls are not given them.
 
@@ -705,7 +704,7 @@ def bind_clipped_grad_sum(given: Given) -> ClippedSums:
     >>> X, y = np.array([[1.0, 0.5], [1.0, -1.0], [1.0, 2.0]]), np.array([1.0, 0.0, 1.0])
     >>> mu, log_sigma, rows = np.zeros(2), np.log([0.5, 0.5]), np.array([0, 2])
     >>> step = glm.bind_clipped_grad_sum(X, y, mu, log_sigma, family="bernoulli", clip=0.5, rows=rows)
-    >>> skipped, total = step(mu, log_sigma, np.array([1]), 0)  # the batch is row 1 alone
+    >>> total, skipped = step(mu, log_sigma, np.array([1]), 0)  # the batch is row 1 alone
     >>> total.round(3)
     array([-0.351,  0.351, -0.039, -0.039])
     """
@@ -713,7 +712,8 @@ def bind_clipped_grad_sum(given: Given) -> ClippedSums:
     checked = ("X", "clip", "family", "scale", "estimator", "seed", "chain", "grid", "noise_multiplier")
     key = _check_clipped(record, *(given[name] for name in checked))
     rows = ["rows"] if given["rows"] is not None else []
-    return record.bind_given(given | {"key": key}, ("mu", "log_sigma", *rows, "step"))
+    bound = record.bind_given(given | {"key": key}, ("mu", "log_sigma", *rows, "step"))
+    return lambda *varying: bound(*varying)[::-1]  # compiled code has numbers first
 
 
 @documented(PREDICT, PREDICT_FULL)

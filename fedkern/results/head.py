@@ -118,13 +118,12 @@ def _counts(summary: Record, model: Record) -> Iterator[str]:
         rows = None if None in summed else sum(summed)
     elif events is None and model.get("family") == "bernoulli" and "zeros" in checked.get("response", {}):
         events = checked["rows"] - checked["response"]["zeros"]
-    least = ""
-    if summary.get("uncounted"):  # clients of few rows, which tell the checks nothing
-        rows, events, least = summary.get("rows", rows), None, "" if "rows" in summary else "at least "
+    fewer = summary.get("uncounted", 0)  # clients of few rows, or events, which tell the checks nothing
     areas = (summary.get("sigma") or {}).get("areas")
-    for n, word in ((rows, "rows"), (events, "events"), (areas, "areas")):
+    counts = (summary.get("rows", rows) if fewer else rows, "rows", fewer and "rows" not in summary), (events, "events", fewer)
+    for n, word, at_least in (*counts, (areas, "areas", False)):
         if n is not None:
-            yield f"{least}{int(n):,} {word}"
+            yield f"{'at least ' if at_least else ''}{int(n):,} {word}"
     present = sum(client["status"] != "lost" for client in summary["clients"].values())
     of = "" if present == len(summary["clients"]) else f" of {len(summary['clients'])}"
     yield f"{present}{of} clients, {summary['claim']}"

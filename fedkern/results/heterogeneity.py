@@ -193,7 +193,8 @@ def mirrored(chance: float, g: Array, P: Array) -> tuple[int, ...]:
 def mirrored_rates(n: Array, seen: Array, far: float = FAR) -> tuple[int, ...]:
     """Finds the same site from numbers of rows (M,), and how often the outcome is 1 there (neither 0 nor 1)."""
     odds, other, error = _odds(n, seen)
-    found = np.flatnonzero((np.abs(odds - other) > far) & (np.abs(odds + other) < MIRRORED + 2 * error)).tolist()
+    apart = np.abs(odds - other) > np.maximum(far, OPPOSED * error)
+    found = np.flatnonzero(apart & (np.abs(odds + other) < MIRRORED + 2 * error)).tolist()
     n_found = 2 if len(n) == 2 else 1
     return tuple(found) if len(found) == n_found else ()
 

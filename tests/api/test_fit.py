@@ -91,6 +91,21 @@ def test_a_table_for_each_client_is_taken_as_it_is(asked: list[dict[str, Any]]) 
     assert asked[0]["output"] == {"loo": True}
 
 
+def test_a_time_between_two_columns_is_taken() -> None:
+    rows = ROWS.assign(start=pd.Timestamp("2001-01-01") + pd.to_timedelta(np.arange(N) % 97, "D"))
+    rows["end"] = rows.start + pd.to_timedelta(np.ceil(100 * rows.time), "D")
+    rows = rows.assign(days=np.ceil(100 * rows.time), since=rows.start)
+    found, plain = (package.fit(f"Surv({time}, event) ~ x + since", rows, by="site") for time in ("end - start", "days"))
+    for name in ("theta[x]", "theta[since]"):
+        own, wanted = found.parameters[name], plain.parameters[name]
+        assert own["mean"] == pytest.approx(wanted["mean"], abs=0.05 * wanted["sd"])
+        assert own["sd"] == pytest.approx(wanted["sd"], rel=0.03)
+    with pytest.raises(JobError, match=r'"start" stands among the terms, and is data\.time too; name .* a copy'):
+        package.fit("Surv(end - start, event) ~ x + start", rows, by="site")
+    with pytest.raises(JobError, match="'finish' of the formula is no column"):
+        package.fit("Surv(finish - start, event) ~ x", rows, by="site")
+
+
 def test_a_result_is_that_of_the_job(tmp_path: Any) -> None:
     fitted = package.fit("measured ~ x", ROWS, by="site")
     clients = {name: rows.drop(columns="site") for name, rows in ROWS.groupby("site")}

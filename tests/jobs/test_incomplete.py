@@ -248,3 +248,18 @@ def test_what_cannot_be(tmp_path: Path) -> None:
     named = [{**row, "x[missing]": "0"} for row in rows(1)]
     with pytest.raises(JobError, match=r"column 'x\[missing\]' is there already"):
         fedkern.run(job([written(tmp_path / "n.csv", named)], "indicator", data={"columns": COLUMNS}))
+
+
+def test_a_client_of_incomplete_rows_alone_is_left_out() -> None:
+    """As R leaves its rows out of a pooled fit; where no client has a whole row, or parties are apart, the job ends."""
+    random = np.random.default_rng(2)
+    data = {name: {"x": random.normal(size=60), "y": random.normal(size=60)} for name in "ab"}
+    lacking = {"x": np.full(3, np.nan), "y": np.zeros(3)}
+    made = {"job": {"method": "likelihood"}, "model": {"formula": "y ~ x", "family": "gaussian"}}
+    found, without = (fedkern.run(made, data=own) for own in (data | {"c": lacking}, data))
+    assert "client 'c' is left out: each of its rows lacks a cell" in found.notes
+    assert found.parameters["theta[x]"]["mean"] == pytest.approx(without.parameters["theta[x]"]["mean"], abs=0.01)
+    with pytest.raises(JobError, match="no client is left"):
+        fedkern.run(made, data={"c": lacking, "d": lacking})
+    with pytest.raises(JobError, match=r"client 'c', .*rows that count"):
+        fedkern.run({**made, "disclosure": {"level": "standard"}}, data=data | {"c": lacking})

@@ -427,3 +427,10 @@ def ask(round: int, second: float = 1.0) -> rare_levels.AskRareLevels:
     joined = np.zeros(rare_levels.WIDTH)
     joined[1] = second
     return rare_levels.AskRareLevels(round, joined)
+
+
+@pytest.mark.parametrize("term", ["job", "C(job, contr.treatment(base='porter'))"])
+def test_a_reference_that_has_joined_is_said_to_have(term: str) -> None:
+    columns = {"job": {"reference": "porter"}} if term == "job" else {}
+    with pytest.raises(JobError, match="'porter' is none of the 3 labels of the column after rare ones joined \"other\": name"):
+        fedkern.run(job(formula=f"y ~ x + {term}", model={"family": "bernoulli"}, data={"columns": columns}), data=frames())

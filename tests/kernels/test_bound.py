@@ -104,7 +104,7 @@ def test_clipped_sums_are_bound_with_their_checks(rows, tmp_path):
     options = {"clip": 0.5, "family": "bernoulli", "estimator": "weight-mc", "draws": 2, "seed": 4, "client": 1}
     bound = glm.bind_clipped_grad_sum(X, y, mu, log_sigma, rows=rows, weights=np.arange(6.0), **options)
     for step in (0, 7):
-        skipped, total = bound(mu + 1, log_sigma, *([] if rows is None else [rows]), step)
+        total, skipped = bound(mu + 1, log_sigma, *([] if rows is None else [rows]), step)
         want = glm.clipped_grad_sum(X, y, mu + 1, log_sigma, rows=rows, weights=np.arange(6.0), step=step, **options)
         assert skipped == want[1]
         np.testing.assert_array_equal(total, want[0], strict=True)

@@ -25,7 +25,7 @@ STUB = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "stubs.py"))["st
 LAYOUTS = {"cpp": testing.LAYOUTS, "numba": ("C",), "cuda": testing.LAYOUTS}
 # By day each of these sizes is all of a case's, and some cases have several; then of several blocks. They are the same in every
 # run: more of them would show nothing new tomorrow. Numba compiles for each choice of what may be left out, an emulator is slow.
-SIZES, SOME, LARGE, MANY = (0, 1, 2, 9, 33), {"cpp": 9, "numba": 5, "cuda": 5}, {"cpp": 3, "numba": 2, "cuda": 1}, 60
+SIZES, SOME, LARGE, MANY = (0, 1, 2, 9, 33), {"cpp": 10, "numba": 5, "cuda": 5}, {"cpp": 3, "numba": 2, "cuda": 1}, 60
 # Numba compiles these for two minutes. By day each of its families is held: of shrinkage sums, sweeps in batches, and moves, of
 # linear models those with a diagonal.
 SLOW = {"shrinkage": "gaussian_posterior_draw global_sweep global_sweep_sums imputed_sweeps local_sweeps logistic_sweeps"}

@@ -199,6 +199,11 @@ class Server(Leg[Degenerate], answers=(ColumnNotes,)):
         return of_all(self.clients, self.told, graph=self.graph)
 
     @property
+    def following(self) -> list[tuple[str, ...] | None]:
+        """The columns that follow from others at each client; None where it cannot judge."""
+        return [tuple(answer.collinear) if answer.judged[1] else None for answer in self.told]
+
+    @property
     def far(self) -> dict[str, list[str]]:
         """The columns in which few cells decide -> the clients where they do."""
         answers = self.told

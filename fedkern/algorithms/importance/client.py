@@ -27,6 +27,7 @@ from .settings import (
     OF_WORDS,
     QUESTIONS,
     REFUSED,
+    WITHOUT_FEW,
     AskCurvature,
     AskNormal,
     AskValues,
@@ -175,7 +176,7 @@ def _looked_at(state: Client, points: Array) -> tuple[Client, NDArray[np.bool_]]
     state = evolve(state, refused=state.refused + int(refused.any()))
     if state.refused >= REFUSALS:
         text = f"client {state.name!r} answers no more: {REFUSALS} questions were about points {OF_FEW}"
-        raise OwnFault(text, f"{text}, the last in round {state.round}")
+        raise OwnFault(f"{text}: {WITHOUT_FEW}", f"{text}, the last in round {state.round}: {WITHOUT_FEW}")
     return state, refused
 
 

@@ -57,7 +57,7 @@ from .draws import (
     unresolved,
     with_draws,
 )
-from .newton import Climb, Metric, Prior, Priors, moving, spelled
+from .newton import RELATIVE, Climb, Metric, Prior, Priors, moving, spelled
 from .proposals import Coordinates, Derivatives, held, name_flagged
 from .settings import (
     AT_MODE,
@@ -67,6 +67,7 @@ from .settings import (
     REFUSED,
     SUMS,
     WIDTH,
+    WITHOUT_FEW,
     AskCurvature,
     AskNormal,
     AskValues,
@@ -78,6 +79,7 @@ from .settings import (
     SummedCurvature,
     SummedValues,
     Values,
+    of_derivatives,
 )
 from .summaries import MOVED, Quadratics, merged
 
@@ -270,7 +272,14 @@ def _told(state: Server) -> Server:
     if not state.priors.ties:
         return state
     alone = unpacked(state.own_hessian[0], state.coordinates.size)
-    untold = state.priors.untold(_sent(state, at)[0], state.climb.hessian[0], alone)
+    xi, s = _sent(state, at)[0], state.settings
+    variances = (RELATIVE * alone) ** 2
+    if s.rounded:
+        prior = state.priors.each[0].curvature(xi)[2]
+        # Of masked sums the unit is the question's alone, and the errors of all clients are in the sum.
+        known, clients = (alone, 1) if s.box is None else (np.zeros_like(alone), s.clients)
+        variances += clients / 6 * np.array([of_derivatives(own, prior, s.clients)[1] for own in known]) ** 2
+    untold = state.priors.untold(xi, state.climb.hessian[0], alone, variances)
     if not untold:
         return state
     return evolve(state, untold=untold, climb=Climb.begin(at), rule=np.zeros(2))
@@ -439,7 +448,7 @@ def _refused(values: Array, names: tuple[str, ...]) -> None:
     if refused.any():
         raise NumericalError(
             f"client {name_flagged(refused, names)} answers no question about a point {OF_FEW}, without which there is no way to "
-            "the mode: take a narrower prior, or pool these rows with another site's"
+            f"the mode: {WITHOUT_FEW}"
         )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import repeat
 from typing import NamedTuple
 from typing import Protocol as Shape
 
@@ -327,11 +328,8 @@ def spelled(direction: Array, coordinates: tuple[str, ...], several: int = 4) ->
 # its own: it takes back what a mean of so few rows is too far out, and stays. Source: docs/spec/likelihood.md, section 3.
 
 
-# Of a prior's information, what rows say of a number of which they say nothing: of one that no row tells of at all; and, as
-# answers are rounded, of one that has one value at every client. Of one that follows from others there it is a part of what rows
-# would say of it without these: by the same rule at all clients it is nothing, and rounding grows as the others are alike.
-NOTHING, FOLLOWS = 1e-6, 0.05
-ROUNDING = 1e-9  # of a number, what is left of it where it is taken from one like it
+NOTHING = 1e-6  # of a prior's information, what rows say of a number that none tells of
+SURELY = 5.0  # sds of what rounding makes of nothing
 TIE = 1e-4  # of a prior's sd, which such a number is given about 0
 PULL = 0.1  # posterior sds by which a prior may move a number; part by which its variance may be larger than with a narrower one
 
@@ -398,14 +396,15 @@ class Priors:
     read : (q, P) the numbers by which they are judged, as a linear map of xi
     bent : whether the rows' curvature changes with these
     ties : whether a number of `read` of which rows say nothing is 0
-    follows, intercepts : those that at every client follow from others; and those of a column of ones
+    follows : of each client, those that follow from others there; None where it cannot say
+    intercepts : those of a column of ones
     """
 
     each: tuple[Prior, ...]
     read: Array = field(default_factory=lambda: np.empty((0, 0)))
     bent: bool = False
     ties: bool = False
-    follows: tuple[int, ...] = ()
+    follows: tuple[tuple[int, ...] | None, ...] = ()
     intercepts: tuple[int, ...] = ()
 
     @property
@@ -413,40 +412,44 @@ class Priors:
         """The number of the widest that is taken."""
         return max(0, len(self.each) - 2)
 
-    def untold(self, xi: Array, hessian: Array, alone: Array) -> tuple[int, ...]:
+    def untold(self, xi: Array, hessian: Array, alone: Array, variances: Array) -> tuple[int, ...]:
         """Returns the numbers of which rows say nothing beside those before them, which R has as NA.
 
-        By elimination in their order, after all that is not `read`: what rows still say of a number, over what its prior does.
-        Nearly the same columns, as powers of years, are no such numbers, though rounding may leave as little of them.
+        By elimination in their order, after all that is not `read`: no more may be left of a number than rounding makes of
+        nothing. Nearly the same columns, as powers of years, are no such numbers: clients see that they are not the same.
 
         Parameters
         ----------
         hessian : (P, P) minus the Hessian of the log-posterior at xi with the first prior
         alone : (J, P, P) minus the Hessians of the clients' log-likelihoods
+        variances : (J, P, P) of their entries' rounding, twice as large as they may be, for an entry stands on both sides
         """
         prior, R, others = self.each[0].curvature(xi)[2], self.read, ~self.read.any(axis=0)
         back = np.linalg.pinv(R) * np.sqrt(np.diag(_numbers(self.each[0], R)[1]))  # to xi from numbers in their priors' sds
         inside = np.linalg.pinv(hessian[np.ix_(others, others)])
 
         def told(own: Array) -> Array:
+            """(q, q + P) What rows say of the numbers, and each one's direction."""
             across = back.T @ own[:, others]
-            return np.asarray(back.T @ own @ back - across @ inside @ across.T)
+            ways = back.T.copy()
+            ways[:, others] -= across @ inside
+            return np.hstack([back.T @ own @ back - across @ inside @ across.T, ways])
 
-        within, whole = np.zeros(len(R)), np.zeros(len(R))
-        for own in map(told, alone):
-            whole += np.diag(own)
+        def rounding(left: Array, variance: Array) -> Array:
+            squares = left[:, len(R) :] ** 2
+            return np.asarray((squares @ variance * squares).sum(axis=1))
+
+        may = np.ones(len(R), bool)  # be such a one: where no client sees that it is none
+        for own, variance, follows in zip(map(told, alone), variances, self.follows or repeat(()), strict=False):
             for k in self.intercepts:
                 own = own - np.outer(own[:, k], own[k]) / max(own[k, k], NOTHING)
-            within += np.diag(own)
-        left = told(hessian - prior)
-        # Of a column that is far from 0 rounding alone is left beside the intercept.
-        between = (within < FOLLOWS) & (ROUNDING * whole < FOLLOWS)
-        limit = np.where(between | (np.abs(np.diag(left)) < NOTHING), FOLLOWS, 0.0)
-        limit[[*self.follows]] = FOLLOWS * np.diag(left)[[*self.follows]]
-        limit[[*self.intercepts]] = 0.0
-        nothing = []
+            constant = np.diag(own) <= SURELY * np.sqrt(rounding(own, variance))
+            may &= constant | np.isin(range(len(R)), range(len(R)) if follows is None else follows)
+        left, variance, nothing = told(hessian - prior), variances.sum(axis=0), []
+        may |= np.abs(np.diag(left)) < NOTHING
+        may[[*self.intercepts]] = False
         for j in range(len(R)):
-            if left[j, j] <= limit[j] and limit[j]:
+            if may[j] and left[j, j] <= max(SURELY * float(rounding(left[j : j + 1], variance)[0]) ** 0.5, NOTHING):
                 nothing.append(j)
             elif left[j, j] > 0:
                 left -= np.outer(left[:, j], left[j]) / left[j, j]

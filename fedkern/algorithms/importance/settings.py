@@ -35,6 +35,7 @@ QUESTIONS = 2  # of a client that takes part by a summary: at a point, and over 
 ASKED_OF_ALL = 5  # where all take part by summaries, at most: at a point, and over normals
 REFUSED = 2 * LOST  # that of a point where the client tells none, for it would be that of few of its rows
 OF_FEW = "where few of its rows have weight, or one has nearly all (disclosure.rows, rows_per_coefficient, leverage)"
+WITHOUT_FEW = "take the logarithm of a column with a few large cells, or pool these rows with another site's"
 CHECKED = 32  # draws at which the quadrature is compared with one of more nodes
 SEEN = 6  # points a coordinate
 FIRST = 1024  # points of the first round: fewer don't say how wrong their own error is

@@ -277,7 +277,7 @@ def _sums(
                 len(mu),
                 batch is None,
             )
-        skipped, total = call(here, spread, step) if batch is None else call(here, spread, index, step)
+        total, skipped = call(here, spread, step) if batch is None else call(here, spread, index, step)
         if whole and skipped:
             raise NumericalError(f"local step {step} meets gradients that are not finite: {diverges(local.settings)}")
         host_total: np.ndarray = on_host(total)

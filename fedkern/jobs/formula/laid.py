@@ -136,7 +136,7 @@ def conflicts(config: JobConfig, formula: Formula | None) -> Iterator[str]:
     roles = {name: getattr(data, name, None) for name in ("response", "row_id", "time", "time_upper", "event")}
     for name in formula.variables:
         if role := next((key for key, column in roles.items() if column and name in column.split(" - ")), None):
-            yield f'model.formula: "{name}" stands among the terms, and is data.{role} too; name another column'
+            yield f'model.formula: "{name}" stands among the terms, and is data.{role} too; name another column, or a copy'
         if name in data.ignore:
             yield f'model.formula: "{name}" stands among the terms, and in data.ignore; take it out of one'
         yield from _kinds(formula, name, data.columns.get(name))

@@ -32,7 +32,7 @@ FAMILIES = (
 )  # fmt: skip
 
 MOST_CURVE = 1e8  # of a row in the search, beside its size
-STEP, STEPS, HALVINGS = 1e-9, 400, 60  # of the search for a mode
+STEP, STEPS, HALVINGS = 1e-9, 600, 60  # of the search for a mode, from far away in steps of one
 PIECE = 200_000  # rows times points at a time
 
 

@@ -29,6 +29,7 @@ Row = dict[str, object]  # of a table
 
 CONFLICT = "prior and rows say different things"
 OF_BOX = "; with secure sums no wider one is tried beyond 50 in units of the columns: take a column about its mean, I(x - 50)"
+BY = "; it moves the mode by up to {:.2g} sd and stays, as a mean of so few rows lies beyond their mode; model.prior_sd ends that"
 STRONG = "the prior says much, or the rows little"
 HALF = 0.5  # of the information: the prior has more than the rows
 OF_EVENTS = 2.0  # log odds by which shares of events are apart where that is noted: slopes cannot say it
@@ -205,17 +206,19 @@ def describe_sensitivity(
 
 def _of_coefficients(model: Model, at_mode: Found, marked: Sequence[str]) -> tuple[list[str], str, bool]:
     """Returns a note on coefficients that rows set no end to, what to do of others, and whether these need no note."""
-    given = model.given_priors
+    given, moved = model.given_priors, _moved(model, at_mode)
     names = [name for name in marked if _is_coefficient(name)]
     if given:
-        return [], f"; leave {' and '.join(given)} out: a default prior is made as wide as rows ask", not _moves(model, at_mode)
+        return [], f"; leave {' and '.join(given)} out: a default prior is made as wide as rows ask", moved <= PULL
     if at_mode.decided == ENDLESS and not model.measured:
         of_units = {
             f"theta[{name}]" for name in given_scales.given_columns(model.encoding, model.given_constants)
         }  # whose unit may be why, which the verdict says
         names = [name for name in names if name not in of_units]
         return [Finding.of("columns-separate", names=names)] if names else [], "", True
-    return [], OF_BOX if model.secure else "", at_mode.decided == RIGHT and len(model.wider) > 1
+    if at_mode.decided == RIGHT and len(model.wider) > 1:
+        return [], BY.format(moved), moved <= PULL
+    return [], OF_BOX if model.secure else "", False
 
 
 @guard.check("the scales that the job gives", None)
@@ -236,17 +239,17 @@ def not_reached(model: Model, at_mode: Found) -> str:
 
     A response without a unit may set no end at all, which is noted.
     """
-    if model.given_priors or at_mode.decided != FARTHER or not _moves(model, at_mode):
+    if model.given_priors or at_mode.decided != FARTHER or _moved(model, at_mode) <= PULL:
         return ""
     return Finding.of("beyond-the-box" if model.secure else "mode-too-far")
 
 
-def _moves(model: Model, at_mode: Found) -> bool:
-    """Whether the prior of coefficients moves one at the mode, to first order."""
+def _moved(model: Model, at_mode: Found) -> float:
+    """Returns by how many posterior sds, at most, the prior of coefficients moves one at the mode, to first order."""
     read, p = model.priors.read[:, : model.layout.p], model.layout.p
     covariance = np.linalg.inv(at_mode.precision)[:p, :p]
     moved = read @ covariance @ model.prior.curvature(at_mode.mode)[1][:p]
-    return bool((moved**2 > PULL**2 * (read @ covariance * read).sum(axis=1)).any())
+    return float(np.sqrt((moved**2 / (read @ covariance * read).sum(axis=1)).max(initial=0.0)))
 
 
 def _is_coefficient(name: str) -> bool:

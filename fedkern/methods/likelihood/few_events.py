@@ -36,6 +36,8 @@ def describe_events(family: str, encoding: Encoding, names: Sequence[str], told:
         every = [(name, int(rows)) for name, (rows, events, *_) in known.items() if record.binary and events == rows]
         said += [Finding.of("no-event-at", clients=none, column=encoding.response)] if none else []
         said += [Finding.of("only-events-at", clients=every, column=encoding.response)] if every else []
+    if len(known) < len(names):  # of the others events are not known
+        return said
     rows, events = (sum(one[j] for one in known.values()) for j in range(2))
     fewer = min(events, rows - events) if record.binary else events
     slopes = sum(1 if column.levels is None else max(len(column.levels) - 1, 1) for column in encoding.columns)

@@ -365,9 +365,9 @@ class Config(JobConfig):
         """What the job has for which no client takes part by a summary; None where one may."""
         # Of a number whose sign may be changed the posterior has two modes, between which there is no quadratic.
         two = any(shape.folded for shape in SHAPES.get(self.model.family, ()))
+        walks = self.model.family == "piecewise"  # hazards, with a scale
         unlike = {
-            'model.family = "piecewise"': self.model.family == "piecewise",  # whose walk of hazards has a scale
-            f'model.family = "{self.model.family}"': not self.own and two,
+            f'model.family = "{self.model.family}"': walks or (not self.own and two),
             'model.kind = "own"': self.own,
             "[model.random]": self.model.random is not None,
             'algorithm.sampler = "hmc"': self.chains,

@@ -84,11 +84,13 @@ class Known:
         """Returns the number of each label's group (as `labels.label` writes it), `NEW` where the client has no such group."""
         return np.array([self._numbers.get(text, NEW) for text in labels], np.int64)
 
-    def foreseen(self, X: Array, offset: Array | None, y: Array | None, groups: Indices, at: Mapping[str, float]) -> Foreseen:
+    def foreseen(
+        self, X: Array, offset: Array | None, y: Array | None, groups: Indices, probabilities: Mapping[str, float]
+    ) -> Foreseen:
         """Returns the prediction of rows X (n, p); those of the client's groups have the posterior of their effects."""
         n, parts, order = len(X), [], []
-        for _, (some, drawn, own) in self.parts(X, offset, groups):
-            parts.append(drawn.of_rows(X[some], own, None if y is None else y[some], at))
+        for _, (some, drawn, shifts) in self.parts(X, offset, groups):
+            parts.append(drawn.of_rows(X[some], shifts, None if y is None else y[some], probabilities))
             order.append(some)
         back = np.argsort(np.concatenate(order), kind="stable")  # to the order in which the rows came
         assert len(back) == n
@@ -98,7 +100,7 @@ class Known:
 
         return Foreseen(
             joined([part.mean for part in parts]),
-            {name: joined([part.quantiles[name] for part in parts]) for name in at},
+            {name: joined([part.quantiles[name] for part in parts]) for name in probabilities},
             joined([part.linear_mean for part in parts]),
             joined([part.linear_sd for part in parts]),
             None if y is None else joined([part.log_density for part in parts if part.log_density is not None]),
@@ -119,12 +121,12 @@ class Known:
                 continue
             for a, b in blocks(len(chosen), max(1, BLOCK // (m * several * max(1, len(self.about.terms))))):
                 some = chosen[a:b]
-                own = None if offset is None else offset[some]
+                shift_of_rows = None if offset is None else offset[some]
                 if of_known:
                     effects = self.drawn[:, :, groups[some]].reshape(m * several, len(some), -1).astype(np.float64)
                     shift = np.einsum("mnd,nd->mn", effects, self._columns(X[some]))
-                    own = shift if own is None else shift + own
-                yield of_known, (some, inner if of_known else self.new, own)
+                    shift_of_rows = shift if shift_of_rows is None else shift + shift_of_rows
+                yield of_known, (some, inner if of_known else self.new, shift_of_rows)
 
     def _columns(self, X: Array) -> Array:
         """(n, d) the factors of an effect's terms."""
@@ -150,28 +152,28 @@ class Ended(NamedTuple):
     converged: bool
 
 
-def write(folder: RunFolder, model: Model, client: int, own: Ended) -> None:
+def write(folder: RunFolder, model: Model, client: int, ended: Ended) -> None:
     """Writes effects.bin into the client's own folder."""
-    at = slice(None, None, 1 if own.groups is None else own.groups.step)
-    theta, standard = model.coefficients(own.inner[at])
+    every_step = slice(None, None, 1 if ended.groups is None else ended.groups.step)
+    theta, standard = model.coefficients(ended.inner[every_step])
     n = len(theta)
     equal, chosen = np.full(n, 1 / n), np.arange(n)[np.newaxis]
-    others = model.others_at_client(own.told[at], own.inner[at])
+    others = model.others_at_client(ended.told[every_step], ended.inner[every_step])
     draws = WeightedDraws(model.layout.coefficients, theta, standard, others, equal, chosen, None)
     family, terms = one_row(model.family), {"group": model.layout.group}
     new = predictive_of(family).of(draws.groups(Drawing(model.seed))["posterior"], model.encoding, family, terms, model.nu)
     drawn = np.zeros((n, 1, 0, 0), np.float32)
-    if own.groups is not None and own.groups.drawn is not None:
-        drawn = (model.units.scale * own.groups.drawn).astype(np.float32)
+    if ended.groups is not None and ended.groups.drawn is not None:
+        drawn = (model.units.scale * ended.groups.drawn).astype(np.float32)
     about = About(
         run=folder.run.hex(),
         client=model.names[client],
-        converged=own.converged,
+        converged=ended.converged,
         encoding=model.encoding.to_dict(),
         family=family,
         group=model.group,
         terms=model.layout.group,
-        labels=own.labels,
+        labels=ended.labels,
         cuts=model.cuts,
     )
     content: dict[str, Any] = {  # effects are float32
@@ -180,7 +182,7 @@ def write(folder: RunFolder, model: Model, client: int, own: Ended) -> None:
         "covariance": new.covariances[0][1] if new.covariances else np.zeros((n, 0, 0)),
         "drawn": drawn,
     }
-    if (hazard := model.baseline_numbers(own.told[at])) is not None:
+    if (hazard := model.baseline_numbers(ended.told[every_step])) is not None:
         content["baseline"] = hazard
     own_posterior.write(folder, client, NAME, MAGIC, about._asdict(), content)
 
@@ -193,8 +195,8 @@ def read(folder: Path, run: str, client: str) -> Known:
     JobError
         The run left none there, or none that can be read.
     """
-    told, content = own_posterior.read(folder, NAME, MAGIC, run, client, "give a run that has ended")
-    about = About(**told)
+    head, content = own_posterior.read(folder, NAME, MAGIC, run, client, "give a run that has ended")
+    about = About(**head)
     covariances = [(tuple(about.terms), content["covariance"])] if about.terms else []
     encoding = Encoding.from_dict(about.encoding)
     new = predictive_of(about.family)(encoding, about.family, content["theta"], covariances, content["scale"])

@@ -49,8 +49,8 @@ UNLIKELY = 0.01  # of the least p of all levels, or of all their columns' means,
 def exchange_shares(run: Run[Config], model: LevelModel, designs: Mapping[int, Design], rows: Mapping[int, Held]) -> LevelModel:
     """Returns the model with the shares of the levels among all clients' rows, the same at every place."""
     (stage,), k = model.response_stages, len(model.levels)
-    own = {i: level_sums.Client(_numbers(one.y, k)) for i, one in designs.items()}
-    server, clients = run.exchange(stage, lambda: level_sums.start(model.telling, k), own)
+    machines = {i: level_sums.Client(_numbers(design.y, k)) for i, design in designs.items()}
+    server, clients = run.exchange(stage, lambda: level_sums.start(model.telling, k), machines)
     if server is not None:
         assert server.numbers is not None
         unseen = tuple(level for level, n in zip(model.levels, server.numbers.tolist()) if not n)
@@ -59,7 +59,7 @@ def exchange_shares(run: Run[Config], model: LevelModel, designs: Mapping[int, D
         if model.ordered and not model.secure and server.of_each is not None:
             column = model.encoding.response or "y"
             run.hooks.find(compare.of_ends(column, model.levels, model.telling, server.of_each))
-    shares = next(one.shares for one in (server, *clients.values()) if one is not None and one.shares is not None)
+    shares = next(design.shares for design in (server, *clients.values()) if design is not None and design.shares is not None)
     return model.with_shares(tuple(shares.tolist()))
 
 
@@ -94,9 +94,9 @@ def exchange_checks(run: Run[Config], model: LevelModel, owns: Mapping[int, Own]
 
 def _exchange_levels(run: Run[Config], model: LevelModel, owns: Mapping[int, Own]) -> Checked:
     """`predictive` of summary.json and notes, at the server's place; nothing elsewhere."""
-    asked = level_sums.AskLevels(0, np.zeros(len(model.levels)))
-    count = lambda own: count_levels(model, own, run.secret_key(own.index, "levels"))  # noqa: E731
-    server = run.collect(model.sums_stage, LevelNumbers, owns, count, asked)
+    question = level_sums.AskLevels(0, np.zeros(len(model.levels)))
+    count = lambda ended: count_levels(model, ended, run.secret_key(ended.index, "levels"))  # noqa: E731
+    server = run.collect(model.sums_stage, LevelNumbers, owns, count, question)
     return Checked() if server is None else _predictive(model, server)
 
 
@@ -105,21 +105,23 @@ def _predictive(model: LevelModel, server: once.Server[LevelNumbers]) -> Checked
     """Returns how often levels were seen, and how often the model makes them, by the clients' sums."""
     notes = once.not_in(CHECKS, server, model.telling)
     replies = in_order(server.replies)
-    counts = sites.count_rows(model, model.telling, {k: {"rows": int(one.seen[:, 0].sum())} for k, one in server.replies.items()})
-    if not sum(one.seen[:, 0].sum() for one in replies):
+    counts = sites.count_rows(
+        model, model.telling, {k: {"rows": int(reply.seen[:, 0].sum())} for k, reply in server.replies.items()}
+    )
+    if not sum(reply.seen[:, 0].sum() for reply in replies):
         return Checked(counts, tuple(notes))
-    seen, again = sum(one.seen for one in replies), np.sum([one.again for one in replies], axis=0)
+    seen, again = sum(reply.seen for reply in replies), np.sum([reply.again for reply in replies], axis=0)
     assert not isinstance(seen, int)
     content = _content(model, seen, again)
     return Checked({"predictive": content, **counts}, (*notes, *_said(model, content)))
 
 
-def count_levels(model: LevelModel, own: Own, key: int) -> LevelNumbers:
+def count_levels(model: LevelModel, ended: Own, key: int) -> LevelNumbers:
     """Returns a client's sums; `key`: of its own random numbers."""
-    rows, draws, k = own.rows, own.inner[::OF_TOLD], len(model.levels)
-    X = own.held.X[:, : model.summed_columns]
+    rows, draws, k = ended.rows, ended.inner[::OF_TOLD], len(model.levels)
+    X = ended.held.X[:, : model.summed_columns]
     again = [_sums(_drawn(rows, draws[s : s + 1], key, s), X, k) for s in range(len(draws))]
-    return LevelNumbers(0, _sums(own.held.y, X, k), np.stack(again))
+    return LevelNumbers(0, _sums(ended.held.y, X, k), np.stack(again))
 
 
 def _sums(y: Array, X: Array, k: int) -> Array:
@@ -140,7 +142,7 @@ def _drawn(rows: Rows | levels.Rows, draw: Array, key: int, s: int) -> Array:
     record, cuts = FAMILIES[rows.layout.family], np.arange(len(rows.layout.shapes), dtype=np.float64)
     scale = rows.layout.scale(draw)
     below = [record.cdf(np.full(len(rows), cut), eta[0], scale, None) for cut in cuts]
-    return np.asarray(np.sum([u > one for one in below], axis=0), np.float64)
+    return np.asarray(np.sum([u > edge for edge in below], axis=0), np.float64)
 
 
 def _content(model: LevelModel, seen: Array, again: Array) -> dict[str, Any]:
@@ -152,12 +154,12 @@ def _content(model: LevelModel, seen: Array, again: Array) -> dict[str, Any]:
     n, numbers = float(seen[:, 0].sum()), seen[:, 0]
     larger = ((again[..., 0] > numbers) + 0.5 * (again[..., 0] == numbers)).mean(axis=0)
     shares = {
-        level: {"seen": float(own / n), "model": float(made / n), "p": float(p)}
-        for level, own, made, p in zip(model.levels, numbers, again[..., 0].mean(axis=0), larger)
+        level: {"seen": float(number / n), "model": float(made / n), "p": float(p)}
+        for level, number, made, p in zip(model.levels, numbers, again[..., 0].mean(axis=0), larger)
     }
     content: dict[str, Any] = {
         "rows": int(n),
-        "response": {"levels": {level: int(own) for level, own in zip(model.levels, numbers)}},
+        "response": {"levels": {level: int(number) for level, number in zip(model.levels, numbers)}},
         "p": {level: one["p"] for level, one in shares.items()},
         "shares": shares,
     }
@@ -165,7 +167,7 @@ def _content(model: LevelModel, seen: Array, again: Array) -> dict[str, Any]:
         sd = again[..., 1:].std(axis=0, ddof=1)
         z = np.where(sd > 0, (seen[:, 1:] - again[..., 1:].mean(axis=0)) / np.where(sd > 0, sd, 1.0), 0.0)
         columns = zip(model.encoding.names, z.T.tolist())
-        content["columns"] = {name: dict(zip(model.levels, own)) for name, own in columns}
+        content["columns"] = {name: dict(zip(model.levels, number)) for name, number in columns}
     return content
 
 
@@ -176,11 +178,11 @@ def _said(model: LevelModel, content: Mapping[str, Any]) -> list[str]:
         notes.append(Finding.of("levels-unlike", levels=far))
     columns, least = content.get("columns", {}), UNLIKELY / max(k * len(content.get("columns", {})), 1)
     against = []
-    for name, own in columns.items():
-        level = max(own, key=lambda one: abs(own[one]))
-        if 2 * ndtr(-abs(own[level])) < least:
-            which = "larger" if own[level] > 0 else "smaller"
-            against.append(f"{name} (rows of {level!r} have it {which}, z = {own[level]:.1f})")
+    for name, of_levels in columns.items():
+        level = max(of_levels, key=lambda level_of: abs(of_levels[level_of]))
+        if 2 * ndtr(-abs(of_levels[level])) < least:
+            which = "larger" if of_levels[level] > 0 else "smaller"
+            against.append(f"{name} (rows of {level!r} have it {which}, z = {of_levels[level]:.1f})")
     if against and k > 2:
         plain = not (model.offset or model.layout.group or model.layout.client)  # as multinomial responses are
         ways = [*(["multinomial"] if plain else []), "join-levels"]

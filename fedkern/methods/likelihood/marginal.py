@@ -85,8 +85,8 @@ def _effect(model: Model, own: Own, effect: Slope | Contrast | Of) -> Slope | Co
     formula, held = model.encoding.formula, own.held
     assert formula is not None
     assert held.table is not None
-    assert held.order is not None
-    return move_rows(model.encoding, formula, held.table, held.order, effect)
+    order = np.arange(len(held)) if held.order is None else held.order
+    return move_rows(model.encoding, formula, held.table, order, effect)
 
 
 def _is_binary(own: Own, effect: Slope | Contrast | Of) -> bool:

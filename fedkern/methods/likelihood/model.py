@@ -70,7 +70,7 @@ class Model(WeighedModel[OutputSection]):
     coarse : whether the response is a score of few whole numbers, as the server alone knows
     summaries : the clients that take part by a summary, and how many numbers each may tell
     widened : which of `wider` the prior is, once that is known
-    following : columns that at every client follow from others, at the server
+    following : columns that follow from others at each client (None: it cannot say), or at all of masked sums; at the server
     """
 
     config: Config
@@ -79,7 +79,7 @@ class Model(WeighedModel[OutputSection]):
     coarse: bool = False
     summaries: Mapping[int, int] = field(default_factory=dict)
     widened: int | None = None
-    following: tuple[str, ...] = ()
+    following: tuple[tuple[str, ...] | None, ...] = ()
 
     def __post_init__(self) -> None:
         self.encoding.check_references(self.references)
@@ -292,7 +292,7 @@ class Model(WeighedModel[OutputSection]):
             return WIDER[:1]
         return WIDER if self.measured else LESS_WIDE
 
-    @property
+    @cached_property
     def priors(self) -> importance.Priors:
         """The prior that all know, and the wider ones of which rows may decide."""
         read = np.zeros((len(self.coding.matrix), self.size))
@@ -302,7 +302,7 @@ class Model(WeighedModel[OutputSection]):
             read,
             bent=not self.measured,
             ties=not (self.given_priors or self.summaries),
-            follows=self.numbers_of(self.following),
+            follows=tuple(None if names is None else self.numbers_of(names) for names in self.following),
             intercepts=self.numbers_of(["intercept"] * self.encoding.intercept),
         )
 

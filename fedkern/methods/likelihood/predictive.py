@@ -88,19 +88,19 @@ class Predictive:
         m = len(next(iter(flat.values())))
         suffix = "_std" if "theta_std" in flat or f"{INTERCEPT}_std" in flat else ""
         slopes = [str(name) for name in posterior.coordinates.get("slope", ())]
-        told = {name: flat[f"theta{suffix}"][:, j] for j, name in enumerate(slopes)}
-        told |= {INTERCEPT: flat[INTERCEPT + suffix]} if encoding.intercept else {}
-        theta = with_references(encoding, told, m)
+        slopes_told = {name: flat[f"theta{suffix}"][:, j] for j, name in enumerate(slopes)}
+        slopes_told |= {INTERCEPT: flat[INTERCEPT + suffix]} if encoding.intercept else {}
+        theta = with_references(encoding, slopes_told, m)
         covariances = []
-        for level, own in terms.items():
-            if not own:
+        for level, names in terms.items():
+            if not names:
                 continue
-            sd = np.column_stack([flat[f"{level}_sd[{name}]"] for name in own])
-            correlation = np.broadcast_to(np.eye(len(own)), (m, len(own), len(own))).copy()
-            for i in range(len(own)):
+            sd = np.column_stack([flat[f"{level}_sd[{name}]"] for name in names])
+            correlation = np.broadcast_to(np.eye(len(names)), (m, len(names), len(names))).copy()
+            for i in range(len(names)):
                 for k in range(i):
-                    correlation[:, i, k] = correlation[:, k, i] = flat[f"{level}_correlation[{own[k]},{own[i]}]"]
-            covariances.append((tuple(own), correlation * sd[:, :, np.newaxis] * sd[:, np.newaxis, :]))
+                    correlation[:, i, k] = correlation[:, k, i] = flat[f"{level}_correlation[{names[k]},{names[i]}]"]
+            covariances.append((tuple(names), correlation * sd[:, :, np.newaxis] * sd[:, np.newaxis, :]))
         coefficients = np.column_stack(theta) if theta else np.zeros((m, 0))
         return cls(encoding, family, coefficients, covariances, cls.scale_of(family, flat, coefficients, encoding, nu))
 
@@ -144,8 +144,8 @@ class Predictive:
         nodes = 1 if self.family == "gaussian" or not self.covariances else NODES
         parts = []
         for a, b in blocks(n, max(1, BLOCK // (m * nodes * self.width))):
-            own, seen = None if offset is None else offset[..., a:b], None if y is None else y[a:b]
-            parts.append(self._block(X[a:b], own, seen, tuple(at.values())))
+            shift, seen = None if offset is None else offset[..., a:b], None if y is None else y[a:b]
+            parts.append(self._block(X[a:b], shift, seen, tuple(at.values())))
         mean, spread, linear_mean, linear_sd, density = (np.concatenate(column, axis=-1) for column in zip(*parts))
         return Foreseen(mean, dict(zip(at, spread)), linear_mean, linear_sd, None if y is None else density)
 
@@ -258,7 +258,7 @@ class Predictive:
 
 def blocks(n: int, size: int) -> list[tuple[int, int]]:
     """Returns 0 .. n in parts (from, to) of at most `size`; one empty part where n is 0."""
-    return [(at, min(at + size, n)) for at in range(0, n, size)] or [(0, 0)]
+    return [(begin, min(begin + size, n)) for begin in range(0, n, size)] or [(0, 0)]
 
 
 def levels_of(chances: Array, source: Keyed) -> Array:

@@ -84,9 +84,11 @@ class Columns:
                     summaries.check_rows(n, p, model.size, questions, run.names[k], table.source)
             run.note_rows(k, notes, designs[k].faults, len(designs[k].X))
             noted[k] = notes
-        found = column_notes.exchange_notes(run, degenerates)
+        server = column_notes.exchange(run, degenerates)
+        found = [] if server is None else column_notes.findings(run, server)
         follows = {str(one.values["column"]): one for one in found if one.id == "column-collinear"}
-        model = replace(model, following=tuple(follows))
+        if server is not None:  # of masked sums what all say
+            model = replace(model, following=(tuple(follows),) if model.secure else tuple(server.following))
         run.hooks.find([one for one in found if one.id != "column-collinear"])
         test = _read_test_rows(run, model)
         model = self.exchange_response(run, model, designs, rows)

@@ -83,8 +83,8 @@ def _compared(model: Model, client: level.Client, first: float, second: float, t
 def _responses(design: Design, seen: np.ndarray | None) -> Responses:
     """Returns the rows as the exchange of the level takes them: without any column; `seen`: (n,) how long each row was."""
     n = len(design.y)
-    offset = np.zeros(n) if design.offset is None else design.offset
+    offset = np.broadcast_to(0.0, n) if design.offset is None else design.offset
     if seen is not None:
         with np.errstate(divide="ignore"):
             offset = offset + np.log(seen)
-    return Responses(design.y, np.zeros(n, np.int64), np.zeros((n, 0)), offset, None)
+    return Responses(design.y, np.broadcast_to(0, n), np.zeros((n, 0)), offset, None)

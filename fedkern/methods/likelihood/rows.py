@@ -123,7 +123,7 @@ class Held:
     y, trials, offset : (n,) response, number of trials (1 where a row is one), and what is added to the predictor
     starts : (G + 1,) where each group begins, and n; without groups (0, n)
     labels : (G,) of the groups
-    order : (n,) the file's row of each
+    order : (n,) the file's row of each; None: they are in its order
     table : the file, where changes of its columns are asked for
     """
 
@@ -144,7 +144,7 @@ def sort_by_group(design: Design, table: Table, group: str | None) -> Held:
     """Returns a client's rows for its likelihood, sorted by group."""
     X, y, trials, offset, of_file = _rows(design)
     if group is None:
-        return Held(X, y, trials, offset, np.array([0, len(y)]), (), of_file)
+        return Held(X, y, trials, offset, np.array([0, len(y)]), (), None if design.units is None else of_file)
     cells = labels(table.columns[group])
     codes = cells.codes[of_file]
     order = np.argsort(codes, kind="stable")
@@ -168,7 +168,7 @@ def describe_groups(table: Table, group: str | None) -> list[str]:
 def _rows(design: Design) -> tuple[Array, Array, Array, Array, NDArray[np.int64]]:
     """X, y, trials, offset, and the file's row of each: one row each, where a design has successes and failures apart."""
     n = len(design.y)
-    offset = np.zeros(n) if design.offset is None else design.offset
+    offset = np.broadcast_to(0.0, n) if design.offset is None else design.offset
     X = np.ascontiguousarray(design.X, np.float64)
     if design.units is None:
         return X, design.y, np.broadcast_to(1.0, n), offset, np.arange(n)

@@ -60,7 +60,7 @@ def count_rows(model: SampledModel, names: Sequence[str], told: Mapping[int, Rec
         fewer rows or events than such sums are of has told zeros, and is left out, or `uncounted`
     """
     counts = {names[k]: one for k, one in sorted(told.items()) if any(one.values())}
-    uncounted = sum(one.get("rows") == 0 for one in told.values())
+    uncounted = sum(not one.get("rows", one.get("events")) for one in told.values())
     return {
         **({"uncounted": uncounted} if uncounted else {}),
         **({"site_counts": counts} if model.output.sites and counts else {}),

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc, ndtr
 
 from ...algorithms.core import once
+from ...algorithms.core.exchange import LEAST
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges.answers import CumulativeHazards
 from ...algorithms.exchanges.sums import AskPearson, PearsonSums, SurvivalSums
@@ -71,26 +72,26 @@ def complete(
     return ended
 
 
-def _write(run: Run[Config], model: CoxModel, client: int, own: Ended) -> None:
+def _write(run: Run[Config], model: CoxModel, client: int, ended: Ended) -> None:
     """baseline.csv, and restricted_mean.csv where the job asks for it, into the client's own folder."""
     folder = run.hooks.folder
     if folder is None:
         return
-    k, key = len(own.rows.sets.ends), rng.key(model.seed, "posterior", 1 + 3 * client)
-    uniform = rng.uniform(len(own.told) * k, key=key).reshape(len(own.told), k)
-    hazards = survival.baseline(own.rows, own.told[:, : model.layout.p], uniform)
-    columns: dict[str, Any] = {"converged": [own.converged] * k}
-    if own.labels:
-        columns["stratum"] = [own.labels[one] for one in hazards.stratum.tolist()]
+    k, key = len(ended.rows.sets.ends), rng.key(model.seed, "posterior", 1 + 3 * client)
+    uniform = rng.uniform(len(ended.told) * k, key=key).reshape(len(ended.told), k)
+    hazards = survival.baseline(ended.rows, ended.told[:, : model.layout.p], uniform)
+    columns: dict[str, Any] = {"converged": [ended.converged] * k}
+    if ended.labels:
+        columns["stratum"] = [ended.labels[stratum] for stratum in hazards.stratum.tolist()]
     columns |= {"time": hazards.time.tolist(), "events": hazards.events.tolist(), "at_risk": hazards.at_risk.tolist()}
     for name, (mean, low, high) in (("cumulative_hazard", hazards.hazard), ("survival", hazards.survival)):
         columns |= {name: mean.tolist(), f"{name}_q025": low.tolist(), f"{name}_q975": high.tolist()}
     folder.write_csv(KEPT, columns, client=client)
     if (tau := model.output.restricted_mean) is not None:
-        of_each = survival.restricted_means(own.rows, own.told[:, : model.layout.p], uniform, tau)
-        columns = {"converged": [own.converged] * len(of_each)}
-        if own.labels:
-            columns["stratum"] = [own.labels[one] for one in of_each]
+        of_each = survival.restricted_means(ended.rows, ended.told[:, : model.layout.p], uniform, tau)
+        columns = {"converged": [ended.converged] * len(of_each)}
+        if ended.labels:
+            columns["stratum"] = [ended.labels[stratum] for stratum in of_each]
         columns["until"] = [tau] * len(of_each)
         for k, name in enumerate(("restricted_mean", "restricted_mean_q025", "restricted_mean_q975")):
             columns[name] = [float(values[k]) for values in of_each.values()]
@@ -109,13 +110,13 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
     for stage in model.weight_stages:
         weighed = run.collect(stage, PearsonSums, ended, _weight, AskPearson(0, np.zeros(0)))
         if weighed is not None:
-            said = _compare_weights(model, weighed.replies)
-            parts.append(Checked({}, tuple(said.notes), "; ".join(said.doubts)))
+            of_weights = _compare_weights(model, weighed.replies)
+            parts.append(Checked({}, tuple(of_weights.notes), "; ".join(of_weights.doubts)))
     for stage in model.curve_stages:
-        told = run.collect(stage, CumulativeHazards, ended, _drawn(model))
-        if told is not None:
-            parts.append(_of_curves(model, told, run.names))
-    alone = {k: sites.Alone(one.rows, one.told, one.nodes) for k, one in ended.items()}
+        curves = run.collect(stage, CumulativeHazards, ended, _drawn(model))
+        if curves is not None:
+            parts.append(_of_curves(model, curves, run.names))
+    alone = {k: sites.Alone(client_end.rows, client_end.told, client_end.nodes) for k, client_end in ended.items()}
     doubts = "; ".join(filter(None, [part.doubt for part in parts]))
     return join(replace(join(*parts), doubt=doubts), sites.exchange_modes(run, model, alone))
 
@@ -124,47 +125,47 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
 def _of_hazards(model: CoxModel, server: once.Server[SurvivalSums], sizes: Sequence[int]) -> Checked:
     """Returns what the clients' sums say of the model; `sizes`: their rows, which they tell with numeric columns."""
     notes = once.not_in("the checks of hazards", server, model.telling)
-    if nothing := [model.telling[k] for k, one in sorted(server.replies.items()) if not one.events]:
-        notes.append(Finding.of("next-to-no-events", clients=nothing))
-    content, said = _content(model, in_order(server.replies))
-    counts = sites.count_rows(model, model.telling, {k: {"events": one.events} for k, one in server.replies.items()})
-    notes += said
+    if nothing := [model.telling[k] for k, sums in sorted(server.replies.items()) if not sums.events]:
+        notes.append(Finding.of("next-to-no-events", clients=nothing, least=LEAST))
+    content, more = _content(model, in_order(server.replies))
+    counts = sites.count_rows(model, model.telling, {k: {"events": sums.events} for k, sums in server.replies.items()})
+    notes += more
     events: dict[int, dict[str, int]] = {}
     if not model.secure and sizes:
-        events = {k: {"rows": sizes[k], "events": one.events} for k, one in server.replies.items()}
+        events = {k: {"rows": sizes[k], "events": sums.events} for k, sums in server.replies.items() if sums.events}
     return Checked({**content, **counts}, tuple(notes), events=events)
 
 
 @guard.check("the common curve", Checked())
-def _of_curves(model: CoxModel, told: once.Server[CumulativeHazards], names: tuple[str, ...]) -> Checked:
+def _of_curves(model: CoxModel, server: once.Server[CumulativeHazards], names: tuple[str, ...]) -> Checked:
     """Returns the curve of all clients, and whether their units of time are one."""
-    notes = once.not_in("the common curve", told, names)
-    there = {k: one for k, one in sorted(told.replies.items()) if one.hazards.any()}
-    notes += _left_out({names[k]: one.rows for k, one in sorted(told.replies.items()) if k not in there})
-    found = time_units.of_curves([names[k] for k in there], [*there.values()], model.survival_at)
-    notes += [one for one in found if not one.doubt]
-    return Checked(_average_curves(model, [*there.values()]), tuple(notes), "; ".join(one for one in found if one.doubt))
+    notes = once.not_in("the common curve", server, names)
+    telling = {k: reply for k, reply in sorted(server.replies.items()) if reply.hazards.any()}
+    notes += _left_out({names[k]: reply.rows for k, reply in sorted(server.replies.items()) if k not in telling})
+    found = time_units.of_curves([names[k] for k in telling], [*telling.values()], model.survival_at)
+    notes += [reply for reply in found if not reply.doubt]
+    return Checked(_average_curves(model, [*telling.values()]), tuple(notes), "; ".join(reply for reply in found if reply.doubt))
 
 
-def _sums(own: Ended) -> SurvivalSums:
-    beta = own.told[:, : own.rows.size].mean(axis=0)
-    return SurvivalSums(0, own.rows.events, *survival.concordance(own.rows, beta), *survival.schoenfeld(own.rows, beta))
+def _sums(ended: Ended) -> SurvivalSums:
+    beta = ended.told[:, : ended.rows.size].mean(axis=0)
+    return SurvivalSums(0, ended.rows.events, *survival.concordance(ended.rows, beta), *survival.schoenfeld(ended.rows, beta))
 
 
-def _weight(own: Ended) -> PearsonSums:
+def _weight(ended: Ended) -> PearsonSums:
     """Returns a client's number of rows that have a weight, and their mean weight."""
-    n, weights = len(own.rows.X), own.rows.weights  # rows that weigh nothing are left out before; None: each weighs 1
+    n, weights = len(ended.rows.X), ended.rows.weights  # rows that weigh nothing are left out before; None: each weighs 1
     mean = 1.0 if weights is None else float(weights.mean()) if n else 0.0
     return PearsonSums(0, n, mean if n else 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-def _compare_weights(model: CoxModel, told: Mapping[int, PearsonSums]) -> Said:
+def _compare_weights(model: CoxModel, replies: Mapping[int, PearsonSums]) -> Said:
     """Returns what is to be said of the clients' weights."""
     assert model.weight is not None
     counts = model.counted_weights is not None
-    weighed = {model.telling[k]: case_weights.Weighed(one.rows, one.weight) for k, one in sorted(told.items())}
-    said = case_weights.compare(model.weight, weighed, counts=counts)
-    return said if counts else said._replace(notes=(*said.notes, NAIVE.format(model.weight)))
+    weighed = {model.telling[k]: case_weights.Weighed(sums.rows, sums.weight) for k, sums in sorted(replies.items())}
+    compared = case_weights.compare(model.weight, weighed, counts=counts)
+    return compared if counts else compared._replace(notes=(*compared.notes, NAIVE.format(model.weight)))
 
 
 def _drawn(model: CoxModel) -> Callable[[Ended], CumulativeHazards]:
@@ -172,17 +173,17 @@ def _drawn(model: CoxModel) -> Callable[[Ended], CumulativeHazards]:
 
     Its random numbers are secret: with those of the seed the hazards would be equations for the rows.
     """
-    at = np.array(model.survival_at)
+    times_wanted = np.array(model.survival_at)
 
-    def told(own: Ended) -> CumulativeHazards:
-        k, beta = len(own.rows.sets.ends), own.told[:, : model.layout.p]
+    def hazards_of(ended: Ended) -> CumulativeHazards:
+        k, beta = len(ended.rows.sets.ends), ended.told[:, : model.layout.p]
         if not k:
-            return CumulativeHazards(0, len(own.rows), np.zeros((len(beta), len(at))))
+            return CumulativeHazards(0, len(ended.rows), np.zeros((len(beta), len(times_wanted))))
         uniform = rng.uniform(len(beta) * k, key=draw_secret_key()).reshape(len(beta), k)
         times = np.exp(beta @ model.patient.row)[:, np.newaxis]
-        return CumulativeHazards(0, len(own.rows), times * survival.cumulative(own.rows, beta, uniform, at))
+        return CumulativeHazards(0, len(ended.rows), times * survival.cumulative(ended.rows, beta, uniform, times_wanted))
 
-    return told
+    return hazards_of
 
 
 def _left_out(rows: Mapping[str, int]) -> list[str]:
@@ -190,16 +191,16 @@ def _left_out(rows: Mapping[str, int]) -> list[str]:
     return [Finding.of("not-in-curve", clients=[*rows.items()])] if rows else []
 
 
-def _average_curves(model: CoxModel, told: Sequence[CumulativeHazards]) -> dict[str, Any]:
+def _average_curves(model: CoxModel, replies: Sequence[CumulativeHazards]) -> dict[str, Any]:
     """`survival` of summary.json: the average over the clients' rows, each with its own client's baseline hazard, of the model's
     patient."""
-    rows = np.array([one.rows for one in told], np.float64)
+    rows = np.array([reply.rows for reply in replies], np.float64)
     if not rows.sum():
         return {}
     share = rows / rows.sum()
-    values = np.einsum("j,jst->st", share, [np.exp(-one.hazards) for one in told])
+    values = np.einsum("j,jst->st", share, [np.exp(-reply.hazards) for reply in replies])
     equal = np.full(len(values), 1 / len(values))
-    rows_at = [{"time": t, **summarised(one, equal)} for t, one in zip(model.survival_at, values.T)]
+    rows_at = [{"time": t, **summarised(reply, equal)} for t, reply in zip(model.survival_at, values.T)]
     return {"survival": rows_at, **model.of_patient}
 
 
@@ -208,10 +209,10 @@ def _content(model: CoxModel, replies: Sequence[SurvivalSums]) -> tuple[dict[str
 
     A slope is looked at in all clients together, and in each client, where it may have another sign; not so with secure sums.
     """
-    pairs, right = (sum(getattr(one, name) for one in replies) for name in ("pairs", "right"))
+    pairs, right = (sum(getattr(reply, name) for reply in replies) for name in ("pairs", "right"))
     slopes, notes = {}, list[str]()
     for j, name in enumerate(model.encoding.names):
-        score, information = (np.array([getattr(one, what)[j] for one in replies]) for what in ("score", "information"))
+        score, information = (np.array([getattr(reply, what)[j] for reply in replies]) for what in ("score", "information"))
         of = information >= TELLS
         if information.sum() >= TELLS:
             z = float(score.sum() / information.sum() ** 0.5)
@@ -219,12 +220,12 @@ def _content(model: CoxModel, replies: Sequence[SurvivalSums]) -> tuple[dict[str
             if of.any() and not model.secure:  # where the server has no client's own score
                 slopes[name]["p_of_clients"] = float(chdtrc(of.sum(), (score[of] ** 2 / information[of]).sum()))
     if apart := [
-        (name, one["p_of_clients"])
-        for name, one in slopes.items()
-        if one.get("p_of_clients", 1.0) < UNLIKELY / len(slopes) <= one["p"]
+        (name, reply["p_of_clients"])
+        for name, reply in slopes.items()
+        if reply.get("p_of_clients", 1.0) < UNLIKELY / len(slopes) <= reply["p"]
     ]:
         notes.append(Finding.of("hazards-not-proportional-within", columns=apart))
-    if changing := [(name, one["p"]) for name, one in slopes.items() if one["p"] < UNLIKELY / len(slopes)]:
+    if changing := [(name, reply["p"]) for name, reply in slopes.items() if reply["p"] < UNLIKELY / len(slopes)]:
         notes.append(Finding.of("hazards-not-proportional", columns=changing))
-    content: dict[str, Any] = {"events": sum(one.events for one in replies), "proportional_hazards": slopes}
+    content: dict[str, Any] = {"events": sum(reply.events for reply in replies), "proportional_hazards": slopes}
     return content | ({"concordance": right / pairs} if pairs else {}), notes

@@ -72,7 +72,7 @@ class TimeModel(Model):
         """The patient whose curves the result has."""
         formula, references = self.encoding.formula, dict[str, str]()
         if formula is None:
-            labelled = ((one.name, one.levels) for one in self.encoding.columns if one.levels is not None)
+            labelled = ((column.name, column.levels) for column in self.encoding.columns if column.levels is not None)
             references = {name: self.reference(name, levels) for name, levels in labelled}
         else:
             labels = ((name, formula.known[name].levels) for name in formula.variables)
@@ -140,8 +140,8 @@ class CoxModel(TimeModel):
     @property
     def curve_stages(self) -> list[Stage]:
         """The question for cumulative hazards at the job's times."""
-        at = len(self.survival_at)
-        return [Stage.asking(CumulativeHazards, {"t": TOLD, "times": at})] if at else []
+        n_times = len(self.survival_at)
+        return [Stage.asking(CumulativeHazards, {"t": TOLD, "times": n_times})] if n_times else []
 
     @property
     def weight_stages(self) -> list[Stage]:
@@ -202,17 +202,17 @@ class LifetimeModel(TimeModel):
         return exposure(rows.times)
 
     def likelihood(self, rows: Lived, n_threads: int) -> importance.Model:
-        own, times = rows
-        order = slice(None) if own.order is None else own.order
+        design, times = rows
+        order = slice(None) if design.order is None else design.order
         entry = None if times.entry is None else times.entry[order]
         return Lifetimes.of(
             self.layout,
-            own.X,
+            design.X,
             times.time[order],
             times.upper[order],
-            own.starts,
+            design.starts,
             entry,
-            own.offset if self.offset else None,
+            design.offset if self.offset else None,
             np.array(self.cuts),
             n_threads,
             math.exp(self.log_unit),
@@ -245,8 +245,8 @@ class LifetimeModel(TimeModel):
         return self.secure
 
     def compare_alone(self, client: level.Client, numbers: tuple[float, float, float]) -> odd_response.Compared:
-        own = units.sums(self.level_family, client.rows, weights=client.weights)
-        return of_client(own, *numbers[:2], client=bool(self.layout.client), several=len(self.names) > 2)
+        own_sums = units.sums(self.level_family, client.rows, weights=client.weights)
+        return of_client(own_sums, *numbers[:2], client=bool(self.layout.client), several=len(self.names) > 2)
 
     @property
     def found_alone(self) -> tuple[str, str]:

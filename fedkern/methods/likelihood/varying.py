@@ -58,36 +58,38 @@ class _Own(NamedTuple):
         return self.misfit / self.usual
 
 
-def pool(told: Mapping[int, Replicated]) -> Sums:
+def pool(replies: Mapping[int, Replicated]) -> Sums:
     """Returns the sums of all clients, in their order."""
-    return reduce(add, (Sums(one.observed, one.replicated, one.tenths, one.misfits) for _, one in sorted(told.items())))
+    return reduce(
+        add, (Sums(reply.observed, reply.replicated, reply.tenths, reply.misfits) for _, reply in sorted(replies.items()))
+    )
 
 
-def describe(told: Mapping[int, Replicated], model: Model, *, mend_first: bool = False) -> str:
+def describe(replies: Mapping[int, Replicated], model: Model, *, mend_first: bool = False) -> str:
     """Returns the doubt where counts of a family without dispersion vary more or less than the model makes them; else "".
 
     Parameters
     ----------
     mend_first : whether another doubt is there, of a file that is to be mended before any family is taken
     """
-    whole, family = pool(told), FAMILIES[model.family]
+    whole, family = pool(replies), FAMILIES[model.family]
     ratio, sds = whole.dispersion
     if abs(sds) < SURE or abs(ratio - 1) <= OFF:
         return ""
     words = f"responses vary {ratio:.3g} times as much about their means as a {model.family} model makes them"
     if mend_first:
         return f"{words}: {MENDED}"
-    own = {} if model.secure else {k: _own(one) for k, one in sorted(told.items()) if one.misfits.sum()}
-    of_levels = family.link == "log" and ratio > 1 and _levels_differ(own)
-    apart = _stands_apart(own) if ratio > 1 and not of_levels else None
+    each = {} if model.secure else {k: _own(reply) for k, reply in sorted(replies.items()) if reply.misfits.sum()}
+    of_levels = family.link == "log" and ratio > 1 and _levels_differ(each)
+    apart = _stands_apart(each) if ratio > 1 and not of_levels else None
     if apart is not None:
-        others = _others(own, apart)
-        there = f"{own[apart].ratio:.3g} times, {others.ratio:.3g} at the others"
-        words = f"{words}, most at {model.telling[apart]!r} ({there}): {FIRST}"
+        others = _others(each, apart)
+        ratios = f"{each[apart].ratio:.3g} times, {others.ratio:.3g} at the others"
+        words = f"{words}, most at {model.telling[apart]!r} ({ratios}): {FIRST}"
     if not 1 / WILD < ratio < WILD:
         offset = f"; {OFFSET}" if model.offset else ""
-        said = f"{words}: " if apart is None else f"{words}; "
-        return f"{said}it is no model of them, and its intervals cannot be used{offset}"
+        words_before = f"{words}: " if apart is None else f"{words}; "
+        return f"{words_before}it is no model of them, and its intervals cannot be used{offset}"
     by = ratio**0.5
     if by < 1:
         return f"{words}: intervals are about {1 / by:.2g} times too wide; no family here varies less"
@@ -106,45 +108,51 @@ def describe(told: Mapping[int, Replicated], model: Model, *, mend_first: bool =
     )
 
 
-def _own(told: Replicated) -> _Own:
-    seen, made = told.misfits.T
-    rows, events = told.observed[:2].tolist()
+def _own(reply: Replicated) -> _Own:
+    seen, made = reply.misfits.T
+    rows, events = reply.observed[:2].tolist()
     sd = float(made.std() / max(float(made.mean()), 1e-12))
-    return _Own(events, float(told.replicated[:, 0].mean()), float(seen.mean()), float(made.mean()), sd, rows)
+    return _Own(events, float(reply.replicated[:, 0].mean()), float(seen.mean()), float(made.mean()), sd, rows)
 
 
-def levels_differ_at_mode(told: Mapping[int, PearsonSums]) -> bool:
+def levels_differ_at_mode(replies: Mapping[int, PearsonSums]) -> bool:
     """Tells the same as `_levels_differ` by sums at the mode: a Poisson model makes as many events as `slope` says."""
-    sums = {k: _Own(one.events, one.slope, one.misfit, float(one.rows), 0.0, float(one.rows)) for k, one in told.items()}
-    return _levels_differ({k: one for k, one in sums.items() if one.rows})
+    sums = {
+        k: _Own(sums_of.events, sums_of.slope, sums_of.misfit, float(sums_of.rows), 0.0, float(sums_of.rows))
+        for k, sums_of in replies.items()
+    }
+    return _levels_differ({k: sums_of for k, sums_of in sums.items() if sums_of.rows})
 
 
-def _others(own: Mapping[int, _Own], k: int) -> _Own:
+def _others(each: Mapping[int, _Own], k: int) -> _Own:
     """Returns the sums of all clients but one."""
-    rest = np.array([one for j, one in own.items() if j != k])
+    rest = np.array([sums for j, sums in each.items() if j != k])
     events, made, misfit, usual, _, rows = rest.sum(axis=0).tolist()
     return _Own(events, made, misfit, usual, float(np.hypot.reduce(rest[:, 4] * rest[:, 3])) / usual, rows)
 
 
-def _stands_apart(own: Mapping[int, _Own]) -> int | None:
+def _stands_apart(each: Mapping[int, _Own]) -> int | None:
     """Returns the client whose counts vary far more than those of all others together; None where none does.
 
     Counts that vary as a negative binomial's have an excess that grows with their mean: it is compared by it.
     """
-    if len(own) < 2:
+    if len(each) < 2:
         return None
-    k = max(own, key=lambda j: own[j].ratio)
-    one, others = own[k], _others(own, k)
-    sure = one.ratio - max(others.ratio, 1.0) > SURE * np.hypot(one.sd * one.ratio, others.sd * others.ratio)
-    by_mean = (one.ratio - 1) * one.rows / max(one.events, 1.0), (others.ratio - 1) * others.rows / max(others.events, 1.0)
-    return k if sure and min(by_mean[0], one.ratio - 1) > STANDS_APART * max(by_mean[1], others.ratio - 1, OFF) else None
+    k = max(each, key=lambda j: each[j].ratio)
+    suspect, others = each[k], _others(each, k)
+    sure = suspect.ratio - max(others.ratio, 1.0) > SURE * np.hypot(suspect.sd * suspect.ratio, others.sd * others.ratio)
+    by_mean = (
+        (suspect.ratio - 1) * suspect.rows / max(suspect.events, 1.0),
+        (others.ratio - 1) * others.rows / max(others.events, 1.0),
+    )
+    return k if sure and min(by_mean[0], suspect.ratio - 1) > STANDS_APART * max(by_mean[1], others.ratio - 1, OFF) else None
 
 
-def _levels_differ(own: Mapping[int, _Own]) -> bool:
+def _levels_differ(each: Mapping[int, _Own]) -> bool:
     """Tells whether most of the excess is that clients have more events than the model makes, or fewer.
 
     Of n rows with f times the events that the model makes, m, Pearson's chi-square is n f + m (f - 1)^2 on average.
     """
-    excess_of_all = sum(one.misfit - one.usual for one in own.values())
-    parts = ((one.events / max(one.made, 1.0) - 1, one) for one in own.values())
-    return 0 < OF_LEVELS * excess_of_all < sum(one.rows * off + one.made * off**2 for off, one in parts)
+    excess_of_all = sum(sums.misfit - sums.usual for sums in each.values())
+    parts = ((sums.events / max(sums.made, 1.0) - 1, sums) for sums in each.values())
+    return 0 < OF_LEVELS * excess_of_all < sum(sums.rows * off + sums.made * off**2 for off, sums in parts)

@@ -156,9 +156,9 @@ class Formula:
         for factor in formula.factors.values():
             if formula.is_labels(factor) and (base := formula._base(factor)) not in formula._levels(factor):
                 remedy = factor.text if "base" in factor.option else f"data.columns.{factor.variables[0]}.reference"
-                raise JobError(
-                    f"model.formula: {remedy}: {base!r} is none of the {len(formula._levels(factor))} labels of the column"
-                )
+                levels = formula._levels(factor)
+                joined = ' after rare ones joined "other": name another, or join levels in all files' if "other" in levels else ""
+                raise JobError(f"model.formula: {remedy}: {base!r} is none of the {len(levels)} labels of the column{joined}")
         if len(formula.made) > MOST_COLUMNS:
             raise JobError(f"model.formula: makes {len(formula.made):,} columns; at most {MOST_COLUMNS:,} are fitted: take fewer")
         return formula

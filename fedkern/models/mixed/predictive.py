@@ -14,7 +14,7 @@ effects (a realised discrepancy: Gelman, Meng and Stern 1996). Where the model i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels import rng
+from ...kernels._rows import special
 from ...kernels.families import FAMILIES
 from . import effects
 from .conditional import effect_variance, group_pieces, pieces, predictor, with_effects
@@ -97,21 +98,18 @@ def _statistics(n: float, sums: Vector) -> Vector:
 
 
 class Keyed:
-    """Draws random numbers for some draws of the posterior, as many for each, other ones at each call."""
+    """Draws random numbers for some draws of the posterior at once, of which `draw` is the first; other ones at each call."""
 
-    def __init__(self, key: int, *draws: int, part: int = 0):
-        self._key, self._draws, self._step = key, draws, part * CALLS
+    def __init__(self, key: int, draw: int, part: int = 0):
+        self._key, self._draw, self._step = key, draw, part * CALLS
 
     def uniform(self, n: int) -> Vector:
-        return self._made(rng.uniform, n)
+        self._step += 1
+        return rng.uniform(n, key=self._key, draw=self._draw, step=self._step)
 
     def normal(self, n: int) -> Vector:
-        return self._made(rng.normal, n)
-
-    def _made(self, kernel: Callable[..., Vector], n: int) -> Vector:
         self._step += 1
-        each = n // len(self._draws)
-        return np.concatenate([kernel(each, key=self._key, draw=draw, step=self._step) for draw in self._draws])
+        return rng.normal(n, key=self._key, draw=self._draw, step=self._step)
 
 
 def sums(rows: Rows, inner: Vector, key: int) -> Sums:
@@ -121,8 +119,12 @@ def sums(rows: Rows, inner: Vector, key: int) -> Sums:
     tenths, count = np.zeros((TENTHS, 3)), np.zeros(TENTHS)
     # A row's prediction needs few of the draws, and Pearson's chi-square some.
     few = inner[:: max(1, len(inner) // int(np.clip(MOST_CALLS // (NODES * max(n, 1)), 10, 50)))]
+    by_products = FAMILIES[rows.layout.family].linear and not rows.layout.group and n > 2
+    if by_products:
+        replicated = _by_products(rows, inner, key)
     for k, some in enumerate(_parts(rows)):
-        replicated += _replicated(some, inner, key, k)
+        if not by_products:
+            replicated += _replicated(some, inner, key, k)
         misfits += _misfits(some, inner, key, k)
         of_part, rows_of_part = _tenths(some, few)
         tenths, count = tenths + of_part, count + rows_of_part
@@ -141,6 +143,27 @@ def _parts(rows: Rows) -> Iterator[Rows]:
             yield rows.take(np.arange(part.start, part.stop), np.array([0, part.stop - part.start]))
 
 
+def _by_products(rows: Rows, inner: Vector, key: int) -> Vector:
+    """(S, 3) the same as `_replicated` says of all rows, where these are normal about X theta, by the cross-products of X.
+
+    Of n normal errors only the parts along the ones and along the means count, and the rest's squares, chi-square of n - 2.
+    """
+    n, S, p = len(rows), len(inner), rows.layout.p
+    products = np.zeros((p + 2, p + 2))
+    for part in pieces(n, TOGETHER):
+        offset = np.zeros(n)[part] if rows.offset is None else rows.offset[part]
+        columns = np.column_stack([rows.X[part], offset, np.ones(len(offset))])
+        products += columns.T @ columns
+    weights = np.column_stack([inner[:, :p], np.ones(S)])
+    total, squares = weights @ products[:-1, -1], ((weights @ products[:-1, :-1]) * weights).sum(axis=1)
+    along = total / np.sqrt(n)
+    source, sd = Keyed(key, 0), rows.layout.scale(inner)
+    errors = source.normal(2 * S).reshape(S, 2)
+    rest = 2 * special("gammaincinv")(0.5 * n - 1, source.uniform(S))
+    again = squares + 2 * sd * (along * errors[:, 0] + np.sqrt(np.maximum(squares - along**2, 0.0)) * errors[:, 1])
+    return np.stack([total + sd * np.sqrt(n) * errors[:, 0], again + sd**2 * ((errors**2).sum(axis=1) + rest), 0 * sd], axis=1)
+
+
 def _replicated(rows: Rows, inner: Vector, key: int, number: int) -> Vector:
     """(S, 3) sums of y and y^2, and zeros, of responses that are drawn anew at each draw; `number`: of this part of the rows."""
     layout, record, n = rows.layout, FAMILIES[rows.layout.family], len(rows)
@@ -148,13 +171,11 @@ def _replicated(rows: Rows, inner: Vector, key: int, number: int) -> Vector:
     replicated = np.empty((len(inner), 3))
     # One pass over the rows for several draws, but of levels, whose scale is a vector.
     for part in pieces(len(inner), 1 if record.leveled else max(1, CACHED // max(n, 1))):
-        source, eta = Keyed(key, *range(part.start, part.stop), part=number), predictor(rows, inner[part])
-        k, own = len(eta), scale[..., part]
+        source, eta = Keyed(key, part.start, number), predictor(rows, inner[part])
+        k = len(eta)
         if d:
             eta = with_effects(rows, eta, T[part], source.normal(k * rows.n_groups * d).reshape(k, rows.n_groups, d))
-        own = own[..., 0] if k == 1 else np.repeat(own, n, axis=-1)
-        trials = None if rows.trials is None else np.tile(rows.trials, k)
-        again = record.draw(source, record.mean(eta.ravel()), own, trials).reshape(k, n)
+        again = record.draw(source, record.mean(eta.ravel()), *_each(rows, scale[..., part])).reshape(k, n)
         total = again.sum(axis=1)
         if record.binary:
             replicated[part] = np.stack([total, total, n - total], axis=1)
@@ -168,21 +189,28 @@ def _misfits(rows: Rows, inner: Vector, key: int, number: int) -> Vector:
     record, chi_squares = FAMILIES[rows.layout.family], np.zeros((MISFITS, 2))
     if not record.counted or record.dispersion is not None:
         return chi_squares
-    which = np.linspace(0, len(inner) - 1, MISFITS).round().astype(int)
-    some, scale = inner[which], rows.layout.scale(inner[which])
-    # Other numbers than those of `_replicated`.
-    sources = [Keyed(key, len(inner) + s, part=number) for s in range(MISFITS)]
-    eta = predictor(rows, some)
+    some = inner[np.linspace(0, len(inner) - 1, MISFITS).round().astype(int)]
+    eta, first = predictor(rows, some), len(inner)  # other numbers than those of `_replicated`
     if rows.layout.group:
-        u = effects.draw_effects(rows, some, np.stack([source.uniform(rows.n_groups) for source in sources]))
+        uniform = Keyed(key, first, number).uniform(MISFITS * rows.n_groups)
+        u = effects.draw_effects(rows, some, uniform.reshape(MISFITS, rows.n_groups))
         eta = with_effects(rows, eta, rows.layout.factor(some, "group"), u)
-    trials = 1.0 if rows.trials is None else rows.trials
-    for s, source in enumerate(sources):
-        mean = record.mean(record.kept(eta[s]))
-        variance = np.maximum(record.spread(mean, scale[s], trials), LEAST_VARIANCE)
-        again, expected = record.draw(source, mean, scale[s], rows.trials), record.expected(mean, scale[s])
-        chi_squares[s] = [((responses - trials * expected) ** 2 / variance).sum() for responses in (rows.y, again)]
+    for part in pieces(MISFITS, max(1, CACHED // max(len(rows), 1))):
+        mean, (scale, trials) = record.mean(record.kept(eta[part])).ravel(), _each(rows, rows.layout.scale(some[part]))
+        again = record.draw(Keyed(key, first + 1 + part.start, number), mean, scale, trials)
+        total = 1.0 if trials is None else trials
+        variance = np.maximum(record.spread(mean, scale, total), LEAST_VARIANCE)
+        expected = total * record.expected(mean, scale)
+        for column, responses in enumerate((np.tile(rows.y, len(some[part])), again)):
+            chi_squares[part, column] = ((responses - expected) ** 2 / variance).reshape(-1, len(rows)).sum(axis=1)
     return chi_squares
+
+
+def _each(rows: Rows, scale: Vector) -> tuple[Vector, Vector | None]:
+    """Returns the scale (.., k) of k draws and the numbers of trials for each row of the first draw, then of the second, .."""
+    k, trials = scale.shape[-1], rows.trials
+    own = scale[..., 0] if (scale == scale[..., :1]).all() else np.repeat(scale, len(rows), axis=-1)
+    return own, None if trials is None else np.tile(trials, k)
 
 
 def _tenths(rows: Rows, inner: Vector) -> tuple[Vector, Vector]:

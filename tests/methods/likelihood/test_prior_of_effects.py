@@ -5,6 +5,7 @@ Numbers of R are those of `glm` in R 4.2.2; rows are MASS's birthwt, and discove
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -129,7 +130,9 @@ def test_a_rare_reference_decides_little() -> None:
     found = run(cases(), "y ~ agegp + alcgp + tobgp", "binomial", trials)
     near(found, CASES_IN_R, 0.25, 0.15)
     near(found, OTHERS_IN_R, 0.1)
-    assert not any("prior" in note for note in found.notes)  # with R's numbers it moves nothing that a reader could mend
+    # 1.81 +- .98 of the second group, where R has 1.98 +- 1.10 and a flat prior 2.49 +- 1.28.
+    (note,) = [note for note in found.notes if getattr(note, "id", "") == "sensitive-to-the-prior"]
+    assert re.search(r"it moves the mode by up to 0\.4\d sd and stays, .*theta\[agegp\[T\.a3\]\]", note)
 
 
 def test_the_reference_changes_nothing_but_the_names() -> None:

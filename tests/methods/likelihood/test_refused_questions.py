@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
@@ -102,3 +103,14 @@ def test_honest_rows_are_asked_about_enough_of_them(caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.WARNING):
         assert fedkern.run(STANDARD, data=DATA).converged is True
     assert "question" not in caplog.text
+
+
+def test_the_logarithm_of_a_skewed_column_is_answered_where_the_column_is_not() -> None:
+    """As the refusal says; a narrower prior moves no point away from the few rows that decide."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": np.exp(rng.normal(size=240)), "site": np.arange(240) % 3})
+    frame["n"] = rng.poisson(np.exp(0.5 + 0.3 * np.log(frame.x)))
+    apart = {"by": "site", "disclosure": {"level": "standard"}}
+    with pytest.raises(JobError, match=r"answers no more: .*: take the logarithm of a column with a few large cells"):
+        fedkern.fit("n ~ x", frame, "poisson", **apart)
+    assert fedkern.fit("n ~ log(x)", frame, "poisson", **apart).converged is True

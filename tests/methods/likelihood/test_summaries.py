@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy.special import gammaln, log_expit
@@ -218,6 +219,15 @@ def test_jobs_without_summaries_say_so(by_a_summary: Callable[..., None], sectio
         fedkern.run({**JOB, **sections}, data=cancer())
     with pytest.raises(JobError, match=wanted):
         fedkern.check({**JOB, **sections}, data=cancer())
+
+
+def test_no_summary_is_asked_for_where_a_hazard_walks() -> None:
+    """Refused by its rows, and not in the middle of the job."""
+    rng = np.random.default_rng(1)
+    data = {name: pd.DataFrame({"x": rng.normal(size=40), "t": rng.exponential(size=40), "e": 1}) for name in "abc"}
+    model = {"family": "piecewise", "formula": "Surv(t, e) ~ x", "cuts": [0.5, 1.5]}
+    with pytest.raises(JobError, match=r"and 2 numbers of the family; more than 48 rows are asked for"):
+        fedkern.run({"job": {"method": "likelihood"}, "model": model, "disclosure": {"level": "standard"}}, data=data)
 
 
 def test_a_summary_tells_fewer_numbers_than_a_client_has_cells(by_a_summary: Callable[..., None]) -> None:

@@ -203,6 +203,30 @@ def test_a_client_without_events_adds_nothing_and_is_named(tmp_path: Path, files
     assert any("no row has its event" in note for note in said["notes"])
 
 
+# survival's ovarian: days, whether she died, age, treatment.
+OVARIAN = """
+59 1 72.3315 1 115 1 74.4932 1 156 1 66.4658 1 421 0 53.3644 2 431 1 50.3397 1 448 0 56.4301 1 464 1 56.937 2 475 1 59.8548 2
+477 0 64.1753 1 563 1 55.1781 2 638 1 56.7562 1 744 0 50.1096 2 769 0 59.6301 2 770 0 57.0521 2 803 0 39.2712 1 855 0 43.1233 1
+1040 0 38.8932 1 1106 0 44.6 1 1129 0 53.9068 2 1206 0 44.2055 2 1227 0 59.589 2 268 1 74.5041 1 329 1 43.137 1 353 1 63.2192 2
+365 1 64.4247 2 377 0 58.3096 2
+"""
+OVARIAN_IN_R = {"theta[age]": (0.16416, 0.06313), "theta[rx]": (-2.39520, 1.13415)}  # coxph(.. + strata(0:25 %/% 8)), 12 events
+
+
+def test_events_of_clients_that_tell_none_are_not_counted_as_none() -> None:
+    """Clients of 6, 2, 3 and 1 events: fewer than 5 are told to nobody, and no word is said of them."""
+    cells = np.array([float(x) for x in OVARIAN.split()]).reshape(-1, 4)
+    rows = pd.DataFrame(cells, columns=["days", "died", "age", "rx"]).assign(site=np.arange(26) // 8)
+    found = fedkern.fit("Surv(days, died) ~ age + rx", rows, by="site")
+    assert "26 rows, at least 6 events, 4 clients" in str(found)
+    for name, (mean, sd) in OVARIAN_IN_R.items():
+        assert found.parameters[name]["mean"] == pytest.approx(mean, abs=0.2 * sd)
+        assert found.parameters[name]["sd"] == pytest.approx(sd, rel=0.05)
+    assert {"events-reversed", "events-reversed-by-risk"}.isdisjoint(ids(found))
+    (note,) = (one for one in found.notes if getattr(one, "id", "") == "next-to-no-events")
+    assert note.startswith("fewer than 5 events, or no events, at '1', '2', '3'")
+
+
 def test_a_column_that_is_the_same_for_all_rows_of_a_client_is_named(tmp_path: Path) -> None:
     """A baseline hazard has its effect, as an intercept would."""
     frames = federation()
