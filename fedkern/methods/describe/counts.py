@@ -258,7 +258,7 @@ class Client:
         for behind in (False, True):
             for end in order:
                 tried = sorted({*told, end})
-                counts = curves.curve_counts(*own, tried, self.rules)
+                counts = curves.curve_counts(*own, tried, self.rules, len(groups))
                 if counts is not None and len(counts.ends) == len(tried) and (behind or counts.at_risk[:, -1].any()):
                     told = tried
         return np.isin(grid, told).astype(np.float64) if told else kept - 1
@@ -274,11 +274,10 @@ class Client:
         time, event, group = self._survived(told.groups)
         first = np.array([min(part) for part in told.groups])
         if not model.whole:
-            own = curves.curve_counts(time, event, group, grid, self.rules) if len(grid) else None
+            own = curves.curve_counts(time, event, group, grid, self.rules, len(told.groups)) if len(grid) else None
             if own is not None and np.array_equal(own.ends, grid):
-                here = first[: len(own.rows)]
-                counts[np.ix_(here, place)], counts[np.ix_(here, place + ends)] = own.events, own.censored
-                counts[here, -1] = own.at_risk[:, -1]
+                counts[np.ix_(first, place)], counts[np.ix_(first, place + ends)] = own.events, own.censored
+                counts[first, -1] = own.at_risk[:, -1]
             return counts
         there = ~(np.isnan(time) | np.isnan(event))
         interval = np.searchsorted(grid, time[there], side="left")

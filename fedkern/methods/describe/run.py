@@ -23,6 +23,7 @@ from ...disclosure import measures
 from ...errors import owned
 from ...jobs import holders
 from ...jobs.holding.binding import Account
+from ...jobs.keys import ColumnSection
 from ...jobs.publish import Fit
 from ...jobs.run import Run
 from ...jobs.stage import Stage
@@ -120,7 +121,7 @@ def _agree(run: Run[Config], model: DescribeModel, clients: Mapping[int, Client]
     """Agrees on ends of bins, and on cells that all clients tell; what is returned has a meaning at the server's place alone."""
     values = run.collect(stages.valued(model), Values, clients, Client.values)
     sums = run.collect(stages.spread(model), Spread, clients, Client.spread)
-    agreed = Agreed(model.public_ends, frozenset(), np.zeros(0), np.zeros(len(model.numeric)))
+    agreed = Agreed(np.zeros_like(model.public_ends), frozenset(), np.zeros(0), np.zeros(len(model.numeric)))
     if values is not None and sums is not None:
         total = np.sum([reply.sums for reply in in_order(sums.replies)], axis=0)
         agreed = _with_ends(agreed, model, [*in_order(values.replies)], total)
@@ -141,8 +142,6 @@ def _with_ends(agreed: Agreed, model: DescribeModel, replies: Sequence[Values], 
     ends, values, last = agreed.ends.copy(), set[str](), model.bins - 1
     rows, first, second = (total / np.maximum(total[:, :1], 1)).T
     for j, name in enumerate(model.numeric):
-        if ends[j].any():
-            continue
         told = [(int(reply.n[j]), reply.values[j].tolist()) for reply in replies]
         found = sorted({value for n, own in told for value in own[: n if n >= 0 else -1 - n]})
         ranges = np.array([reply.range[j] for reply in replies if reply.range[j].any()])
@@ -152,8 +151,10 @@ def _with_ends(agreed: Agreed, model: DescribeModel, replies: Sequence[Values], 
         elif model.here:
             found = np.linspace(ranges[:, 0].min(), ranges[:, 1].max(), last).tolist()
         else:
-            sd, least = max(second[j] - first[j] ** 2, 0.0) ** 0.5, 0.0 if name == model.config.model.time else None
-            found = measures.ends(float(first[j]), sd, least, bins=last).tolist()
+            declared = model.config.data.columns.get(name, ColumnSection())
+            lower = 0.0 if name == model.config.model.time else declared.lower
+            sd = max(second[j] - first[j] ** 2, 0.0) ** 0.5
+            found = measures.ends(float(first[j]), sd, lower, declared.upper, last).tolist()
         found = found[:last] or [0.0]
         ends[j] = [*found, *[found[-1]] * (last - len(found))]
     return agreed._replace(ends=ends, values=frozenset(values), centre=first)
