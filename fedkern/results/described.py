@@ -13,6 +13,7 @@ from .plots import COLOURS, MUTED, Figure, canvas, caption, tidy
 QUANTILES = {"q25": 0.25, "median": 0.5, "q75": 0.75}
 BESIDE = 8  # groups, or clients, beside all rows
 RISKS = 6  # times in a risk table
+FEW = 30  # intervals of a curve, whose ends are marked
 Cells = list[list[str]]  # the first row is the head
 
 
@@ -119,9 +120,18 @@ def survival(content: Record) -> Figure | None:
     for k, (name, rows) in enumerate(lines.items()):
         colour, times = COLOURS[k % len(COLOURS)], [0.0, *(row["time"] for row in rows)]
         lower, curve, upper = ([1.0, *(row[key] for row in rows)] for key in ("lower", "survival", "upper"))
-        axes.step(times, curve, where="post", color=colour, linewidth=1.6, label=caption(name or "all rows"))
-        axes.fill_between(times, lower, upper, step="post", color=colour, alpha=0.15, linewidth=0)
-        for at in np.unique(np.linspace(0, len(rows) - 1, RISKS).astype(int)):
+        # Between the ends of intervals nothing is told: lines.
+        axes.plot(
+            times,
+            curve,
+            "o-" if len(rows) < FEW else "-",
+            color=colour,
+            linewidth=1.6,
+            markersize=4,
+            label=caption(name or "all rows"),
+        )
+        axes.fill_between(times, lower, upper, color=colour, alpha=0.15, linewidth=0)
+        for at in np.unique(np.searchsorted(times[:-1], np.linspace(0, times[-1], RISKS), side="right") - 1):
             risks.text(times[at], -k, f"{rows[at]['at_risk']:,}", ha="center", va="center", fontsize=8, color=colour)
     axes.set_ylim(0, 1.02)
     axes.set_ylabel("probability to be without event", color=MUTED, fontsize=8.5)
