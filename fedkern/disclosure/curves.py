@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
-from scipy.stats import chi2
+from scipy.special import chdtrc, ndtri
 
 from .cells import added, enough, join
 from .rules import Rules
@@ -176,4 +175,4 @@ def log_rank(counts: Counts) -> LogRank:
     covariance = np.einsum("j,ij,ik->ik", weight, share, np.eye(len(share))) - np.einsum("j,ij,kj->ik", weight, share, share)
     square = float(off @ np.linalg.pinv(covariance) @ off)
     df = int(some.sum()) - 1
-    return LogRank(square, df, float(chi2.sf(square, df)) if df else 1.0)
+    return LogRank(square, df, float(chdtrc(df, square)) if df else 1.0)

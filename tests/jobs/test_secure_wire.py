@@ -33,7 +33,10 @@ NOISE = {"epsilon": 100.0, "delta": 1e-5, "clip": 1.0, "noise_multiplier": 2.0, 
 NUMERIC = {"kind": "numeric", "center": 0.0, "scale": 1.0}
 PRIVATE: Keys = {"data": {"columns": dict.fromkeys(("x", "t", "n"), NUMERIC)}, "privacy": NOISE}
 REFUSED: dict[tuple[str, str], Keys] = {
-    ("describe", "Certificate"): {"privacy": {}},
+    ("describe", "Certificate"): {
+        "data": {"columns": dict.fromkeys(("x", "t", "n", "y"), {"lower": 0.0, "upper": 9.0})},
+        "privacy": {"epsilon": 1.0},
+    },
     ("pvi", "Certificate"): PRIVATE,
     ("pvi", "NoisySums"): PRIVATE,
     ("pvi", "Refused"): PRIVATE,

@@ -22,12 +22,12 @@ LARGEST = 1e30  # of a sum of squares
 
 
 @dataclass(frozen=True)
-class Values(
+class FewValues(
     Answer,
     kind=331,
     tells=tells.Fact("values of columns of numbers that have few, each in many rows"),
-    name="values",
-    ask=("AskValues", 330),
+    name="few-values",
+    ask=("AskFewValues", 330),
     dims={"two": 2},
     needs=NEEDED,
 ):
@@ -130,4 +130,4 @@ class Cells(
         yield whole and small(self.each, self.pairs, largest=LARGEST), "has numbers that cannot be"
 
 
-MAY_SEND = (*Values.may_send, *Spread.may_send, *OwnParts.may_send, *Cells.may_send)
+MAY_SEND = (*FewValues.may_send, *Spread.may_send, *OwnParts.may_send, *Cells.may_send)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.exchanges.described import AskCells, AskParts, Cells, OwnParts, Spread, Values
+from ...algorithms.exchanges.described import AskCells, AskParts, Cells, FewValues, OwnParts, Spread
 from ...disclosure import cells, curves, measures
 from ...disclosure.cells import Parts
 from ...disclosure.rules import Rules
@@ -44,7 +44,7 @@ class Client:
 
     # The ends of bins ----------
 
-    def values(self) -> Values:
+    def values(self) -> FewValues:
         """Returns the values of columns of numbers that have few."""
         model, most = self.model, self.model.dims["values"]
         n, values, ends = np.zeros(len(model.numeric)), np.zeros((len(model.numeric), most)), np.zeros((len(model.numeric), 2))
@@ -59,7 +59,7 @@ class Client:
                 enough = found[times >= self.rules.rows_per_value]
                 n[j] = len(enough) if len(enough) == len(found) else -1 - len(enough)
                 values[j, : len(enough)] = enough
-        return Values(0, n, values, ends)
+        return FewValues(0, n, values, ends)
 
     def spread(self) -> Spread:
         """Returns means and sds of columns of numbers, which decide on ends of bins."""
@@ -190,7 +190,7 @@ class Client:
         model = self.model
         each = np.zeros((len(model.numeric), model.dims["groups"], 3))
         group = self._cell(model.group) if model.group else np.zeros(self.rows.n, np.int64)
-        for j, name in enumerate(() if model.config.private else model.numeric):
+        for j, name in enumerate(() if model.private else model.numeric):
             if (parts := told.of.get(Counted(name))) is None:
                 continue
             values = self.rows.values[name]
@@ -237,19 +237,18 @@ class Client:
     def _survived(self, groups: Parts) -> tuple[Array, Array, Ints]:
         """Returns times, events and groups of the rows whose group is told: its place among those."""
         model = self.model
-        assert model.config.model.time is not None
         assert self.rows.event is not None
         place = np.full(model.size(model.group), -1)
         for at, part in enumerate(groups):
             place[list(part)] = at
         group = place[self._cell(model.group)] if model.group else np.zeros(self.rows.n, np.int64)
         there = group >= 0
-        return self.rows.values[model.config.model.time][there], self.rows.event[there], group[there]
+        return self.rows.values[model.time][there], self.rows.event[there], group[there]
 
     def _kept_ends(self, groups: Parts) -> Array:
         """Returns 1 for ends of survival times that it would tell, else 0; -1 for all where it tells none."""
-        kept, time = np.zeros(self.model.bins - 1), self.model.config.model.time
-        if time is None or self.model.whole:
+        kept, time = np.zeros(self.model.bins - 1), self.model.time
+        if not time or self.model.whole:
             return kept + 1
         grid, own = self.ends[self.model.numeric.index(time)], self._survived(groups)
         ends, told = np.unique(grid[grid > 0]), list[float]()
@@ -266,9 +265,8 @@ class Client:
     def _times(self, told: Told) -> Array:
         """Returns, by group, events of each interval, censored rows of each, and rows with later times; 0 where not told."""
         model, ends = self.model, self.model.bins - 1
-        assert model.config.model.time is not None
         counts = np.zeros((model.size(model.group), 2 * ends + 1))
-        grid, place = np.unique(self.ends[model.numeric.index(model.config.model.time)], return_index=True)
+        grid, place = np.unique(self.ends[model.numeric.index(model.time)], return_index=True)
         use = told.ends[place] & (grid > 0)
         grid, place = grid[use], place[use]
         time, event, group = self._survived(told.groups)

@@ -151,6 +151,8 @@ def conflicts(config: Config) -> Iterator[str]:
             yield f'data.columns.{name}.kind = "numeric", and model counts its levels: set kind = "categorical"'
     if config.privacy is None:
         return
+    if config.secure:
+        yield 'job.sums = "secure" and [privacy]: noise protects each client\'s own counts already; remove one of the two'
     if config.privacy.epsilon is None:
         yield "privacy.epsilon is missing: give it, such as 1.0; it is spent once, when the noise is drawn"
     for name, column in data.columns.items():

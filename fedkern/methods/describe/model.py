@@ -20,9 +20,11 @@ from ...disclosure import cells
 from ...disclosure.cells import Parts
 from ...disclosure.measures import MANY
 from ...errors import JobError
-from ...jobs.model import JobModel
+from ...jobs.model import JobModel, Values
 from ...models.encoding import Column, Encoding
 from .keys import Config, OutputSection
+
+value = Values[Config]()
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -76,6 +78,10 @@ class DescribeModel(JobModel[OutputSection]):
                 f"model.cross has {pair[0]!r} and {pair[1]!r}, and both are counted with a third column: three tables of three "
                 "columns may tell one row; leave model.group out, or this pair"
             )
+
+    private = value(lambda config: config.private, "Whether counts have noise.")
+    privacy = value(lambda config: config.privacy, "The keys of [privacy]; None without.")
+    time = value(lambda config: config.model.time or "", "The column of survival times; none without.")
 
     @property
     def here(self) -> bool:

@@ -17,9 +17,10 @@ from ...finding import Finding
 from ...jobs.publish import Fit
 from ...privacy import binned
 from ...privacy.binned import Interval, Noise
+from ...results import guard
 from ...results.described import QUANTILES
 from ...results.stored import Stored
-from ...results.verdict import Verdict
+from ...results.verdict import Verdict, not_judged
 from .model import FEW, TIMES, Counted, DescribeModel, Told
 
 Array = NDArray[np.float64]
@@ -102,9 +103,9 @@ def fit(facts: Facts) -> Fit:
         "group": model.group,
         "rows": [row for table in (*model.single, *model.double) for row in _rows(facts, table)],
     }
-    content |= {"correlations": [*_correlations(facts)], "survival": [], "log_rank": None}
-    if model.config.model.time is not None:
-        content |= _survival(facts, model.config.model.time)
+    content |= {"correlations": _correlations(facts), "survival": [], "log_rank": None}
+    if model.time:
+        content |= _survival(facts, model.time)
     tables = {f"described-{name}.csv": content[name] for name in ("rows", "correlations", "survival")}
     return Fit(
         posterior=Stored({"parameters": {}}),
@@ -116,27 +117,36 @@ def fit(facts: Facts) -> Fit:
         chains=0,
         draws=0,
         encoding=model.encoding.to_dict(),
-        verdict=Verdict.of(True, "nothing is fitted: these are counts, and sums"),
+        verdict=_verdict(),
         more={"describe": content},
         tables={name: {key: [row[key] for row in rows] for key in rows[0]} for name, rows in tables.items() if rows},
-        notes=[*_notes(facts)],
+        notes=_notes(facts),
         drawn=False,
     )
 
 
-def _notes(facts: Facts) -> Iterator[str]:
-    """Yields what a reader has to know of columns."""
+@guard.check("the judging of the result", not_judged("no check is known"))
+def _verdict() -> Verdict:
+    """Returns that there is nothing to be judged."""
+    return Verdict.of(True, "nothing is fitted: these are counts, and sums")
+
+
+@guard.figure("notes on columns", [])
+def _notes(facts: Facts) -> list[str]:
+    """Returns what a reader has to know of columns."""
+    found = list[str]()
     model, (counts, sums) = facts.model, facts.whose[ALL]
     for name in model.shown:
-        own, declared = counts[Counted(name)][:, 0], model.config.data.columns.get(name)
+        own, declared = counts[Counted(name)][:, 0], model.declared.get(name)
         if own.sum() and own[-1] == own.sum():
-            yield Finding.of("column-all-missing", column=name)
+            found.append(Finding.of("column-all-missing", column=name))
         elif name in model.numeric and declared is not None and declared.lower is not None and declared.upper is not None:
             rows, first, _ = sums.each[j := model.numeric.index(name), -1].tolist()
             if rows and not declared.lower <= facts.centre[j] + first / rows <= declared.upper:
-                yield Finding.of("bins-hold-nothing", column=name)
-    if len(model.names) == 2 and not (model.here or model.config.private):
-        yield Finding.of("two-clients-know-each-other")
+                found.append(Finding.of("bins-hold-nothing", column=name))
+    if len(model.names) == 2 and not (model.here or model.private):
+        found.append(Finding.of("two-clients-know-each-other"))
+    return found
 
 
 # Columns ----------
@@ -227,7 +237,7 @@ def _limits(name: str, interval: Interval) -> Row:
 
 def _noisy(facts: Facts, name: str, counts: Array, noise: Noise) -> Row:
     """Returns numbers of noisy bins, with intervals that contain the noise."""
-    declared = facts.model.config.data.columns[name]
+    declared = facts.model.declared[name]
     ends = [declared.lower, *facts.ends_of(name).tolist(), declared.upper]
     row = _limits("mean", binned.mean(counts, noise, ends)) | _limits("sd", binned.sd(counts, noise, ends))
     return row | {key: binned.quantile(counts, noise, ends, share).value for key, share in QUANTILES.items()}
@@ -236,16 +246,20 @@ def _noisy(facts: Facts, name: str, counts: Array, noise: Noise) -> Row:
 # Two columns of numbers, and times ----------
 
 
-def _correlations(facts: Facts) -> Iterator[Row]:
-    """Yields the correlations of columns of numbers."""
+@guard.figure("correlations", [])
+def _correlations(facts: Facts) -> list[Row]:
+    """Returns the correlations of columns of numbers."""
+    found = list[Row]()
     for client, (_, sums) in facts.whose.items():
         for (first, second), (n, x, y, xx, yy, xy) in zip(facts.model.pairs, sums.pairs.tolist()):
             if n and (spread := (xx - x * x / n) * (yy - y * y / n)) > 0:
                 r = float(np.clip((xy - x * y / n) / spread**0.5, -1, 1))
                 r = r if facts.model.here else measures.rounded(r, n**-0.5)
-                yield {"first": first, "second": second, "client": client, "n": int(n), "r": r}
+                found.append({"first": first, "second": second, "client": client, "n": int(n), "r": r})
+    return found
 
 
+@guard.figure("survival curves", {})
 def _survival(facts: Facts, time: str) -> Row:
     """Returns curves, with those at risk, and the log-rank test between groups."""
     grid, place = np.unique(facts.ends_of(time), return_index=True)

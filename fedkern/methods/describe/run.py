@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...algorithms.core import once
 from ...algorithms.core.exchange import Ask, Exchange
 from ...algorithms.core.rounds import in_order
-from ...algorithms.exchanges.described import AskCells, AskParts, Cells, OwnParts, Spread, Values
+from ...algorithms.exchanges.described import AskCells, AskParts, Cells, FewValues, OwnParts, Spread
 from ...data.faults import Faults
 from ...data.header import not_there
 from ...data.joined import as_agreed
@@ -65,7 +65,7 @@ def fit(run: Run[Config]) -> Fit | None:
             clients[k] = Client(model, rows, run.requirement_of(k).rules, earlier)
         notes = [*(f"column {name!r} is not in this file" for name in lacking), *notes_of_joined(table)]
         run.note_rows(k, [*notes, *not_there(model.ignored, table.names)], Faults(), rows.n)
-    privacy = model.config.privacy
+    privacy = model.privacy
     if privacy is None:
         agreed = _agree(run, model, clients)
         asked = AskCells(0, agreed.told, agreed.centre)
@@ -119,7 +119,7 @@ def _told(run: Run[Config], k: int, client: Client, asked: AskCells) -> Cells:
 
 def _agree(run: Run[Config], model: DescribeModel, clients: Mapping[int, Client]) -> Agreed:
     """Agrees on ends of bins, and on cells that all clients tell; what is returned has a meaning at the server's place alone."""
-    values = run.collect(stages.valued(model), Values, clients, Client.values)
+    values = run.collect(stages.valued(model), FewValues, clients, Client.values)
     sums = run.collect(stages.spread(model), Spread, clients, Client.spread)
     agreed = Agreed(np.zeros_like(model.public_ends), frozenset(), np.zeros(0), np.zeros(len(model.numeric)))
     if values is not None and sums is not None:
@@ -137,7 +137,7 @@ def _agree(run: Run[Config], model: DescribeModel, clients: Mapping[int, Client]
     return agreed
 
 
-def _with_ends(agreed: Agreed, model: DescribeModel, replies: Sequence[Values], total: Array) -> Agreed:
+def _with_ends(agreed: Agreed, model: DescribeModel, replies: Sequence[FewValues], total: Array) -> Agreed:
     """Returns the same with ends of bins: values, where columns have few, else round numbers about pooled means."""
     ends, values, last = agreed.ends.copy(), set[str](), model.bins - 1
     rows, first, second = (total / np.maximum(total[:, :1], 1)).T
@@ -151,8 +151,8 @@ def _with_ends(agreed: Agreed, model: DescribeModel, replies: Sequence[Values], 
         elif model.here:
             found = np.linspace(ranges[:, 0].min(), ranges[:, 1].max(), last).tolist()
         else:
-            declared = model.config.data.columns.get(name, ColumnSection())
-            lower = 0.0 if name == model.config.model.time else declared.lower
+            declared = model.declared.get(name, ColumnSection())
+            lower = 0.0 if name == model.time else declared.lower
             sd = max(second[j] - first[j] ** 2, 0.0) ** 0.5
             found = measures.ends(float(first[j]), sd, lower, declared.upper, last).tolist()
         found = found[:last] or [0.0]

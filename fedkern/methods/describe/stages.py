@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import described
 from ...algorithms.exchanges.answers import Certificate
-from ...algorithms.exchanges.described import Cells, OwnParts, Spread, Values
+from ...algorithms.exchanges.described import Cells, FewValues, OwnParts, Spread
 from ...data.design import describe
 from ...jobs import holders, joining, secure, tables
 from ...jobs.check import Check, OwnFile, Said
@@ -46,7 +46,7 @@ def stages(model: DescribeModel) -> list[Stage]:
 
 def valued(model: DescribeModel) -> Stage:
     """Returns the stage in which clients tell the values of columns that have few."""
-    return Stage.asking(Values, model.dims)
+    return Stage.asking(FewValues, model.dims)
 
 
 def spread(model: DescribeModel) -> Stage:
