@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 Parts = tuple[tuple[int, ...], ...]  # of cells; each cell is in one of them
 
 
-def join(counts: ArrayLike, least: ArrayLike, *, ordered: int = 0, into: int = 0) -> Parts:
+def join(counts: ArrayLike, least: ArrayLike, *, ordered: int = 0, into: int = 0, none: bool = False) -> Parts:
     """Joins cells until no part has few rows.
 
     Parameters
@@ -34,6 +34,7 @@ def join(counts: ArrayLike, least: ArrayLike, *, ordered: int = 0, into: int = 0
     ordered : the number of first cells of which neighbours alone join, as bins do; cells behind them are in no order
     into : the cell, the same at all clients, that takes those which are too few together; of ordered cells the outer ones join
         towards it
+    none : whether a part may have no rows in some views
 
     Returns
     -------
@@ -54,7 +55,8 @@ def join(counts: ArrayLike, least: ArrayLike, *, ordered: int = 0, into: int = 0
         known = int(filled[list(cells)].sum())
         known = known if single and known > 1 else 0
         rows = views[:, list(cells)].sum(axis=1)
-        return not rows.any() or bool((rows >= np.asarray(least) + known).all())
+        fit = rows >= np.asarray(least) + known
+        return not rows.any() or bool((fit | (none & (rows == 0))).all())
 
     parts, few = list[list[int]](), list[int]()
     for side in (range(into), range(ordered - 1, into, -1)) if ordered else ():
@@ -82,8 +84,8 @@ def _sorted(parts: Sequence[Sequence[int]]) -> Parts:
     return tuple(sorted(tuple(sorted(part)) for part in parts))
 
 
-def enough(counts: ArrayLike, parts: Parts, least: ArrayLike) -> bool:
-    """Tells whether each part has enough rows, in each view, or none in any: if not, none of these counts may be told.
+def enough(counts: ArrayLike, parts: Parts, least: ArrayLike, *, none: bool = False) -> bool:
+    """Tells whether each part has enough rows, in each view, or none in any (`none`: or in this one): else no count may be told.
 
     Examples
     --------
@@ -92,7 +94,8 @@ def enough(counts: ArrayLike, parts: Parts, least: ArrayLike) -> bool:
     (False, True)
     """
     rows = added(np.atleast_2d(np.asarray(counts, np.int64)), parts)
-    return bool(((rows >= np.reshape(least, (-1, 1))).all(axis=0) | ~rows.any(axis=0)).all())
+    fit = (rows >= np.reshape(least, (-1, 1))) | (none & (rows == 0))
+    return bool((fit.all(axis=0) | ~rows.any(axis=0)).all())
 
 
 def added(counts: ArrayLike, parts: Parts) -> Ints:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 from scipy.stats import chi2
 
-from .cells import added, enough, join
+from .cells import added, join
 from .rules import Rules
 
 Floats = NDArray[np.float64]
@@ -29,7 +29,8 @@ class Counts(NamedTuple):
     ----------
     ends : (k,) of intervals (before, end]; the first begins at 0
     rows : (groups,)
-    events, censored : (groups, k); rows with later times are the rest, of which no more is told
+    events, censored : (groups, k); rows with later times are the rest, of which no more is told. Censored ones stand at the end
+        at which they were told
     """
 
     ends: Floats
@@ -70,8 +71,9 @@ def curve_counts(
 ) -> Counts | None:
     """Returns what a client tells of its times; None if nothing.
 
-    Intervals of the grid join until each has enough events and enough censored rows in each group; so has what comes after the
-    last one. Each begins with at least `rules.rows` of each group at risk.
+    Intervals of the grid join until each has enough events in each group, or none; so has what comes after the last one. Censored
+    rows are told where enough of each group, or none, have been since they were told last: the other ends have 0, and so many
+    count as at risk. Each interval begins with at least `rules.rows` of each group at risk.
 
     Parameters
     ----------
@@ -88,7 +90,7 @@ def curve_counts(
     >>> from fedkern.disclosure.rules import LEVELS
     >>> told = curve_counts(np.arange(1, 41), np.tile([1, 0], 20), np.zeros(40, int), [5, 10, 15, 20], LEVELS["standard"])
     >>> told.ends, told.events, told.at_risk
-    (array([10., 20.]), array([[5, 5]]), array([[40, 30, 20]]))
+    (array([15.]), array([[8]]), array([[40, 25]]))
     """
     ends, own, codes = np.asarray(grid, np.float64), np.array([times, event], np.float64), np.asarray(group, np.int64)
     lacking = ~np.isfinite(own).all(axis=0)
@@ -102,14 +104,18 @@ def curve_counts(
         np.bincount(codes[which] * (len(ends) + 1) + interval[which], minlength=groups * (len(ends) + 1)).reshape(groups, -1)
         for which in (dying, ~dying)
     )
-    some = rows > 0
-    views = np.vstack([one[some] for one in (events, censored, events + censored)])
-    least = np.repeat([rules.rows_per_value, rules.rows_per_value, rules.rows], some.sum())
-    parts = join(views, least, ordered=len(ends) + 1, into=len(ends))
-    if len(parts) == 1 or not enough(views, parts, least):
+    own, least, last = np.flatnonzero(rows), rules.rows_per_value, len(ends)
+    parts = join(events[own], least, ordered=last + 1, into=last, none=True)
+    left = np.cumsum((events + censored)[own, ::-1], axis=1)[:, ::-1]
+    while len(parts) > 1 and left[:, parts[-1][0]].min() < rules.rows:
+        parts = (*parts[:-2], parts[-2] + parts[-1])
+    events, censored = added(events, parts), added(censored, parts)
+    later = join(censored[own], least, ordered=len(parts), into=len(parts) - 1, none=True)
+    if len(parts) == 1:
         return None
-    told = parts[:-1]
-    return Counts(ends[[part[-1] for part in told]], rows, added(events, told), added(censored, told))
+    by_then = np.zeros_like(censored)
+    by_then[:, [part[-1] for part in later]] = added(censored, later)
+    return Counts(ends[[part[-1] for part in parts[:-1]]], rows, events[:, :-1], by_then[:, :-1])
 
 
 def pooled_counts(of_clients: Sequence[Counts]) -> Counts:
