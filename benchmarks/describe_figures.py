@@ -98,7 +98,7 @@ def of_curve(name: str, rows: pd.DataFrame, rules: Rules, *, grouped: bool) -> t
     if not kept:
         return 0, 0, 0
     told = [curves.curve_counts(*one, kept, rules, len(levels)) for one in own]
-    pooled = curves.pooled_counts([one for one in told if one is not None])
+    pooled = curves.Counts(np.array(kept), *(np.sum([one[k] for one in told if one is not None], axis=0) for k in (1, 2, 3)))
     survival, off = curves.curve(pooled).survival, list[int]()
     for g, level in enumerate(levels):
         own_level = repr(level) if isinstance(level, str) else level

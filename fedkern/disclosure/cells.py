@@ -85,41 +85,20 @@ def _sorted(parts: Sequence[Sequence[int]]) -> Parts:
 
 
 def enough(counts: ArrayLike, parts: Parts, least: ArrayLike, *, none: bool = False) -> bool:
-    """Tells whether each part has enough rows, in each view, or none in any (`none`: or in this one): else no count may be told.
-
-    Examples
-    --------
-    >>> from fedkern.disclosure.cells import enough
-    >>> enough([2, 1], ((0, 1),), 5), enough([2, 9], ((0, 1),), 5)
-    (False, True)
-    """
+    """Tells whether each part has enough rows in each view, or none in any; `none`: or in this one. Else no count is told."""
     rows = added(np.atleast_2d(np.asarray(counts, np.int64)), parts)
     fit = (rows >= np.reshape(least, (-1, 1))) | (none & (rows == 0))
     return bool((fit.all(axis=0) | ~rows.any(axis=0)).all())
 
 
 def added(counts: ArrayLike, parts: Parts) -> Ints:
-    """Returns (.., parts) the counts (.., cells) of parts.
-
-    Examples
-    --------
-    >>> from fedkern.disclosure.cells import added
-    >>> added([40, 2, 0, 30], ((0, 1), (2,), (3,)))
-    array([42,  0, 30])
-    """
+    """Returns (.., parts) the counts (.., cells) of parts."""
     own = np.asarray(counts, np.int64)
     return np.stack([own[..., list(part)].sum(axis=-1) for part in parts], axis=-1)
 
 
 def common(*partitions: Parts) -> Parts:
-    """Returns the finest parts that are unions of parts of each partition: what all clients tell can be added over these.
-
-    Examples
-    --------
-    >>> from fedkern.disclosure.cells import common
-    >>> common(((0,), (1, 2), (3,)), ((0,), (1,), (2,), (3,)), ((0, 3), (1,), (2,)))
-    ((0, 3), (1, 2))
-    """
+    """Returns the finest parts that are unions of parts of each partition: what all clients tell can be added over these."""
     found = list[set[int]]()
     for part in (part for partition in partitions for part in partition):
         touched = [one for one in found if not one.isdisjoint(part)]
@@ -217,12 +196,6 @@ def ring(pairs: Sequence[tuple[str, str]]) -> tuple[str, str] | None:
 
     Tables without a ring leave open how often each combination of all their factors occurs; three tables of three factors may
     tell that one row has it.
-
-    Examples
-    --------
-    >>> from fedkern.disclosure.cells import ring
-    >>> ring([("arm", "sex"), ("arm", "stage")]), ring([("arm", "sex"), ("arm", "stage"), ("sex", "stage")])
-    (None, ('sex', 'stage'))
     """
     trees = list[set[str]]()
     for one, other in pairs:
