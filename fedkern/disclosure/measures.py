@@ -17,6 +17,7 @@ Ints = NDArray[np.int64]
 
 MANY = 10  # values, more than which a column has of which sums are told: with fewer, sums tell their counts
 OF_AN_ERROR = 0.1  # to which sums are rounded
+FIRST = 1 << 10  # rows, in which a column of many values shows most often that it is one
 REACH = 2.0  # standard deviations, between which bins lie: so far out a mean and a sd let as many rows be as are asked for
 
 
@@ -31,7 +32,8 @@ class Moments(NamedTuple):
 def present(values: ArrayLike) -> Floats:
     """Returns the numbers that are not missing."""
     own = np.asarray(values, np.float64)
-    return own[np.isfinite(own)]
+    there = np.isfinite(own)
+    return own if there.all() else own[there]
 
 
 def measured(values: ArrayLike, rules: Rules, parts: int = 0) -> bool:
@@ -41,11 +43,12 @@ def measured(values: ArrayLike, rules: Rules, parts: int = 0) -> bool:
 
     `parts`: of the column's cells, which are told beside the sums; each has several values, or sums would take them apart.
     """
-    own = present(values)
-    if len(own) < max(rules.rows, 2) or len(np.unique(own)) <= max(MANY, 2 * parts) * (rules.rows_per_value > 0):
+    own, most = present(values), max(MANY, 2 * parts) * (rules.rows_per_value > 0)
+    if len(own) < max(rules.rows, 2) or not any(len(np.unique(some)) > most for some in (own[:FIRST], own)):
         return False
-    squares = (own - own.mean()) ** 2
-    return bool(1 / len(own) + squares.max() / max(squares.sum(), np.finfo(float).tiny) <= rules.leverage)
+    off = own - own.mean()
+    farthest = max(off.max(), -off.min()) ** 2
+    return bool(1 / len(own) + farthest / max(off @ off, np.finfo(float).tiny) <= rules.leverage)
 
 
 def moments(values: ArrayLike, rules: Rules, parts: int = 0, rows: float | None = None) -> Moments | None:
@@ -100,11 +103,14 @@ def correlation(x: ArrayLike, y: ArrayLike, rules: Rules) -> float | None:
 
     Both columns have more than ten cells of enough rows each: a cross table of fewer would be told by it.
     """
-    own = np.array([np.asarray(one, np.float64) for one in (x, y)])
-    own = own[:, np.all(np.isfinite(own), axis=0, keepdims=False)]
-    if not all(measured(one, rules) and _cells(one, rules.rows_per_value) > MANY * (rules.rows_per_value > 0) for one in own):
+    own = [np.asarray(one, np.float64) for one in (x, y)]
+    if not (there := np.isfinite(own[0]) & np.isfinite(own[1])).all():
+        own = [one[there] for one in own]
+    least, most = rules.rows_per_value, MANY * (rules.rows_per_value > 0)
+    if not all(measured(one, rules) and any(_cells(some, least) > most for some in (one[:FIRST], one)) for one in own):
         return None
-    return rounded(float(np.corrcoef(own)[0, 1]), 1 / math.sqrt(own.shape[1]))
+    a, b = (one - one.mean() for one in own)
+    return rounded(float(a @ b) / math.sqrt(float(a @ a) * float(b @ b)), 1 / math.sqrt(len(a)))
 
 
 def _cells(values: Floats, least: int) -> int:
