@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 Parts = tuple[tuple[int, ...], ...]  # of cells; each cell is in one of them
 
 
-def join(counts: ArrayLike, least: ArrayLike, *, ordered: int = 0, into: int = 0) -> Parts:
+def join(counts: ArrayLike, least: ArrayLike, *, ordered: int = 0, into: int = 0, none: bool = False) -> Parts:
     """Joins cells until no part has few rows.
 
     Parameters
@@ -34,6 +34,7 @@ def join(counts: ArrayLike, least: ArrayLike, *, ordered: int = 0, into: int = 0
     ordered : the number of first cells of which neighbours alone join, as bins do; cells behind them are in no order
     into : the cell, the same at all clients, that takes those which are too few together; of ordered cells the outer ones join
         towards it
+    none : whether a part may have no rows in some views
 
     Returns
     -------
@@ -54,7 +55,8 @@ def join(counts: ArrayLike, least: ArrayLike, *, ordered: int = 0, into: int = 0
         known = int(filled[list(cells)].sum())
         known = known if single and known > 1 else 0
         rows = views[:, list(cells)].sum(axis=1)
-        return not rows.any() or bool((rows >= np.asarray(least) + known).all())
+        fit = rows >= np.asarray(least) + known
+        return not rows.any() or bool((fit | (none & (rows == 0))).all())
 
     parts, few = list[list[int]](), list[int]()
     for side in (range(into), range(ordered - 1, into, -1)) if ordered else ():
@@ -82,41 +84,21 @@ def _sorted(parts: Sequence[Sequence[int]]) -> Parts:
     return tuple(sorted(tuple(sorted(part)) for part in parts))
 
 
-def enough(counts: ArrayLike, parts: Parts, least: ArrayLike) -> bool:
-    """Tells whether each part has enough rows, in each view, or none in any: if not, none of these counts may be told.
-
-    Examples
-    --------
-    >>> from fedkern.disclosure.cells import enough
-    >>> enough([2, 1], ((0, 1),), 5), enough([2, 9], ((0, 1),), 5)
-    (False, True)
-    """
+def enough(counts: ArrayLike, parts: Parts, least: ArrayLike, *, none: bool = False) -> bool:
+    """Tells whether each part has enough rows in each view, or none in any; `none`: or in this one. Else no count is told."""
     rows = added(np.atleast_2d(np.asarray(counts, np.int64)), parts)
-    return bool(((rows >= np.reshape(least, (-1, 1))).all(axis=0) | ~rows.any(axis=0)).all())
+    fit = (rows >= np.reshape(least, (-1, 1))) | (none & (rows == 0))
+    return bool((fit.all(axis=0) | ~rows.any(axis=0)).all())
 
 
 def added(counts: ArrayLike, parts: Parts) -> Ints:
-    """Returns (.., parts) the counts (.., cells) of parts.
-
-    Examples
-    --------
-    >>> from fedkern.disclosure.cells import added
-    >>> added([40, 2, 0, 30], ((0, 1), (2,), (3,)))
-    array([42,  0, 30])
-    """
+    """Returns (.., parts) the counts (.., cells) of parts."""
     own = np.asarray(counts, np.int64)
     return np.stack([own[..., list(part)].sum(axis=-1) for part in parts], axis=-1)
 
 
 def common(*partitions: Parts) -> Parts:
-    """Returns the finest parts that are unions of parts of each partition: what all clients tell can be added over these.
-
-    Examples
-    --------
-    >>> from fedkern.disclosure.cells import common
-    >>> common(((0,), (1, 2), (3,)), ((0,), (1,), (2,), (3,)), ((0, 3), (1,), (2,)))
-    ((0, 3), (1, 2))
-    """
+    """Returns the finest parts that are unions of parts of each partition: what all clients tell can be added over these."""
     found = list[set[int]]()
     for part in (part for partition in partitions for part in partition):
         touched = [one for one in found if not one.isdisjoint(part)]
@@ -214,12 +196,6 @@ def ring(pairs: Sequence[tuple[str, str]]) -> tuple[str, str] | None:
 
     Tables without a ring leave open how often each combination of all their factors occurs; three tables of three factors may
     tell that one row has it.
-
-    Examples
-    --------
-    >>> from fedkern.disclosure.cells import ring
-    >>> ring([("arm", "sex"), ("arm", "stage")]), ring([("arm", "sex"), ("arm", "stage"), ("sex", "stage")])
-    (None, ('sex', 'stage'))
     """
     trees = list[set[str]]()
     for one, other in pairs:

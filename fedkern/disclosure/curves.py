@@ -6,15 +6,13 @@ would tell the rows between.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import chdtrc, ndtri
 
-from .cells import added, enough, join
+from .cells import added, join
 from .rules import Rules
 
 Floats = NDArray[np.float64]
@@ -28,7 +26,8 @@ class Counts(NamedTuple):
     ----------
     ends : (k,) of intervals (before, end]; the first begins at 0
     rows : (groups,)
-    events, censored : (groups, k); rows with later times are the rest, of which no more is told
+    events, censored : (groups, k); rows with later times are the rest, of which no more is told. Censored ones stand at the end
+        at which they were told
     """
 
     ends: Floats
@@ -69,8 +68,9 @@ def curve_counts(
 ) -> Counts | None:
     """Returns what a client tells of its times; None if nothing.
 
-    Intervals of the grid join until each has enough events and enough censored rows in each group; so has what comes after the
-    last one. Each begins with at least `rules.rows` of each group at risk.
+    Intervals of the grid join until each has enough events in each group, or none; so has what comes after the last one. Censored
+    rows are told where enough of each group, or none, have been since they were told last: the other ends have 0, and so many
+    count as at risk. Each interval begins with at least `rules.rows` of each group at risk.
 
     Parameters
     ----------
@@ -87,64 +87,38 @@ def curve_counts(
     >>> from fedkern.disclosure.rules import LEVELS
     >>> told = curve_counts(np.arange(1, 41), np.tile([1, 0], 20), np.zeros(40, int), [5, 10, 15, 20], LEVELS["standard"])
     >>> told.ends, told.events, told.at_risk
-    (array([10., 20.]), array([[5, 5]]), array([[40, 30, 20]]))
+    (array([15.]), array([[8]]), array([[40, 25]]))
     """
-    ends, own, codes = np.asarray(grid, np.float64), np.array([times, event], np.float64), np.asarray(group, np.int64)
-    lacking = ~np.isfinite(own).all(axis=0)
+    ends, codes = np.asarray(grid, np.float64), np.asarray(group, np.int64)
+    time, dies = np.asarray(times, np.float64), np.asarray(event, np.float64)
+    lacking = ~(np.isfinite(time) & np.isfinite(dies))
     left_out = np.bincount(codes[lacking], minlength=groups)
     rows = np.bincount(codes, minlength=groups)
     if left_out[rows > 0].min(initial=len(codes)) >= rules.rows_per_value:
-        rows, codes, own, lacking = rows - left_out, codes[~lacking], own[:, ~lacking], lacking[~lacking]
-    interval = np.where(lacking, 0, np.searchsorted(ends, own[0]))
-    dying = ~lacking & (own[1] != 0)
+        rows, codes, time, dies = rows - left_out, codes[~lacking], time[~lacking], dies[~lacking]
+        lacking = np.zeros(len(codes), bool)
+    interval = np.where(lacking, 0, np.searchsorted(ends, time))
+    dying = ~lacking & (dies != 0)
     events, censored = (
         np.bincount(codes[which] * (len(ends) + 1) + interval[which], minlength=groups * (len(ends) + 1)).reshape(groups, -1)
         for which in (dying, ~dying)
     )
-    some = rows > 0
-    views = np.vstack([one[some] for one in (events, censored, events + censored)])
-    least = np.repeat([rules.rows_per_value, rules.rows_per_value, rules.rows], some.sum())
-    parts = join(views, least, ordered=len(ends) + 1, into=len(ends))
-    if len(parts) == 1 or not enough(views, parts, least):
+    some, least, last = np.flatnonzero(rows), rules.rows_per_value, len(ends)
+    parts = join(events[some], least, ordered=last + 1, into=last, none=True)
+    left = np.cumsum((events + censored)[some, ::-1], axis=1)[:, ::-1]
+    while len(parts) > 1 and left[:, parts[-1][0]].min() < rules.rows:
+        parts = (*parts[:-2], parts[-2] + parts[-1])
+    events, censored = added(events, parts), added(censored, parts)
+    later = join(censored[some], least, ordered=len(parts), into=len(parts) - 1, none=True)
+    if len(parts) == 1:
         return None
-    told = parts[:-1]
-    return Counts(ends[[part[-1] for part in told]], rows, added(events, told), added(censored, told))
-
-
-def pooled_counts(of_clients: Sequence[Counts]) -> Counts:
-    """Returns the counts of all clients' rows, of the same groups, in intervals that all of them tell.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fedkern.disclosure.curves import Counts, pooled_counts
-    >>> one = Counts(np.array([1.0, 2.0]), np.array([50]), np.array([[5, 6]]), np.array([[7, 8]]))
-    >>> pooled_counts([one, Counts(np.array([2.0]), np.array([40]), np.array([[9]]), np.array([[5]]))]).events
-    array([[20]])
-    """
-    ends = reduce(np.intersect1d, (one.ends for one in of_clients))
-
-    def until(counts: Ints, own: Floats) -> Ints:
-        sums = np.hstack([np.zeros((len(counts), 1), np.int64), np.cumsum(counts, axis=1)])
-        return np.diff(sums[:, [0, *np.searchsorted(own, ends, "right").tolist()]], axis=1)
-
-    events, censored = (
-        np.sum([until(counts, one.ends) for one, counts in zip(of_clients, which, strict=True)], axis=0)
-        for which in ([one.events for one in of_clients], [one.censored for one in of_clients])
-    )
-    return Counts(ends, np.sum([one.rows for one in of_clients], axis=0), events, censored)
+    by_then = np.zeros_like(censored)
+    by_then[:, [part[-1] for part in later]] = added(censored, later)
+    return Counts(ends[[part[-1] for part in parts[:-1]]], rows, events[:, :-1], by_then[:, :-1])
 
 
 def curve(counts: Counts, level: float = 0.95) -> Curve:
-    """Returns the curve of told counts: rows that are censored in an interval are at risk for half of it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fedkern.disclosure.curves import Counts, curve
-    >>> curve(Counts(np.array([1.0]), np.array([50]), np.array([[10]]), np.array([[0]]))).survival
-    array([[0.8]])
-    """
+    """Returns the curve of told counts: rows that are censored in an interval are at risk for half of it."""
     exposed, events = counts.exposed, counts.events
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(exposed > 0, events / exposed, 0.0)
@@ -156,16 +130,7 @@ def curve(counts: Counts, level: float = 0.95) -> Curve:
 
 
 def log_rank(counts: Counts) -> LogRank:
-    """Returns the log-rank test of told counts.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fedkern.disclosure.curves import Counts, log_rank
-    >>> told = Counts(np.array([1.0, 2.0]), np.array([50, 50]), np.array([[9, 7], [9, 7]]), np.array([[5, 5], [5, 5]]))
-    >>> log_rank(told)
-    LogRank(chi2=0.0, df=1, p=1.0)
-    """
+    """Returns the log-rank test of told counts."""
     some = counts.rows > 0
     exposed, events = counts.exposed[some], counts.events[some]
     at_risk, dying = exposed.sum(axis=0), events.sum(axis=0)

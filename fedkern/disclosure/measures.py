@@ -42,13 +42,6 @@ def measured(values: ArrayLike, rules: Rules, parts: int = 0) -> bool:
     Else the column has counts alone; and where some of its cells have joined, no other job may have its sums.
 
     `parts`: of the column's cells, which are told beside the sums; each has several values, or sums would take them apart.
-
-    Examples
-    --------
-    >>> from fedkern.disclosure.measures import measured
-    >>> from fedkern.disclosure.rules import LEVELS
-    >>> measured(range(40), LEVELS["standard"]), measured([0, 1] * 40, LEVELS["standard"])
-    (True, False)
     """
     own, most = present(values), max(MANY, 2 * parts) * (rules.rows_per_value > 0)
     if len(own) < max(rules.rows, 2) or not any(len(np.unique(some)) > most for some in (own[:FIRST], own)):
@@ -65,13 +58,6 @@ def moments(values: ArrayLike, rules: Rules, parts: int = 0, rows: float | None 
     ----------
     parts : as `measured` takes it
     rows : those with a number, as far as they are told: of all parts but one of missing cells alone. None: exactly those
-
-    Examples
-    --------
-    >>> from fedkern.disclosure.measures import moments
-    >>> from fedkern.disclosure.rules import LEVELS
-    >>> moments(range(40), LEVELS["standard"])
-    Moments(rows=40, mean=19.5, sd=11.7)
     """
     if not measured(values, rules, parts):
         return None
@@ -81,14 +67,7 @@ def moments(values: ArrayLike, rules: Rules, parts: int = 0, rows: float | None 
 
 
 def step(size: float, *, up: bool = False) -> float:
-    """Returns the largest of .., .1, .2, .5, 1, 2, 5, .. that is no larger than a size; `up`: the smallest that is no smaller.
-
-    Examples
-    --------
-    >>> from fedkern.disclosure.measures import step
-    >>> step(0.37), step(0.37, up=True), step(40.0)
-    (0.2, 0.5, 20.0)
-    """
+    """Returns the largest of .., .1, .2, .5, 1, 2, 5, .. that is no larger than a size; `up`: the smallest that is no smaller."""
     at = math.floor(math.log10(size))
     every = [float(f"{digit}e{at + more}") for more in (0, 1) for digit in (1, 2, 5)]
     return next(one for one in every if one >= size) if up else [one for one in every if one <= size][-1]
@@ -110,14 +89,7 @@ def rounded(value: float, error: float) -> float:
 
 
 def pooled(of_clients: Sequence[Moments]) -> Moments:
-    """Returns the mean and sd of all clients' rows, of what they told.
-
-    Examples
-    --------
-    >>> from fedkern.disclosure.measures import Moments, pooled
-    >>> pooled([Moments(40, 10.0, 2.0), Moments(40, 12.0, 2.0)])
-    Moments(rows=80.0, mean=11.0, sd=2.23)
-    """
+    """Returns the mean and sd of all clients' rows, of what they told."""
     n, mean, sd = np.array(of_clients, np.float64).T
     total = float(n.sum())
     of_all = float(n @ mean) / total
@@ -130,13 +102,6 @@ def correlation(x: ArrayLike, y: ArrayLike, rules: Rules) -> float | None:
     """Returns a rounded correlation over the rows with both numbers; None if it may not be told.
 
     Both columns have more than ten cells of enough rows each: a cross table of fewer would be told by it.
-
-    Examples
-    --------
-    >>> from fedkern.disclosure.measures import correlation
-    >>> from fedkern.disclosure.rules import LEVELS
-    >>> correlation(range(99), range(99), LEVELS["standard"]), correlation(range(99), [0, 1, 1] * 33, LEVELS["standard"])
-    (1.0, None)
     """
     own = [np.asarray(one, np.float64) for one in (x, y)]
     if not (there := np.isfinite(own[0]) & np.isfinite(own[1])).all():
@@ -159,15 +124,7 @@ def _cells(values: Floats, least: int) -> int:
 
 
 def pooled_correlation(x: Sequence[Moments], y: Sequence[Moments], r: Sequence[float]) -> float:
-    """Returns the correlation of all clients' rows, of what they told of two columns.
-
-    Examples
-    --------
-    >>> from fedkern.disclosure.measures import Moments, pooled_correlation
-    >>> one = [Moments(40, 10.0, 2.0), Moments(40, 12.0, 2.0)]
-    >>> pooled_correlation(one, one, [1.0, 1.0]), pooled_correlation(one, one, [0.0, 0.0])
-    (1.0, 0.2)
-    """
+    """Returns the correlation of all clients' rows, of what they told of two columns."""
     n = np.array([min(one.rows, other.rows) for one, other in zip(x, y, strict=True)])
     means, sds = (np.array([[one[k] for one in column] for column in (x, y)]) for k in (1, 2))
     off = means - (means @ n / n.sum())[:, None]
@@ -180,12 +137,6 @@ def ends(mean: float, sd: float, lower: float | None = None, upper: float | None
     """Returns the inner ends of bins: round numbers between public limits, and within two standard deviations of a pooled mean.
 
     Where sums are not told (nan) the limits alone decide.
-
-    Examples
-    --------
-    >>> from fedkern.disclosure.measures import ends
-    >>> ends(63.2, 9.1, bins=6), ends(0.4, 0.2, 0.0, 0.5, bins=4)
-    (array([50., 60., 70., 80.]), array([0.2, 0.4]))
     """
     low = np.fmax(mean - REACH * sd, -math.inf if lower is None else lower)
     high = np.fmin(mean + REACH * sd, math.inf if upper is None else upper)
@@ -193,32 +144,19 @@ def ends(mean: float, sd: float, lower: float | None = None, upper: float | None
         return np.empty(0)
     width = step((high - low) / bins, up=True)
     found = np.arange(math.floor(low / width), math.ceil(high / width) + 1) * width
-    return np.round(found[(found > low) & (found < high)], max(0, -math.floor(math.log10(width))))
+    inside: Floats = found[(found > low) & (found < high)]
+    return inside.round(max(0, -math.floor(math.log10(width))))
 
 
 def binned(values: ArrayLike, inner: ArrayLike) -> Ints:
-    """Returns (bins + 1,) the counts of bins [end, next end), the first and the last without limit, and of missing cells.
-
-    Examples
-    --------
-    >>> from fedkern.disclosure.measures import binned
-    >>> binned([1, 4, 5, 9, float("nan")], [5, 8])
-    array([2, 1, 1, 1])
-    """
+    """Returns (bins + 1,) the counts of bins [end, next end), the first and the last without limit, and of missing cells."""
     own, inner = present(values), np.asarray(inner, np.float64)
     inside = np.bincount(np.searchsorted(inner, own, "right"), minlength=len(inner) + 1)
     return np.append(inside, np.size(values) - len(own)).astype(np.int64)
 
 
 def quantile(counts: ArrayLike, parts: Parts, inner: ArrayLike, share: float) -> tuple[float, float]:
-    """Returns the ends between which a quantile lies, of the told counts (parts,) of bins: infinite beyond the outer ones.
-
-    Examples
-    --------
-    >>> from fedkern.disclosure.measures import quantile
-    >>> quantile([6, 9, 7], ((0, 1), (2,), (3, 4)), [10, 20, 30], 0.5)
-    (20.0, 30.0)
-    """
+    """Returns the ends between which a quantile lies, of the told counts (parts,) of bins: infinite beyond the outer ones."""
     bounds = [-math.inf, *np.asarray(inner, np.float64).tolist(), math.inf]
     last = len(bounds) - 1  # the cell of missing ones
     own = [([cell for cell in part if cell < last], int(n)) for part, n in zip(parts, np.asarray(counts), strict=True)]

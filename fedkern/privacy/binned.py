@@ -27,14 +27,7 @@ class Interval(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """Says how noisy each count is: the decay of the geometric noise (`mechanism.decay * GRID`), added by so many clients.
-
-    Examples
-    --------
-    >>> from fedkern.privacy.binned import Noise
-    >>> round(Noise(1.0, clients=2).variance, 3)
-    3.683
-    """
+    """Says how noisy each count is: the decay of the geometric noise (`mechanism.decay * GRID`), added by so many clients."""
 
     decay: float
     clients: int = 1
@@ -58,14 +51,7 @@ def share(noisy: ArrayLike, noise: Noise, cell: int, level: float = 0.9) -> Inte
 
 
 def mean(noisy: ArrayLike, noise: Noise, ends: ArrayLike, level: float = 0.9) -> Interval:
-    """Returns the mean of numbers; `ends`: (bins + 1,) of the bins, the outer ones finite.
-
-    Examples
-    --------
-    >>> from fedkern.privacy.binned import Noise, mean
-    >>> [round(one, 2) for one in mean([100, 300, 100], Noise(1.0), [0, 10, 20, 30])]
-    [15.0, 14.78, 15.22]
-    """
+    """Returns the mean of numbers; `ends`: (bins + 1,) of the bins, the outer ones finite."""
     ends = np.asarray(ends, np.float64)
     middle, n = (ends[1:] + ends[:-1]) / 2, np.asarray(noisy, np.float64)
     # A row is anywhere in its bin.
@@ -74,14 +60,7 @@ def mean(noisy: ArrayLike, noise: Noise, ends: ArrayLike, level: float = 0.9) ->
 
 
 def sd(noisy: ArrayLike, noise: Noise, ends: ArrayLike, level: float = 0.9) -> Interval:
-    """Returns the standard deviation, without what bins add to it.
-
-    Examples
-    --------
-    >>> from fedkern.privacy.binned import Noise, sd
-    >>> [round(one, 2) for one in sd([100, 300, 100], Noise(1.0), [0, 10, 20, 30])]
-    [5.63, 5.59, 5.66]
-    """
+    """Returns the standard deviation, without what bins add to it."""
     ends = np.asarray(ends, np.float64)
     middle, widths = (ends[1:] + ends[:-1]) / 2, np.diff(ends)
 
@@ -93,14 +72,7 @@ def sd(noisy: ArrayLike, noise: Noise, ends: ArrayLike, level: float = 0.9) -> I
 
 
 def quantile(noisy: ArrayLike, noise: Noise, ends: ArrayLike, at: float, level: float = 0.9) -> Interval:
-    """Returns a quantile: its value and limits are ends of bins.
-
-    Examples
-    --------
-    >>> from fedkern.privacy.binned import Noise, quantile
-    >>> quantile([100, 300, 320, 100], Noise(1.0), [0, 10, 20, 30, 40], 0.5)
-    Interval(value=20.0, lower=20.0, upper=30.0)
-    """
+    """Returns a quantile: its value and limits are ends of bins."""
     ends, n = np.asarray(ends, np.float64), np.asarray(noisy, np.float64)
     before = np.arange(1, len(n))  # bins before each inner end
     off = np.cumsum(n)[:-1] - at * n.sum()
@@ -112,14 +84,7 @@ def quantile(noisy: ArrayLike, noise: Noise, ends: ArrayLike, at: float, level: 
 
 
 def survival(events: ArrayLike, censored: ArrayLike, rest: float, noise: Noise, level: float = 0.9) -> list[Interval]:
-    """Returns survival at the ends of intervals, of noisy counts (k,) of events and of censored rows; `rest` have later times.
-
-    Examples
-    --------
-    >>> from fedkern.privacy.binned import Noise, survival
-    >>> [[round(one, 3) for one in end] for end in survival([20, 20], [0, 0], 60, Noise(1.0))]
-    [[0.8, 0.78, 0.82], [0.6, 0.578, 0.622]]
-    """
+    """Returns survival at the ends of intervals, of noisy counts (k,) of events and of censored rows; `rest` have later times."""
     noisy = np.concatenate([np.asarray(events), np.asarray(censored), [rest]]).astype(np.float64)
     k = len(noisy) // 2
 

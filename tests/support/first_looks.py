@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 from fedkern.disclosure.cells import Parts, added, cross, enough, few_apart, in_bins, join, once
 from fedkern.disclosure.curves import curve_counts
 from fedkern.disclosure.measures import OF_AN_ERROR, ends, measured, moments, step
-from fedkern.disclosure.rules import Rules
+from fedkern.disclosure.rules import NEAR_ROWS, Rules
 from fedkern.privacy.sketch import Sketch
 
 Array = NDArray[np.float64]
@@ -126,7 +126,7 @@ def describe(
     """Returns what a first look tells by the rules, and notes it; None where it is refused."""
     least, all_groups = rules.rows_per_value, tuple(range(data.columns[BY].cells))
     rows = sketch_of(members)
-    if _near(rows, account.rows, least) or _near(rows, account.of_jobs, 2 * least - 1):
+    if _near(rows, account.rows, least) or _near(rows, account.of_jobs, NEAR_ROWS):
         return None
     told, kept, sets = list[Statement](), dict[str, Parts](), dict[str, dict[str, Sketch]]()
     fine = dict[str, tuple[tuple[int, ...], ...]]()
@@ -234,14 +234,14 @@ def curve_of(data: Data, groups: Parts, rules: Rules, where: str, account: Accou
         whole = int(found.rows[g]) == int(sizes[g])
         if not whole:
             out.append(Statement("curve", own, every, int(found.rows[g]), int(found.rows[g]), where))
-        first = 0
-        for j, last in enumerate(at):
-            for event, counts in ((1, found.events), (0, found.censored)):
-                cells = {2 * i + event: 1.0 for i in range(first, last + 1)}
-                if whole and not event and not j:
+        for event, counts in ((1, found.events), (0, found.censored)):
+            first, ends_told = 0, [j for j in range(len(at)) if event or counts[:, j].any()]
+            for j in ends_told:  # censored rows are told at some ends alone
+                cells = {2 * i + event: 1.0 for i in range(first, at[j] + 1)}
+                if whole and not event and not first:
                     cells[2 * k] = 1.0
                 out.append(Statement("curve", own, cells, int(counts[g, j]), int(counts[g, j]), where))
-            first = last + 1
+                first = at[j] + 1
     return out
 
 
@@ -252,7 +252,7 @@ def job(
     least, groups = rules.rows_per_value, tuple(range(data.columns[BY].cells))
     there = np.all([data.columns[name].codes < data.columns[name].cells - 1 for name in names], axis=0)
     rows, told, sets, sums = sketch_of(members[there]), list[Statement](), dict[str, dict[str, Sketch]](), set[str]()
-    if there.sum() < rules.rows or _near(rows, account.rows, 2 * least - 1):
+    if there.sum() < rules.rows or _near(rows, account.rows, NEAR_ROWS):
         return None
     every, n_rows = range(data.columns[names[0]].cells), int(there.sum())
     told.append(Statement(names[0], groups, dict.fromkeys(every, 1.0), n_rows, n_rows, JOB))
@@ -423,7 +423,10 @@ class Attacker:
     def hidden(
         self, look: str, bins: Mapping[str, Sequence[Sequence[int]]], least: int
     ) -> dict[str, list[tuple[tuple[int, ...], int | None]]]:
-        """Returns the cells of a look's tables that have few rows: of a column, and of it in a group."""
+        """Returns the cells of a look's tables that have few rows: of a column, and of it in a group.
+
+        That nobody dies in an interval, or is censored, is told.
+        """
         inside, out = self.segments[self.segment, self.looks.index(look)], dict[str, list[tuple[tuple[int, ...], int | None]]]()
         by = self.columns[BY].codes
         for name, of_column in bins.items():
@@ -433,7 +436,11 @@ class Attacker:
                 if 0 < own.sum() < least:
                     own_cells.append((tuple(cells), None))
                 if name != BY and own.any():
-                    some = [g for g in range(self.groups) if (own & (by == g)).sum() < least and (inside & (by == g)).any()]
+                    some = [
+                        g
+                        for g in range(self.groups)
+                        if (name == "curve") <= (own & (by == g)).sum() < least and (inside & (by == g)).any()
+                    ]
                     own_cells += [(tuple(cells), g) for g in some]
         return {name: cells for name, cells in out.items() if cells}
 
