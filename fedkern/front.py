@@ -149,7 +149,7 @@ def describe(
                              all
     rows                     4
     age, mean (sd)           58.5 (9.327)
-    age, median [quartiles]  55 [48, 61]
+    age, median [quartiles]  58 [53.25, 63.25]
     age = 48, n (%)          1 (25.0)
     age = 55, n (%)          1 (25.0)
     age = 61, n (%)          1 (25.0)

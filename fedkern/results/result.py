@@ -485,7 +485,7 @@ class Result:
         notes, table : where the reader finds all notes, and all rows of the table
         """
         if "describe" in self.summary:
-            lines = [*[*head.lines(self.summary, self.job)][:-1], *align_columns(described.table_one(self.summary["describe"]))]
+            lines = [*self._head(), *align_columns(described.table_one(self.summary["describe"]))]
             return [*lines, *head.notes(self.notes, shown.PRINTED, notes)]
         rows, count = self._shown()
         word, ratios = self._ratios()
@@ -494,6 +494,11 @@ class Result:
         if len(rows) < count:
             lines.append(f"({len(rows)} of {count} rows: {table})")
         return [*lines, *head.notes(self.notes, shown.PRINTED, notes)]
+
+    def _head(self) -> list[str]:
+        """Returns the lines above a description, with the verdict only where something has failed."""
+        lines = [*head.lines(self.summary, self.job)]
+        return lines[:-1] if self.converged is True else lines
 
     def _shown(self) -> tuple[Rows[Any], int]:
         """Returns the rows that are shown, and how many there are; without numbers where chains disagree, none is."""
@@ -514,7 +519,7 @@ class Result:
         if "describe" in self.summary:
             first, *body = described.table_one(self.summary["describe"])
             notes = head.notes(self.notes, shown.PRINTED, ".notes")
-            said = page.piece("notebook", *_first([*reversed([*head.lines(self.summary, self.job)][:-1])]))
+            said = page.piece("notebook", *_first([*reversed(self._head())]))
             return said + page.table(first, body) + (page.piece("bullets", notes) if notes else "")
         rows, count = self._shown()
         word, ratios = self._ratios()

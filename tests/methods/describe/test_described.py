@@ -135,10 +135,12 @@ def test_curves_apart_are_within_an_interval(transplants: Columns) -> None:
     assert len(rows) > 1
     for before, row in zip([{"time": 0.0}, *rows], rows):
         high, low = (np.interp(time, [0, *right.surv_times], [1, *right.surv_prob]) for time in (before["time"], row["time"]))
-        assert low - 0.05 <= row["survival"] <= high
-        assert min(row["events"], row["censored"]) >= 5
+        assert low - 0.02 <= row["survival"] <= high + 0.02
+        assert row["events"] >= 5
+        assert row["censored"] == 0 or row["censored"] >= 5
     risk = [(transplants["days"] > before["time"]).sum() for before in [{"time": 0.0}, *rows[:-1]]]
-    assert [row["at_risk"] for row in rows] == risk
+    assert all(told["at_risk"] >= there for told, there in zip(rows, risk))  # censored rows are told once they are enough
+    assert rows[0]["at_risk"] == risk[0]
 
 
 # Everywhere ----------
