@@ -1,9 +1,9 @@
-"""Measures a description of columns: processor time and bytes at both levels, and how near its numbers are to those of pooled rows.
+"""Measures a description of columns: processor time and bytes, and how near its numbers are to those of pooled rows.
 
     python benchmarks/describe.py > benchmarks/results/describe.txt
 
-Five clients have 100,000 rows of 30 columns each: 24 of numbers, of which some lack cells, and six of few values. Numbers are compared
-with NumPy's of all rows: means and standard deviations in standard errors of theirs, quantiles in bins.
+Five clients have 100,000 rows of 30 columns each: 24 of numbers, of which some lack cells, and six of few values. Numbers are
+compared with NumPy's of all rows: means and standard deviations in standard errors of theirs, quantiles in bins.
 """
 
 from __future__ import annotations

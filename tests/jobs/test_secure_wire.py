@@ -34,7 +34,7 @@ NUMERIC = {"kind": "numeric", "center": 0.0, "scale": 1.0}
 PRIVATE: Keys = {"data": {"columns": dict.fromkeys(("x", "t", "n"), NUMERIC)}, "privacy": NOISE}
 REFUSED: dict[tuple[str, str], Keys] = {
     ("describe", "Certificate"): {
-        "data": {"columns": dict.fromkeys(("x", "t", "n", "y"), {"lower": 0.0, "upper": 9.0})},
+        "data": {"columns": {name: {"lower": 0.0, "upper": 9.0} for name in ("x", "t", "n", "y")}},
         "privacy": {"epsilon": 1.0},
     },
     ("pvi", "Certificate"): PRIVATE,

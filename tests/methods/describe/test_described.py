@@ -136,7 +136,7 @@ def test_curves_apart_are_within_an_interval(transplants: Columns) -> None:
     for before, row in zip([{"time": 0.0}, *rows], rows):
         high, low = (np.interp(time, [0, *right.surv_times], [1, *right.surv_prob]) for time in (before["time"], row["time"]))
         assert low - 0.02 <= row["survival"] <= high + 0.02
-        assert row["events"] >= 5
+        assert row["events"] == 0 or row["events"] >= 5
         assert row["censored"] == 0 or row["censored"] >= 5
     risk = [(transplants["days"] > before["time"]).sum() for before in [{"time": 0.0}, *rows[:-1]]]
     assert all(told["at_risk"] >= there for told, there in zip(rows, risk))  # censored rows are told once they are enough
