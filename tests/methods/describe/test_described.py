@@ -16,7 +16,9 @@ import fedkern
 from fedkern.cli.__main__ import main
 from fedkern.errors import HolderError, JobError
 from support.command import mpirun
+from support.parties import write_parties
 from support.refusal import refusal
+from support.seven_places import over_threads
 
 APART = {"level": "standard"}
 Columns = dict[str, np.ndarray]
@@ -181,6 +183,15 @@ def test_over_mpi_and_again_it_is_the_same(tmp_path: Path, transplants: Columns)
     page = (tmp_path / "one" / "report.html").read_text()
     assert "Table 1" in page
     assert "<svg" in page
+
+
+@pytest.mark.parametrize("name", ["describe", "describe-secure"])
+def test_over_a_relay_it_is_the_same(tmp_path: Path, name: str) -> None:
+    parties = write_parties(tmp_path, name, name=name)
+    digest, _ = parties.perform()
+    code, said, _, out = over_threads(parties)
+    assert code == 0, said
+    assert fedkern.load(out).digest == digest
 
 
 def test_secure_sums_have_pooled_numbers_alone(tmp_path: Path, transplants: Columns) -> None:
