@@ -12,6 +12,7 @@ from .plots import COLOURS, MUTED, Figure, canvas, caption, tidy
 
 QUANTILES = {"q25": 0.25, "median": 0.5, "q75": 0.75}
 BESIDE = 8  # groups, or clients, beside all rows
+VALUES = 2  # of a column whose quartiles say nothing
 RISKS = 6  # times in a risk table
 FEW = 30  # intervals of a curve, whose ends are marked
 Cells = list[list[str]]  # the first row is the head
@@ -34,8 +35,9 @@ def table_one(content: Record) -> Cells:
     first = next(iter(levels), "")
     add("rows", first, "", lambda row: f"{row['n'] + (row['missing'] or 0):,}")
     for column, names in levels.items():
-        add(f"{column}, mean (sd)", column, "", lambda row: _numbers("{} ({})", row, "mean", "sd"))
-        add(f"{column}, median [quartiles]", column, "", lambda row: _numbers("{} [{}, {}]", row, "median", "q25", "q75"))
+        add(f"{column}, mean (sd)", column, "", _mean)
+        if len(names) - 1 != VALUES or any(row["mean"] is not None for row in rows if row["column"] == column):
+            add(f"{column}, median [quartiles]", column, "", lambda row: _numbers("{} [{}, {}]", row, "median", "q25", "q75"))
         # Of a column of many numbers its bins are a histogram's.
         few = any(row["level"] and row["from"] is row["to"] is None for row in rows if row["column"] == column)
         for name in names[1:] if few else ():
@@ -43,6 +45,12 @@ def table_one(content: Record) -> Cells:
         if any((row := by.get((column, "", *key))) is not None and row["missing"] for key in beside):
             add(f"{column}, missing", column, "", lambda row: "few" if row["missing"] is None else f"{row['missing']:,}")
     return lines
+
+
+def _mean(row: Record) -> str:
+    """Returns mean and sd, and of how many rows where some client may not tell its own."""
+    some = row["of"] is not None and row["of"] < row["n"]
+    return _numbers("{} ({})", row, "mean", "sd") + (f" of {row['of']:,}" if some else "")
 
 
 def _numbers(words: str, row: Record, *names: str) -> str:

@@ -173,7 +173,7 @@ def _of_column(facts: Facts, head: Row, counts: Array, parts: Parts, moments: Ar
     missing = counts[last] if (last,) in parts else None  # else few lack a cell
     n = counts.sum() - (missing or 0)
     row = {**head, "n": int(n), "missing": None if missing is None else int(missing), "count": None, "share": None}
-    row |= dict.fromkeys(("mean", "sd", *QUANTILES, *(LIMITS if noise else ())))
+    row |= dict.fromkeys(("mean", "sd", "of", *QUANTILES, *(LIMITS if noise else ())))
     numbers: Row = {}
     if name in facts.model.numeric:
         numbers = _noisy(facts, name, counts[:-1], noise) if noise else _numbers(facts, name, counts, parts, moments)
@@ -211,11 +211,13 @@ def _numbers(facts: Facts, name: str, counts: Array, parts: Parts, moments: Arra
     if not rows and name in facts.values and all(len(part) == 1 for part in parts) and np.count_nonzero(counts[:-1]) > 2:
         rows, first, second, centre = counts[1:-1].sum(), counts[1:-1] @ ends, counts[1:-1] @ ends**2, 0.0
     row: Row = {"mean": float(centre + first / rows)} if rows else {}
+    of = {"of": int(rows)} if rows else {}  # fewer than n where a client may not tell its mean
     if rows > 1:
         row["sd"] = float(max((second - first**2 / rows) / (rows - 1), 0.0) ** 0.5)
         if not facts.model.here:
             error = row["sd"] / rows**0.5
             row = {"mean": measures.rounded(row["mean"], error), "sd": measures.rounded(row["sd"], error / 2**0.5)}
+    row |= of
     until = np.cumsum([counts[min(part)] for part in inside])
     if facts.model.here and name in facts.values and len(until) and until[-1]:  # between neighbours, as R has them
         at = {key: (until[-1] - 1) * share for key, share in QUANTILES.items()}
