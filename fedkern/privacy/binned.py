@@ -19,7 +19,14 @@ _STEP = 1e-30  # of a derivative in the direction of i, which loses no digit
 
 
 class Interval(NamedTuple):
-    """Holds an estimate with its limits."""
+    """Holds an estimate with its limits.
+
+    Examples
+    --------
+    >>> from fedkern.privacy.binned import Interval
+    >>> Interval(0.3, 0.2, 0.4).lower
+    0.2
+    """
 
     value: float
     lower: float
