@@ -109,8 +109,7 @@ def common(*partitions: Parts) -> Parts:
 def once(parts: Parts, counts: ArrayLike, earlier: Parts, told: ArrayLike, least: int) -> Parts | None:
     """Coarsens the parts of a column of which counts were told before, on these rows or on most of them; None: nothing is told.
 
-    No part is finer than what was told. Where several that were told are one now, it has changed by enough rows, or not at all:
-    rows that were added leave open to which cell.
+    No part is finer than what was told, and each has changed by enough rows, or not at all: differences are told, too.
 
     Parameters
     ----------
@@ -129,12 +128,11 @@ def once(parts: Parts, counts: ArrayLike, earlier: Parts, told: ArrayLike, least
         owns = [[k for k, one in enumerate(earlier) if set(one) <= set(part)] for part in parts]
         change = np.abs(added(np.atleast_2d(np.asarray(counts, np.int64)), parts) - added(before, _sorted(owns)))
         few = (change < least).any(axis=0) & change.any(axis=0)
-        at = next((k for k, own in enumerate(owns) if len(own) > 1 and few[k]), None)
-        if at is None:
+        if not few.any():
             return parts
         if len(parts) == 1:
             return None
-        beside = min(at, len(parts) - 2)
+        beside = min(int(few.argmax()), len(parts) - 2)
         parts = _sorted([*parts[:beside], (*parts[beside], *parts[beside + 1]), *parts[beside + 2 :]])
 
 

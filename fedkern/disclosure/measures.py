@@ -41,7 +41,8 @@ def measured(values: ArrayLike, rules: Rules, parts: int = 0) -> bool:
 
     Else the column has counts alone; and where some of its cells have joined, no other job may have its sums.
 
-    `parts`: of the column's cells, which are told beside the sums; each has several values, or sums would take them apart.
+    `parts`: of the column's cells, as many as were told at most, now or before: where few have several values, sums take them
+    apart.
     """
     own, most = present(values), max(MANY, 2 * parts) * (rules.rows_per_value > 0)
     if len(own) < max(rules.rows, 2) or not any(len(np.unique(some)) > most for some in (own[:FIRST], own)):

@@ -34,7 +34,14 @@ class Interval(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """Says how noisy each count is: the decay of the geometric noise (`mechanism.decay * GRID`), added by so many clients."""
+    """Says how noisy each count is: the decay of the geometric noise (`mechanism.decay * GRID`), added by so many clients.
+
+    Examples
+    --------
+    >>> from fedkern.privacy.binned import Noise
+    >>> round(Noise(1.0, clients=3).variance, 2)
+    5.52
+    """
 
     decay: float
     clients: int = 1

@@ -117,7 +117,7 @@ def test_a_table_that_says_something_of_all_rows_of_a_group_is_not_told() -> Non
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_told_once_a_column_is_told_no_finer_and_rows_that_were_added_may_be_anywhere(seed: int) -> None:
+def test_told_once_a_column_is_told_no_finer_and_rows_that_were_added_are_enough_in_each_part(seed: int) -> None:
     rng = np.random.default_rng(seed)
     before = some_counts(rng, 1, 6)[0] + rng.integers(0, 9)
     now = before + rng.poisson(rng.choice([0, 0, 2, 9], 6))
@@ -131,7 +131,7 @@ def test_told_once_a_column_is_told_no_finer_and_rows_that_were_added_may_be_any
         owns = [one for one in earlier if set(one) <= set(part)]
         assert {cell for one in owns for cell in one} == set(part)
         change = int((now - before)[list(part)].sum())
-        assert len(owns) == 1 or change == 0 or change >= 5
+        assert change == 0 or change >= 5
     assert cells.once(cells.join(before, 5), before, earlier, told, 5) == earlier  # asked again, the same
 
 

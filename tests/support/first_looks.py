@@ -92,6 +92,7 @@ class Account:
     of_jobs: list[Sketch] = field(default_factory=list)
     sums: set[str] = field(default_factory=set)  # columns of which a job told sums
     joined: set[str] = field(default_factory=set)  # columns in which cells have joined
+    most: dict[str, int] = field(default_factory=dict)  # parts in which a column was told, at most
 
 
 def bins_of(column: Column) -> list[list[int]]:
@@ -145,8 +146,9 @@ def describe(
         if parts is None or not enough(counts, parts, least):
             continue
         joined = any(np.count_nonzero(counts[list(part)]) > 1 for part in parts)
+        most = account.most[name] = max(len(parts), account.most.get(name, 0))
         # A job has told sums that take the cells of a number with few values apart.
-        if joined and name in account.sums and not measured(numbers_of(column), rules, len(parts)):
+        if joined and name in account.sums and not measured(numbers_of(column), rules, most):
             continue
         cells = tuple(tuple(cell for k in part for cell in bins[k]) for part in parts)
         sets[name] = {str(part): sketch_of(members[np.isin(column.codes, part)]) for part in cells}
@@ -158,7 +160,7 @@ def describe(
         account.columns[name] = (column.inner, parts, added(counts, parts))
         for part, n in zip(cells, added(counts, parts).tolist(), strict=True):
             told.append(Statement(name, all_groups, dict.fromkeys(part, 1.0), n, n, where))
-        if column.values is not None and (found := moments(numbers_of(column), rules, len(parts))) is not None:
+        if column.values is not None and (found := moments(numbers_of(column), rules, most)) is not None:
             told += windows(name, all_groups, column, found.mean, found.sd, where)
     if BY in fine:
         for name in names:
@@ -262,7 +264,7 @@ def job(
         told.append(Statement(name, groups, {column.cells - 1: 1.0}, 0, 0, JOB))
         values = np.unique(codes)
         if column.values is not None and len(values) > 2:
-            if name in account.joined and not measured(numbers_of(column), rules, len(account.columns[name][1])):
+            if name in account.joined and not measured(numbers_of(column), rules, account.most[name]):
                 return None
             for power in (1, 2):
                 total = float((column.values[codes] ** power).sum())
