@@ -3,11 +3,14 @@ from .api import check as check
 from .api import ledger as ledger
 from .api import load as load
 from .api import run as run
+from .front import describe as describe
 from .front import fit as fit
 from .results.result import Result as Result
 
 __version__: str
-__all__ = ["Result", "check", "fit", "get_cmake_dir", "get_include", "get_pkgconfig_dir", "kernels", "ledger", "load", "run"]
+__all__ = [
+    "Result", "check", "describe", "fit", "get_cmake_dir", "get_include", "get_pkgconfig_dir", "kernels", "ledger", "load", "run",
+]  # fmt: skip
 
 def get_include() -> str: ...
 def get_cmake_dir() -> str: ...

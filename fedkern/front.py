@@ -1,9 +1,9 @@
-"""Fits a model in one line, from a formula and tables in memory: `fedkern.fit`."""
+"""Fits a model, or describes columns, in one line from tables in memory: `fedkern.fit`, `fedkern.describe`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -108,17 +108,86 @@ def fit(
             laid["job"]["rounds"] = "budget"
             laid["privacy"] = {**STARTS, **privacy}
             _check_public(model, clients, laid)
+    return _run("fit", laid, clients, tables, {name: value for name, value in job.items() if name in RUN})
+
+
+def describe(
+    data: object,
+    *,
+    by: str | None = None,
+    group: str | None = None,
+    cross: Sequence[tuple[str, str]] = (),
+    time: str | None = None,
+    event: str | None = None,
+    privacy: Mapping[str, object] | None = None,
+    **job: Any,
+) -> Result:
+    """Describes the columns of several clients, as `run` does with the job that the arguments describe (`method = "describe"`).
+
+    Parameters
+    ----------
+    data, by : as `fit` takes them; one table without `by` is one client
+    group : a column of few levels, in the rows of each of which all is described, too: a Table 1
+    cross : pairs of columns of levels that are counted together
+    time, event : when each row has its event or was seen for the last time, and which of the two it is: Kaplan-Meier curves
+    privacy : keys of [privacy], such as `{"epsilon": 1.0}`; `columns` then has the levels, or lower and upper, of each column
+    **job : as `fit` takes it, such as `ignore=["id"]`, or `disclosure={"level": "standard"}` to see what others would
+
+    Returns
+    -------
+    Result
+        Its `table()` has all numbers, `print` a Table 1, `plot("histograms")` and `plot("survival")` the pictures.
+
+    Raises
+    ------
+    JobError
+        `data` are no clients' rows, or whatever ends the job.
+
+    Examples
+    --------
+    >>> import fedkern
+    >>> rows = {"age": [61, 48, 55, 70], "sex": ["F", "M", "M", "F"]}
+    >>> print(fedkern.describe({"north": rows}))
+    describe: age, sex
+    1 clients, federated
+                             all
+    rows                     4
+    age, mean (sd)           58.5 (9.327)
+    age, median [quartiles]  58 [53.25, 63.25]
+    age = 48, n (%)          1 (25.0)
+    age = 55, n (%)          1 (25.0)
+    age = 61, n (%)          1 (25.0)
+    age = 70, n (%)          1 (25.0)
+    sex = F, n (%)           2 (50.0)
+    sex = M, n (%)           2 (50.0)
+    """
+    clients = {"data": data} if by is None and _is_table(data) else _clients(data, by, "describe")
+    keys = {name: job.pop(name) for name in sorted(job.keys() & data_keys() - {*RUN})}
+    model = {"group": group, "cross": [[*pair] for pair in cross], "time": time, "event": event}
+    laid: dict[str, Any] = {"job": {"method": "describe"}, "data": keys}
+    laid["model"] = {name: value for name, value in model.items() if value}
+    laid |= {} if privacy is None else {"privacy": dict(privacy)}
+    options = {name: job.pop(name) for name in RUN if name in job}
+    return _run("describe", laid, clients, job, options)
+
+
+def _run(who: str, laid: dict[str, Any], clients: Mapping[str, object], tables: Mapping[str, Any], options: Any) -> Result:
+    """Runs a job, with further tables of it, on the rows or the files of clients."""
     for name, content in tables.items():
         if not isinstance(content, Mapping):
-            raise JobError(f"fit: {name} = {memory.kind(content)}: wanted a table of the job, such as output = {{'loo': True}}")
+            raise JobError(f"{who}: {name} = {memory.kind(content)}: wanted a table of the job, such as output = {{'loo': True}}")
         laid[name] = {**laid.get(name, {}), **content}
-    options: dict[str, Any] = {name: value for name, value in job.items() if name in RUN}
     if _are_files(clients):
         laid["data"]["clients"] = [escape(str(Path(str(file)).absolute())) for file in clients.values()]
         result: Result = api.run(laid, **options)
     else:
         result = api.run(laid, data=clients, **options)
     return result
+
+
+def _is_table(data: object) -> bool:
+    """Tells whether it is one table, and neither tables nor files of clients."""
+    return all(map(_is_column, data.values())) if isinstance(data, Mapping) else not isinstance(data, list | tuple)
 
 
 def _method(*, private: bool, mapped: bool) -> str:
@@ -128,27 +197,27 @@ def _method(*, private: bool, mapped: bool) -> str:
     return "pvi" if private else "likelihood"
 
 
-def _clients(data: object, by: str | None) -> Mapping[str, object]:
+def _clients(data: object, by: str | None, who: str = "fit") -> Mapping[str, object]:
     """Returns client -> its rows, or its file, of one table by its column `by`, or as they were given."""
     if isinstance(data, list | tuple) and data and all(isinstance(file, str | Path) for file in data):
         files, data = data, {stem(Path(file)): file for file in data}
         if len(data) < len(files):
-            raise JobError("fit: a client is called as its file, and two files have one name; rename one")
+            raise JobError(f"{who}: a client is called as its file, and two files have one name; rename one")
     if isinstance(data, Mapping) and data and not all(_is_column(value) for value in data.values()):
         if by is not None:
-            raise JobError(f"fit: by = {by!r} names a column of one table, and data has a table for each client: leave by out")
+            raise JobError(f"{who}: by = {by!r} names a column of one table, and data has a table for each client: leave by out")
         return data
     names = memory.header(data, "data")
     if by is None:
         columns = ", ".join(map(repr, names[:6]))
-        raise JobError(f"fit: data is one table: by = names its column of clients ({columns}, ..), or give {{client: rows}}")
+        raise JobError(f"{who}: data is one table: by = names its column of clients ({columns}, ..), or give {{client: rows}}")
     if by not in names:
-        raise JobError(f"fit: by = {by!r} is no column of data")
+        raise JobError(f"{who}: by = {by!r} is no column of data")
     cells = memory.table(data, "data", text=frozenset({by}), used=by.__eq__).cells(by)
     if empty := [str(k) for k, cell in enumerate(cells, 1) if not cell.strip()]:
-        raise JobError(f"fit: column {by!r} (by) has no client in row {listed(empty, 5)}: name it, or leave the row out")
+        raise JobError(f"{who}: column {by!r} (by) has no client in row {listed(empty, 5)}: name it, or leave the row out")
     if not cells:
-        raise JobError("fit: data has no rows")
+        raise JobError(f"{who}: data has no rows")
     if isinstance(data, Mapping):
         arrays = {name: np.asarray(values) for name, values in data.items()}
         rest = {name: values for name, values in arrays.items() if name != by}

@@ -30,7 +30,7 @@ from fedkern.methods import load_method, reference
 from fedkern.methods.sigma.prior import reference as prior_reference
 
 ROOT = Path(__file__).parents[1]
-METHODS = ("likelihood", "pvi", "sparse", "vertical", "sigma")  # in the order of the documents
+METHODS = ("likelihood", "pvi", "sparse", "vertical", "sigma", "describe")  # in the order of the documents
 DISCLOSURE = "docs/concepts/disclosure.md"
 BEGIN, END = "<!-- what messages tell: written by `make pages` -->", "<!-- so far -->"
 NUMBERS, OF_NUMBERS = "<!-- numbers of the levels: written by `make pages` -->", "<!-- so far the numbers -->"
@@ -43,7 +43,7 @@ JOBS = """\
 
 Written by `make docs` from the sections that check a job file. The same as commented TOML files, to copy from:
 [likelihood.toml](likelihood.toml), [pvi.toml](pvi.toml), [sparse.toml](sparse.toml), [vertical.toml](vertical.toml),
-[sigma.toml](sigma.toml), [prior.toml](prior.toml).
+[sigma.toml](sigma.toml), [describe.toml](describe.toml), [prior.toml](prior.toml).
 
 A job is one TOML file, which every party reads. An unknown key is an error that names the nearest; any key can be overridden
 on the command line: `--set privacy.epsilon=0.5`. Keys that only experiments want stand on [a page of their own](expert.md).
@@ -112,7 +112,7 @@ def jobs() -> str:
     for method in METHODS:
         parts += [
             f"## `{method}`\n",
-            f'Jobs with `method = "{method}"`; what they mean is said on [its page](../methods/{method}.md).\n',
+            f'Jobs with `method = "{method}"`; what they mean is said on [its page]({page(method)}).\n',
         ]
         parts += tables(reference.text(method))
     return "\n".join([*parts, PRIORS, *tables(prior_reference.text())])
@@ -124,6 +124,11 @@ def expert() -> str:
     for method in METHODS:
         parts += [f"## `{method}`\n", *tables(reference.text(method, expert=True))]
     return "\n".join(parts)
+
+
+def page(method: str) -> str:
+    """The page of a method: of one without a model it is a how-to."""
+    return "../how-to/describe.md" if method == "describe" else f"../methods/{method}.md"
 
 
 def tables(toml: str) -> Iterator[str]:

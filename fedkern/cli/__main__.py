@@ -114,13 +114,21 @@ def parser() -> Parser:
     job.add_argument("--site", metavar="FILE", help="a holder's own site.toml, or a folder with NAME.toml for each client")
 
     run = commands.add_parser("run", parents=[job], help="run a job")
-    run.add_argument("--out", metavar="DIR", help="folder for the results (default: runs/NAME of the job file, then NAME-2)")
-    _add_device(run, "job.device")
-    run.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
-    run.add_argument("--log-level", choices=("debug", "info", "warning"), help="say more: of stages, checkpoints and rounds")
-    run.add_argument("--log-file", metavar="FILE", help="and write it there (over MPI each rank to a file of its own)")
-    run.add_argument("--quiet", action="store_true", help="no progress and no summary")
-    run.set_defaults(call=_in("job", "run_job"))
+    describe = commands.add_parser(
+        "describe", parents=[job], help='run a job with method = "describe": a Table 1, before all others'
+    )
+    for command, call in ((run, "run_job"), (describe, "describe")):
+        command.add_argument(
+            "--out", metavar="DIR", help="folder for the results (default: runs/NAME of the job file, then NAME-2)"
+        )
+        _add_device(command, "job.device")
+        command.add_argument("--resume", action="store_true", help="go on from the last checkpoint in --out")
+        command.add_argument(
+            "--log-level", choices=("debug", "info", "warning"), help="say more: of stages, checkpoints and rounds"
+        )
+        command.add_argument("--log-file", metavar="FILE", help="and write it there (over MPI each rank to a file of its own)")
+        command.add_argument("--quiet", action="store_true", help="no progress and no summary")
+        command.set_defaults(call=_in("job", call))
 
     fit = commands.add_parser("fit", help='a formula and files, each of a client: fedkern fit "died ~ age + sex" a.csv b.csv')
     fit.add_argument("formula", metavar="FORMULA")
@@ -184,7 +192,7 @@ def parser() -> Parser:
     init.set_defaults(call=_in("init", "init"))
 
     schema = commands.add_parser("schema", help="JSON Schema of job files, for editors")
-    schema.add_argument("--method", metavar="NAME", default="pvi", help="pvi (default), likelihood, vertical, sigma or sparse")
+    schema.add_argument("--method", metavar="NAME", default="pvi", help="pvi (default), likelihood, vertical, ..")
     schema.set_defaults(call=_in("init", "schema"))
 
     simulate = commands.add_parser("simulate", help="write a synthetic federation: client files, truth.json, job.toml")

@@ -51,6 +51,12 @@ def run_job(options: argparse.Namespace) -> int:
     return place_for(options, main)
 
 
+def describe(options: argparse.Namespace) -> int:
+    """Runs `fedkern describe`: a job that describes columns."""
+    options.sets = ['job.method="describe"', *options.sets]
+    return run_job(options)
+
+
 def fit(options: argparse.Namespace) -> int:
     """Runs `fedkern fit`: `fedkern.fit` of files, whose result is printed."""
     with show_own_faults(), refusals():

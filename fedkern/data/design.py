@@ -129,9 +129,10 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
             if name not in in_matrix and name not in stored:
                 numeric.append(read_numbers(table, name, marks, spec.missing))
         else:
-            cells = categories(table, name, marks)
+            cells = categories(table, name, Marks(table) if spec.blank else marks)
             if declared is not None and declared.levels is not None:
-                hot(cells, column_of(spec, table, name), marks)
+                known_levels = column_of(spec, table, name)
+                hot(cells, known_levels.with_blank() if spec.blank else known_levels, marks)
                 continue
             if declared is None and cells.unit:
                 called = name_column(name, table.names, known)
@@ -253,7 +254,7 @@ def _identifying(columns: Mapping[str, Text], least: int, client: str, where: st
     """Returns the refusal of text columns whose levels would tell who the rows are; `least`: rows of each level."""
     levels, words = list[tuple[str, int]](), ""
     for name, cells in columns.items():
-        counts = np.bincount(cells.codes, minlength=len(cells.levels))
+        counts = np.bincount(cells.codes, minlength=len(cells.levels)) * [level != "" for level in cells.levels]
         n, rare = int((counts > 0).sum()), int(((counts > 0) & (counts < least)).sum())
         if n > MOST_LEVELS or rare:
             levels.append((name, n))

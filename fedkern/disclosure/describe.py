@@ -147,6 +147,8 @@ def describe_few(requirement: Requirement) -> list[str]:
     # How many columns there are is known only there.
     more = ", more where another line says so" if requirement.told_up_to(2) else ""
     lines = [f"level    {requirement.level}: {rules.rows} rows of each client{more}; one that has fewer {ends}"]
+    if requirement.cells:
+        return [*lines, f"values   cells with fewer than {rules.rows_per_value} rows of a client join others, at all clients"]
     if not requirement.looks_at_values:
         return [*lines, "values   nothing else of its rows is looked at: no rare level, and no cell that is far from all others"]
     if least := of_a_value(requirement, requirement.family):

@@ -123,7 +123,8 @@ def _broken(requirement: Requirement, table: Table, spec: Spec, client: str) -> 
     """Yields the rules that a client's rows break."""
     rules, rows = requirement.rules, weights(table, spec)
     n = whole(effective(rows) * requirement.batch)  # a message is made of a batch, so the rows of a batch are counted
-    if not requirement.looks_at_values or not table.n_rows:  # of no row there is no column of a formula either
+    # Of no row there is no column of a formula either.
+    if requirement.cells or not requirement.looks_at_values or not table.n_rows:
         yield from _of_rows(requirement, table, n, "rows")
         return
     of_values = combinations(table, spec, rows) if rules.combinations and requirement.tells_combinations else None

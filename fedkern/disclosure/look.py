@@ -180,7 +180,7 @@ def of_a_value(asked: Requirement, family: str) -> int:
         return 0
     # Linear sums have the same weights in every round: of two rows or more they are never more than their sums.
     wanted = math.ceil(asked.rules.rows_per_value / asked.batch)
-    return min(LEAST_OF_LEVEL, wanted) if is_linear(family) else wanted
+    return min(LEAST_OF_LEVEL, wanted) if is_linear(family) and not asked.cells else wanted
 
 
 def of_a_level(asked: Requirement, wanted: int) -> int:

@@ -49,6 +49,7 @@ class Requirement:
     each_row: bool = False  # a number for every row, whatever its values are
     whole: range = NONE  # numbers of coefficients of which every client's messages tell X'WX
     rows: bool = False  # its rows, however many, by choices of the job
+    cells: bool = False  # counts of cells alone, which join where few rows are in them (`cells`)
     batch: float = 1.0  # the share of its rows from which a message is made, on average
 
     # Unknowns of a likelihood: blocks * coefficients + more + shapes.

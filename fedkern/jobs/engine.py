@@ -316,7 +316,8 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     # Where a job has a factory of its own, the factory alone knows which columns it reads, so no cell is looked at.
     encoding = of_file(spec, rows) if config.requirement.looks_at_values else spec.encoding(())
     # `private` here: a bad row becomes NaN, so that all faults are listed and none is raised.
-    design = encode(rows, encoding, private=True, missing=spec.missing)
+    filled = encoding.columns if not spec.blank else tuple(column for column in encoding.columns if column.levels is None)
+    design = encode(rows, replace(encoding, columns=filled), private=True, missing=spec.missing)
     faults = design.faults
     lines = [
         f"{path}: {rows.n_rows} rows, {faults.rows} with faults",

@@ -31,6 +31,7 @@ Raw = Mapping[str, Any]  # tables of a file, as they came
 Tables = dict[str, dict[str, Any]]  # defaults of some keys
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+MOST_EPSILON = 10.0  # of a table of counts: more is none
 LARGEST = 1e50  # of a scale, a rate or a precision: beyond, products of them are no numbers
 Positive = Annotated[float, Field(gt=0, le=LARGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
@@ -69,6 +70,7 @@ METHODS = (
     "vertical",
     "sigma",
     "sparse",
+    "describe",
 )  # of this package; a job file that names none has the first
 
 
@@ -205,6 +207,50 @@ class DataSection(Section):
     columns: dict[str, ColumnSection] = key({}, help="what is publicly known of the columns")
     test: str | None = key(None, path=True, help="a file of test rows, held by the server")
     dialect: DialectSection = key(DialectSection(), help="how the parties' text files are written")
+
+
+class CountsPrivacySection(Section):
+    """Describes noise on every count, drawn once: all messages, of this job and of later ones, use the noisy table."""
+
+    unit: Literal["case"] = key("case", help="what neighbouring data sets differ by: a case of an area")
+    epsilon: float | None = key(
+        None, gt=0, le=MOST_EPSILON, help="spent when the noise is drawn, and never again", remedy="1 is strong, 4 is weak"
+    )
+    delta: float = key(0.0, ge=0, le=0.1, help="probability of exceeding epsilon: the noise needs none")
+    cases_per_person: Count = key(1, help="cases that one person may be, in all areas: neighbours differ by so many")
+    table: str = key(
+        "counts", min_length=1, help="name of the noisy table, which later jobs on the same data use again; another is paid for"
+    )
+
+    @property
+    def calibrate(self) -> bool:
+        """Always true: the noise follows from epsilon."""
+        return True
+
+    @property
+    def noise_source(self) -> Literal["secure", "keyed"]:
+        """The source of the noise."""
+        return "secure"
+
+    @property
+    def last_update(self) -> Literal["refuse", "shorten"]:
+        """Always "refuse": the budget has one charge."""
+        return "refuse"
+
+    @property
+    def rows_per_person(self) -> int:
+        """Always 1: epsilon is that of a person already."""
+        return 1
+
+    def cap(self, client: str) -> tuple[float, float]:
+        """Returns epsilon and delta, alike for all clients."""
+        assert self.epsilon is not None
+        return self.epsilon, self.delta
+
+    def promised(self, client: str) -> dict[str, Any]:
+        """Returns the entries that a certificate must have about its noise, as far as the job file decides them."""
+        clip = float(self.cases_per_person)
+        return {"unit": self.unit, "noise_source": self.noise_source, "sampling": "counts", "clip": clip}
 
 
 class CommonOutputSection(Section):

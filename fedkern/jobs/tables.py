@@ -16,7 +16,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,11 +25,22 @@ from numpy.typing import NDArray
 
 from ..errors import JobError
 from ..ground import OWN, OWN_FOLDER, on
-from ..privacy.accountant import Mechanism
+from ..privacy.accountant import Mechanism, calibrate
+from ..privacy.plan import Plan
 from .files import writing
 from .holding.binding import Account
 
 Counts = NDArray[np.int64]
+
+
+def plan(epsilon: float, delta: float, cases: int, n_counts: int) -> Plan:
+    """Returns the plan of one client: all of epsilon is spent when the noise is drawn, whatever the number of counts.
+
+    `cases`: by how many neighbours differ, in all counts.
+    """
+    mechanism = Mechanism(sampling="counts", clip=float(cases), dimension=n_counts, unit="case")
+    mechanism = replace(mechanism, noise_multiplier=calibrate(mechanism, epsilon, delta, 1))
+    return Plan(mechanism, epsilon, delta, mechanism.max_steps(epsilon, delta, enough=1), 1, 1)
 
 
 @dataclass(frozen=True)

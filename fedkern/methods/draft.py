@@ -116,7 +116,14 @@ def job(wanted: Wanted) -> Draft:
     lines += ["# `fedkern check` this file; `fedkern schema` has all keys.", ""]
     lines += ["[job]", f'method = "{method}"', "seed = 1", *_rounds(method, wanted.private), "", "[data]"]
     lines += [f"clients = {_patterns(wanted)}{_note('the file name is the client')}"]
-    sections = {"likelihood": _likelihood, "pvi": _pvi, "sparse": _sparse, "vertical": _vertical, "sigma": _sigma}[method]
+    sections = {
+        "likelihood": _likelihood,
+        "pvi": _pvi,
+        "sparse": _sparse,
+        "vertical": _vertical,
+        "sigma": _sigma,
+        "describe": _describe,
+    }[method]
     part = sections(wanted, seen, [look_at([table]) for table in servers], common)
     lines += part.lines
     hints = _missing_lines(tables, seen, part)
@@ -219,7 +226,7 @@ def _rounds(method: str, private: bool) -> list[str]:
         return ['rounds = "budget"   # until every client has spent its epsilon']
     return (
         []
-        if method in ("pvi", "likelihood")
+        if method in ("pvi", "likelihood", "describe")
         else []
         if private
         else ['rounds = "until"    # until it has converged, or `check` says so']
@@ -364,6 +371,13 @@ def _sparse(wanted: Wanted, seen: Seen, servers: Sequence[Seen], common: Sequenc
         lines += [f'missing = "impute"      # {GAPS}: they are drawn by the model'] if drawn else []
         choices += [] if drawn else [f"rows: {GAPS}; remove them: only covariates are imputed"]
     return Part(lines, choices, frozenset({response, *ignored}), ignored)
+
+
+def _describe(wanted: Wanted, seen: Seen, own: Sequence[Seen], common: Sequence[str]) -> Part:
+    """Drafts the tables of a description."""
+    ignored = _ignored(seen, set())
+    lines = [*_ignore_lines(ignored, seen), "", "[model]", '# group = "COLUMN"   # a Table 1 by its levels']
+    return Part(lines, [], frozenset(ignored), ignored)
 
 
 def _vertical(wanted: Wanted, seen: Seen, servers: Sequence[Seen], common: Sequence[str]) -> Part:

@@ -90,6 +90,10 @@ class Column:
             raise JobError(f"{where} scale: {needs}; give the column in another unit")
         return cls(name, "numeric", None, numbers.get("center"), numbers.get("scale"))
 
+    def with_blank(self) -> Column:
+        """Returns the column with an empty cell as its last level."""
+        return replace(self, levels=(*(self.levels or ()), ""))
+
     def scaled(self, mean: float, sd: float) -> Column:
         """Returns the column with the mean and the standard deviation of all rows; where that is 0 it is centred alone."""
         return replace(self, center=mean, scale=sd or 1.0, flat=not sd)
@@ -141,6 +145,7 @@ class Spec:
     positive : the response's text that counts as 1; None if the response is 0/1 already, or its labels are to be agreed on
     columns : the public knowledge of some columns; with a `formula` it may have constants of its terms
     missing : whether a numeric cell may be empty
+    blank : whether a cell of labels may be empty, too
     trials : a column; the response is then a number of successes in this number of trials
     group : a column whose labels stay at home
     times : columns of a survival time, and of the time when a row enters; the response is then whether it ends with the event
@@ -163,6 +168,7 @@ class Spec:
     standardise: Standardise = "exchange"
     private: bool = False
     missing: bool = False
+    blank: bool = False
     columns: Mapping[str, Column] = field(default_factory=dict)
     trials: str | None = None
     group: str | None = None

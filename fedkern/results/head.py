@@ -9,6 +9,7 @@ from ..kernels.families import FAMILIES, HAZARDS, NOMINAL
 from ..models.encoding import Encoding
 from ..models.formula_effects import coefficients_of_effects
 from ..models.mixed.layout import INTERCEPT_SD, PRIOR_SD
+from ..printing import listed
 from . import shown
 from .plain import Record, real
 from .verdict import HEADS
@@ -65,6 +66,9 @@ def verdict(summary: Record) -> str:
 def model_of(summary: Record, job: Record) -> str:
     """Returns family, link and formula of a result; or of a job, of which `method`, `encoding` and `clients` are known."""
     model, data = job.get("model", {}), job.get("data", {})
+    if summary["method"] == "describe":
+        named = [str(column["name"]) for column in summary["encoding"].get("columns", ())]
+        return f"describe: {listed(named, TERMS)}" + (f" by {model['group']}" if model.get("group") else "")
     family = str(model.get("family") or summary["encoding"].get("family") or "")
     if (kind := WORDS.get(str(model.get("kind")))) is not None:
         return f"{summary['method']}: {kind}"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import JobError
-from . import graphs, plots, questions, shown
+from . import described, graphs, plots, questions, shown
 from .selection import Edge
 
 Result = Any  # a `Result`, whose module imports this one
@@ -57,8 +57,15 @@ def _calibration(result: Result, options: Mapping[str, Any]) -> Drawn:
 
 def _survival(result: Result, options: Mapping[str, Any]) -> Drawn:
     """The probability to be without event."""
+    if "describe" in result.summary:
+        return described.survival(result.summary["describe"])
     rows = result.summary.get("survival", [])
     return plots.curves({"": rows}, "time", "probability to be without event") if rows else None
+
+
+def _histograms(result: Result, options: Mapping[str, Any]) -> Drawn:
+    """The rows in each bin of columns of numbers."""
+    return described.histograms(result.summary["describe"]) if "describe" in result.summary else None
 
 
 def _trace(result: Result, options: Mapping[str, Any]) -> Drawn:
@@ -89,6 +96,7 @@ KINDS: dict[str, tuple[Callable[[Result, Mapping[str, Any]], Drawn], str]] = {
     "predictive": (_predictive, "clients were not asked whether the model fits"),
     "calibration": (_calibration, "there are no test rows of a response of 0 and 1: give test="),
     "survival": (_survival, "the job asks for no curve: output.survival_at has its times"),
+    "histograms": (_histograms, "only a description has bins: fedkern.describe"),
     "map": (lambda result, options: result.maps() if result.maps else None, "no areas are here: sigma, and out= on this machine"),
     "trace": (_trace, "there are no draws"),
     "effects": (_effects, 'nothing says at which values: plot("effects", age=[40, 60], by="sex")'),

@@ -16,8 +16,8 @@ from ..finding import Finding
 from ..kernels.families import FAMILIES
 from ..models.encoding import Encoding
 from ..plain import to_toml
-from ..printing import printable
-from . import head, loo, page, plain, shown, table
+from ..printing import align_columns, printable
+from . import described, head, loo, page, plain, shown, table
 from .frames import Rows, TableRow, to_frame
 from .plain import Record
 from .prediction import Prediction
@@ -136,6 +136,8 @@ class Result:
 
     def rows(self, *, exp: bool = False, reference: Mapping[str, str] | None = None, levels: bool = True) -> Rows[TableRow]:
         """Returns the rows of `table`, each a dictionary."""
+        if "describe" in self.summary:
+            return Rows(self.summary["describe"]["rows"])
         columns = self.job.get("data", {}).get("columns") or {}
         categorical = {column["name"] for column in self.summary["encoding"].get("columns", ()) if "levels" in column}
         declared = {name: columns[name]["reference"] for name in categorical & columns.keys() if columns[name].get("reference")}
@@ -166,7 +168,8 @@ class Result:
         Returns
         -------
         a pandas DataFrame with columns `parameter`, `site`, `mean`, `sd`, `q025`, `q05`, `q95`, `q975` and, where they are known,
-        `rhat`, `ess`, `pip`; the `rows` where pandas is not installed
+        `rhat`, `ess`, `pip`; the `rows` where pandas is not installed. Of a description a row for each column, level, client ("":
+        all together) and group, with `n`, `missing`, `count`, `share`, `mean`, `sd` and quantiles
 
         Raises
         ------
@@ -379,8 +382,8 @@ class Result:
         Parameters
         ----------
         kind : "forest" (coefficients; of a graph its edges), "sites" (what each client's rows say alone), "predictive" (whether
-            the model fits), "calibration" (of test rows), "survival" (curves that the job asks for), "map" (areas in `folder`),
-            "trace" (of chains), "effects"
+            the model fits), "calibration" (of test rows), "survival" (curves that the job asks for), "histograms" (of a
+            description), "map" (areas in `folder`), "trace" (of chains), "effects"
         **options : of "effects", as `effects` takes them: the first value is along the axis
 
         Returns
@@ -483,6 +486,9 @@ class Result:
         ----------
         notes, table : where the reader finds all notes, and all rows of the table
         """
+        if "describe" in self.summary:
+            lines = [*self._head(), *align_columns(described.table_one(self.summary["describe"]))]
+            return [*lines, *head.notes(self.notes, shown.PRINTED, notes)]
         rows, count = self._shown()
         word, ratios = self._ratios()
         table_lines = shown.table_lines(rows, ratios, word) if rows else []
@@ -490,6 +496,11 @@ class Result:
         if len(rows) < count:
             lines.append(f"({len(rows)} of {count} rows: {table})")
         return [*lines, *head.notes(self.notes, shown.PRINTED, notes)]
+
+    def _head(self) -> list[str]:
+        """Returns the lines above a description, with the verdict only where something has failed."""
+        lines = [*head.lines(self.summary, self.job)]
+        return lines[:-1] if self.converged is True else lines
 
     def _shown(self) -> tuple[Rows[Any], int]:
         """Returns the rows that are shown, and how many there are; without numbers where chains disagree, none is."""
@@ -507,6 +518,11 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Returns the same, for notebooks."""
+        if "describe" in self.summary:
+            first, *body = described.table_one(self.summary["describe"])
+            notes = head.notes(self.notes, shown.PRINTED, ".notes")
+            said = page.piece("notebook", *_first([*reversed(self._head())]))
+            return said + page.table(first, body) + (page.piece("bullets", notes) if notes else "")
         rows, count = self._shown()
         word, ratios = self._ratios()
         text = page.piece("notebook", *_first([*head.lines(self.summary, self.job)]))

@@ -32,8 +32,8 @@ DOORS = {
 }
 
 
-def test_there_are_five() -> None:
-    assert METHODS == ["likelihood", "pvi", "sigma", "sparse", "vertical"]
+def test_there_are_six() -> None:
+    assert METHODS == ["describe", "likelihood", "pvi", "sigma", "sparse", "vertical"]
     assert sorted(fedkern.methods.METHODS) == METHODS
     assert tuple(DOORS) == protocols.Method._fields
 

@@ -1,4 +1,4 @@
-"""Thirty-five small jobs, their data, three trainings and a prior that is built: what the golden test runs.
+"""Small jobs, their data, three trainings and a prior that is built: what the golden test runs.
 
 A job is a base file and the keys that it overrides, as `--set` has them. Data are made by plain arithmetic from one generator and
 rounded, so that no file depends on the machine. `PORTABLE` are jobs whose digest is stored too: no number of their result comes
@@ -89,6 +89,10 @@ def pvi(folder: Path) -> None:
         text = partial(PVI.format, response=response, positive=positive, family=family, ignore=ignore)
         (folder / f"{family}.toml").write_text(text(prior="" if family == "gaussian" else PLAIN))
         (folder / f"private-{family}.toml").write_text(text(prior="") + DECLARED + TERMS)
+    (folder / "describe.toml").write_text(
+        '[job]\nmethod = "describe"\n[data]\nclients = ["rows/*.csv"]\nignore = ["id"]\n[model]\ngroup = "s"\n'
+        '[disclosure]\nlevel = "standard"\n'
+    )
     (folder / "breast-cancer.toml").write_text(
         '[job]\nseed = 2\nrounds = 2\n[data]\nbuiltin = "breast-cancer"\nsplit = {clients = 3}\n'
         f"[model]\n{PLAIN}[output]\ndraws = 20\n"
@@ -511,6 +515,9 @@ JOBS: dict[str, tuple[str, ...]] = {
         "output.fit=true",
     ),
     "sigma-private": ("sigma/map", "privacy.epsilon=1.0"),
+    # describe
+    "describe": ("pvi/describe",),
+    "describe-secure": ("pvi/describe", "job.sums=secure"),
 }
 # Their noise comes from the operating system alone, in whose place the recorder gives the same bytes every time
 SECURE = ("sigma-private",)

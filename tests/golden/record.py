@@ -64,7 +64,7 @@ def keys(content: Any, depth: int = 3) -> Any:
 
 
 def lines(path: Path) -> list[Any]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []  # of a job without rounds
 
 
 # --- one command

@@ -31,6 +31,7 @@ MORE: dict[str, dict[str, Any]] = {  # a federation -> what is asked for beside 
     "sparse": {"output": {"loo": True}},
     "vertical": {},
     "sigma": {"output": {"fit": True}},
+    "describe": {},
 }
 ESSENTIAL = {"stop", "rounds", "clients", "parameters", "encoding", "digest"}  # keys of summary.json
 KNOWN = ("rhat", "ess", "pip_rhat", "pip_ess", "pip_mcse")

@@ -40,7 +40,7 @@ def _of(modules: set[str], package: str) -> set[str]:
     return {part for part in parts if not part.startswith("_")}
 
 
-@pytest.mark.parametrize("method", ["likelihood", "pvi", "sigma", "sparse", "vertical"])
+@pytest.mark.parametrize("method", ["likelihood", "pvi", "sigma", "sparse", "vertical", "describe"])
 def test_a_job_imports_its_own_method_and_little_of_scipy(method: str, tmp_path: Path) -> None:
     METHODS[method](tmp_path)
     modules = _modules(COMMAND, tmp_path)
@@ -52,6 +52,6 @@ def test_a_job_imports_its_own_method_and_little_of_scipy(method: str, tmp_path:
 
 def test_a_call_asks_of_other_methods_their_keys_alone(tmp_path: Path) -> None:
     modules = _modules(CALL, tmp_path)
-    others = {"pvi", "sparse", "vertical", "sigma"}
+    others = {"pvi", "sparse", "vertical", "sigma", "describe"}
     assert not {f"fedkern.methods.{name}.doors" for name in others} & modules
     assert _of(modules, "scipy") <= LITTLE

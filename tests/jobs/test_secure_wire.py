@@ -33,6 +33,10 @@ NOISE = {"epsilon": 100.0, "delta": 1e-5, "clip": 1.0, "noise_multiplier": 2.0, 
 NUMERIC = {"kind": "numeric", "center": 0.0, "scale": 1.0}
 PRIVATE: Keys = {"data": {"columns": dict.fromkeys(("x", "t", "n"), NUMERIC)}, "privacy": NOISE}
 REFUSED: dict[tuple[str, str], Keys] = {
+    ("describe", "Certificate"): {
+        "data": {"columns": {name: {"lower": 0.0, "upper": 9.0} for name in ("x", "t", "n", "y")}},
+        "privacy": {"epsilon": 1.0},
+    },
     ("pvi", "Certificate"): PRIVATE,
     ("pvi", "NoisySums"): PRIVATE,
     ("pvi", "Refused"): PRIVATE,
@@ -91,6 +95,7 @@ ALLOWED: dict[str, list[Keys]] = {
         {"algorithm": {"inference": "hmc"}},
         {"algorithm": {"inference": "sfvi"}, "output": {"fit": True, "reweigh": True}},
     ],
+    "describe": [{}],
     "sparse": [
         {},
         {"output": {"loo": True}},

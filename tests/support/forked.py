@@ -19,7 +19,7 @@ IMPORTED = (
     "fedkern.cli.__main__",
     "fedkern.cli.job",
     "fedkern.cli.report",
-    *(f"fedkern.methods.{name}.doors" for name in ("likelihood", "pvi", "sparse", "vertical", "sigma")),
+    *(f"fedkern.methods.{name}.doors" for name in ("likelihood", "pvi", "sparse", "vertical", "sigma", "describe")),
     "h5py",
 )
 

@@ -62,6 +62,12 @@ def _sparse(folder: Path) -> Federation:
     return Federation("job.toml", "rows/a.csv", "Müller", "", "size")
 
 
+def _describe(folder: Path) -> Federation:
+    _pvi(folder)
+    (folder / "job.toml").write_text('[job]\nmethod = "describe"\n[data]\nclients = ["rows/a.csv", "rows/b.csv"]\n', "utf-8")
+    return Federation("job.toml", "rows/a.csv", "Müller", "", "size")
+
+
 def _likelihood(folder: Path) -> Federation:
     _pvi(folder, rows=150)
     text = (folder / "job.toml").read_text("utf-8").replace("rounds = 1", 'rounds = 2\nmethod = "likelihood"')
@@ -102,6 +108,7 @@ METHODS: dict[str, Callable[[Path], Federation]] = {
     "sparse": _sparse,
     "vertical": _vertical,
     "sigma": _sigma,
+    "describe": _describe,
 }
 
 

@@ -25,5 +25,6 @@ def job(folder: Path, method: str) -> Path:
         rows = "\n".join(f"{x:.3f},{t:.3f},{n},{y}" for x, t, n, y in cells)
         (folder / f"{name}.csv").write_text(f"x,t,n,y\n{rows}\n")
     path = folder / "job.toml"
-    path.write_text(f'[job]\nmethod = "{method}"\n[data]\nclients = ["a.csv", "b.csv", "c.csv"]\nresponse = "y"\n')
+    response = "" if method == "describe" else 'response = "y"\n'
+    path.write_text(f'[job]\nmethod = "{method}"\n[data]\nclients = ["a.csv", "b.csv", "c.csv"]\n{response}')
     return path

@@ -63,6 +63,8 @@ CASES = {
     "sigma-sfvi": Case("sigma-sfvi", ("job.rounds=3",)),
     "sigma-hmc": Case("sigma-hmc", FEW),
     "sigma-nested": Case("sigma-nested", ("job.rounds=3",)),
+    "describe": Case("describe"),
+    "describe-secure": Case("describe-secure"),
     "sigma-private": Case("sigma-private", ("job.rounds=3",), "not noise"),
 }
 PATIENT = Timeouts(lost=60.0, grace=5.0)

@@ -6,36 +6,34 @@ Source: docs/spec/sigma.md, section 14.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from ...data.artifact import OwnFile
 from ...jobs import tables
+from ...jobs.keys import CountsPrivacySection
 from ...jobs.run import Run
 from ...models.likelihood import Noisy
-from ...privacy.accountant import Mechanism, calibrate
 from ...privacy.noise import GRID
 from ...privacy.plan import Plan
 from .areas import names_of
-from .keys import Config, PrivacySection
+from .keys import Config
 from .rows import AreaRows
 
 
-def plan(privacy: PrivacySection, n_areas: int = 0) -> Plan:
+def plan(privacy: CountsPrivacySection, n_areas: int = 0) -> Plan:
     """Returns the plan of one client: all of epsilon is spent when the noise is drawn, whatever the number of areas."""
-    epsilon, delta = privacy.cap("")
-    mechanism = Mechanism(sampling="counts", clip=float(privacy.cases_per_person), dimension=n_areas, unit="case")
-    mechanism = replace(mechanism, noise_multiplier=calibrate(mechanism, epsilon, delta, 1))
-    return Plan(mechanism, epsilon, delta, mechanism.max_steps(epsilon, delta, enough=1), 1, 1)
+    return tables.plan(*privacy.cap(""), privacy.cases_per_person, n_areas)
 
 
-def key(privacy: PrivacySection, response: str, areas: Sequence[str]) -> tables.Key:
+def key(privacy: CountsPrivacySection, response: str, areas: Sequence[str]) -> tables.Key:
     """Returns the key that identifies the job's noisy table."""
     return tables.Key(privacy.table, response, tuple(areas))
 
 
-def add_noise(run: Run[Config], privacy: PrivacySection, response: str, client: int, rows: AreaRows, file: OwnFile) -> AreaRows:
+def add_noise(
+    run: Run[Config], privacy: CountsPrivacySection, response: str, client: int, rows: AreaRows, file: OwnFile
+) -> AreaRows:
     """Returns a client's rows with noisy counts, and without the exact ones: all later steps spend nothing."""
     assert rows.counts is not None
     areas = names_of(file)

@@ -17,6 +17,7 @@ from ...jobs.keys import (
     CommonOutputSection,
     Count,
     CountedJobSection,
+    CountsPrivacySection,
     DialectSection,
     Draws,
     Finite,
@@ -45,7 +46,7 @@ from ...sections import remedy
 
 LOG = ", ".join(families.taken_by("sigma", where=lambda family: family.link == "log"))
 COUNTED = ", ".join(families.taken_by("sigma", where=lambda family: family.counted))
-LEAST_EPSILON, MOST_EPSILON = 0.05, 10.0  # of a case: with less noise has a thousand values, more is none
+LEAST_EPSILON = 0.05  # of a case: with less noise has a thousand values
 WIDEST = 1000  # counts of an interval: one that is wider tells next to nothing
 EXTRA = ", ".join(families.taken_by("sigma", where=lambda family: family.counted and family.dispersion is None))
 TRIALS = ", ".join(families.taken_by("sigma", where=lambda family: family.trials))
@@ -194,50 +195,6 @@ class AlgorithmSection(StepsSection):
     checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints")
 
 
-class PrivacySection(Section):
-    """Describes noise on every area's count, drawn once: all messages, of this job and of later ones, use the noisy table."""
-
-    unit: Literal["case"] = key("case", help="what neighbouring data sets differ by: a case of an area")
-    epsilon: float | None = key(
-        None, gt=0, le=MOST_EPSILON, help="spent when the noise is drawn, and never again", remedy="1 is strong, 4 is weak"
-    )
-    delta: float = key(0.0, ge=0, le=0.1, help="probability of exceeding epsilon: the noise needs none")
-    cases_per_person: Count = key(1, help="cases that one person may be, in all areas: neighbours differ by so many")
-    table: str = key(
-        "counts", min_length=1, help="name of the noisy table, which later jobs on the same data use again; another is paid for"
-    )
-
-    @property
-    def calibrate(self) -> bool:
-        """Always true: the noise follows from epsilon."""
-        return True
-
-    @property
-    def noise_source(self) -> Literal["secure", "keyed"]:
-        """The source of the noise."""
-        return "secure"
-
-    @property
-    def last_update(self) -> Literal["refuse", "shorten"]:
-        """Always "refuse": the budget has one charge."""
-        return "refuse"
-
-    @property
-    def rows_per_person(self) -> int:
-        """Always 1: epsilon is that of a person already."""
-        return 1
-
-    def cap(self, client: str) -> tuple[float, float]:
-        """Returns epsilon and delta, alike for all clients."""
-        assert self.epsilon is not None
-        return self.epsilon, self.delta
-
-    def promised(self, client: str) -> dict[str, Any]:
-        """Returns the entries that a certificate must have about its noise, as far as the job file decides them."""
-        clip = float(self.cases_per_person)
-        return {"unit": self.unit, "noise_source": self.noise_source, "sampling": "counts", "clip": clip}
-
-
 class OutputSection(CommonOutputSection):
     metrics_every: Count = key(100, help="rounds between two lines of metrics.jsonl", expert=True)
     draws: Draws = key(1000, resumable="drawn_at_the_end", help="nested, sfvi: per chain, from the posterior into posterior.nc")
@@ -271,7 +228,7 @@ class Config(JobConfig):
     data: DataSection
     model: ModelSection
     algorithm: AlgorithmSection
-    privacy: PrivacySection | None = None
+    privacy: CountsPrivacySection | None = None
     output: OutputSection
 
     @property
@@ -443,7 +400,7 @@ def _data(config: Config) -> Iterator[str]:
                 yield f'data.columns.{name}: standardise = "public" needs its center and scale, or lower and upper'
 
 
-def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
+def _private(config: Config, privacy: CountsPrivacySection) -> Iterator[str]:
     """Yields faults of a private job."""
     data, family = config.data, FAMILIES[config.model.family]
     if not family.counted:
@@ -454,7 +411,7 @@ def _private(config: Config, privacy: PrivacySection) -> Iterator[str]:
     if data.censored:
         yield "[privacy]: a suppressed count has no noise that is accounted for; give the counts, and remove data.censored"
     if privacy.epsilon is None:
-        field = PrivacySection.model_fields["epsilon"]
+        field = CountsPrivacySection.model_fields["epsilon"]
         yield f"privacy.epsilon is missing: {field.description} ({remedy(field)})"
     elif privacy.epsilon / privacy.cases_per_person < LEAST_EPSILON:
         yield (

@@ -1,0 +1,123 @@
+"""How well `describe` hides cells with few rows: an attacker bounds each, by integer programming, by every number of two looks
+and a job (`tests/support/first_looks.py`); and three leaks of looks that leave out few rows alone.
+
+    PYTHONPATH=tests python benchmarks/describe_attack.py [--level standard] [--sets 0 200] [--only NAME ..]
+
+A data set has a rare group, binary columns, missing cells, a factor with a rare level, numbers of few and of many values, and
+survival times. The second look has other bins and columns, or as few rows more or less as are allowed. "wide": sets of which each
+hidden cell may have as many values as the level asks for; a solver that is stopped counts what it found as all that is possible.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+
+from fedkern.disclosure.curves import curve_counts
+from fedkern.disclosure.measures import correlation, moments
+from fedkern.disclosure.rules import LEVELS, Rules
+from support import first_looks
+
+
+def rules_hold(rules: Rules, seeds: range) -> str:
+    """The looks of fedkern."""
+    found = list[first_looks.Found]()
+    for seed in seeds:
+        found.append(first_looks.attack(seed, rules))
+        print(f"    set {seed}: {found[-1]}", file=sys.stderr, flush=True)
+        for cell in found[-1].narrow:
+            print(f"    set {seed}: {cell}", flush=True)
+    refused = Counter(look for one in found for look in one.refused)
+    wide, cells, told = sum(not one.narrow for one in found), sum(one.hidden for one in found), sum(one.told for one in found)
+    which = ", ".join(f"{look} {refused[look]}" for look in (first_looks.FIRST, first_looks.JOB, first_looks.SECOND))
+    return f"wide {wide} of {len(found)} sets; {cells:,} hidden cells, {told:,} numbers told; refused: {which}"
+
+
+def naive(rules: Rules, seeds: range) -> str:
+    """Negative control: cells with few rows are left out, and no other."""
+    found = [first_looks.attack_naive(seed, rules) for seed in seeds]
+    return (
+        f"wide {sum(not one.narrow for one in found)} of {len(found)} sets; {sum(len(one.narrow) for one in found):,} cells found"
+    )
+
+
+def two_means(rules: Rules, seeds: range) -> str:
+    """A 2 x 2 table with a hidden cell, of the means and the correlation of two columns of 0 and 1."""
+    hidden = back = ours = 0
+    for seed in seeds:
+        rng = np.random.default_rng([seed, 1])
+        n = int(rng.integers(60, 400))
+        x, y = rng.random(n) < 0.3, rng.random(n) < rng.uniform(0.01, 0.2)
+        counts = np.bincount(2 * x + y, minlength=4)
+        if not ((0 < counts) & (counts < rules.rows_per_value)).any():
+            continue
+        hidden += 1
+        means, r = (round(x.mean(), 6), round(y.mean(), 6)), round(np.corrcoef(x, y)[0, 1], 6)
+        both = n * (r * np.sqrt(means[0] * (1 - means[0]) * means[1] * (1 - means[1])) + means[0] * means[1])
+        back += round(both) == counts[3]
+        ours += moments(x, rules) is not None or moments(y, rules) is not None or correlation(x, y, rules) is not None
+    return f"of six digits {back} of {hidden} hidden cells come back; fedkern tells {ours} of these numbers"
+
+
+def one_row(rules: Rules, seeds: range) -> str:
+    """A row between two calls, of the means."""
+    exact = ours = 0
+    for seed in seeds:
+        rng = np.random.default_rng([seed, 2])
+        x = rng.normal(60, 10, int(rng.integers(60, 400))).round()
+        n, (all_rows, but_one) = len(x), (round(x.mean(), 4), round(x[:-1].mean(), 4))
+        exact += round(n * all_rows - (n - 1) * but_one) == x[-1]
+        one, other = moments(x, rules), moments(x[:-1], rules)
+        assert one is not None
+        assert other is not None
+        ours += round(n * one.mean - (n - 1) * other.mean) == x[-1]
+    return f"of four digits {exact} of {len(seeds)} rows come back, of rounded ones {ours} (and such a call is refused)"
+
+
+def risk_table(rules: Rules, seeds: range) -> str:
+    """Differences of a risk table each six months."""
+    small = ours = told = 0
+    for seed in seeds:
+        data = first_looks.simulated(seed)
+        there = np.isfinite(data.times)
+        at = np.array([(data.times[there] > end).sum() for end in [0, *data.grid]])
+        gone = -np.diff(at)
+        small += bool(((0 < gone) & (gone < rules.rows_per_value)).any())
+        codes = np.zeros(data.n_rows, np.int64)
+        found = curve_counts(data.times, data.events, codes, data.grid, rules)
+        if found is not None:
+            told += 1
+            gone = np.array([found.events, found.censored])
+            ours += bool(((gone > 0) & (gone < rules.rows_per_value)).any())
+    return f"a difference of few rows in {small} of {len(seeds)} sets; in {ours} of fedkern's {told} tables"
+
+
+CASES: dict[str, Callable[[Rules, range], str]] = {
+    "rules": rules_hold,
+    "naive": naive,
+    "two means": two_means,
+    "one row": one_row,
+    "risk table": risk_table,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--level", choices=("standard", "strict"), default="standard")
+    parser.add_argument("--sets", type=int, nargs=2, default=(0, 200))
+    parser.add_argument("--only", choices=CASES, nargs="*", default=[*CASES])
+    given = parser.parse_args()
+    rules = LEVELS[given.level]
+    for name in given.only:
+        begun = time.process_time()
+        said = CASES[name](rules, range(*given.sets))
+        print(f"{given.level}, {name}: {said} ({time.process_time() - begun:.0f} s of CPU)", flush=True)
+
+
+if __name__ == "__main__":
+    main()

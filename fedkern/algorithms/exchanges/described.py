@@ -1,0 +1,133 @@
+"""Declares what clients tell of their rows in a job that describes columns: values, moments, what they cannot tell, and counts.
+
+The first two questions lead to the ends of bins, which the server tells with the third, in which each client says which cells it
+tells together (`disclosure.cells`): of columns, and then of two columns. All clients tell the same parts with the last, so that
+neither what all have less a client's nor a group's complement is another number. A private job has the last alone, with noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core import tells
+from ..core.exchange import MOST_ROWS, Added, Answer, Ask, Conditions, small
+
+Array = NDArray[np.float64]
+NEEDED = "its counts had not come; start the job again"
+LARGEST = 1e30  # of a sum of squares
+
+
+@dataclass(frozen=True)
+class FewValues(
+    Answer,
+    kind=331,
+    tells=tells.Fact("values of columns of numbers that have few, each in many rows"),
+    name="few-values",
+    ask=("AskFewValues", 330),
+    dims={"two": 2},
+    needs=NEEDED,
+):
+    """Client to server: of each column of numbers how many different values it has (0: many, or no rows), and these; of n values
+    beside others in few rows -1 - n.
+
+    `range`: the least and the largest number of each, where all rows are in one process; else zeros.
+    """
+
+    n: Annotated[Array, "columns"]
+    values: Annotated[Array, "columns values"]
+    range: Annotated[Array, "columns two"]
+
+    def honest(self) -> Conditions:
+        counts = (np.where(self.n < 0, -1 - self.n, self.n) <= self.values.shape[1]) & (self.n % 1 == 0)
+        yield counts.all() and small(self.values, self.range), "has values that cannot be"
+
+
+@dataclass(frozen=True)
+class Spread(
+    Added,
+    kind=333,
+    tells=tells.Sums("mean and sd of columns, rounded by their errors"),
+    name="spread",
+    ask=("AskSpread", 332),
+    masked=("masked_spread", 334),
+    dims={"three": 3},
+    least=0,
+    needs=NEEDED,
+):
+    """Client to server: of each column of many numbers its rows, times the mean, and times the mean square; 0 of others."""
+
+    sums: Annotated[Array, "columns three"]
+
+    def honest(self) -> Conditions:
+        yield small(self.sums, largest=LARGEST), "has sums that cannot be"
+
+
+@dataclass(frozen=True)
+class AskParts(Ask, kind=335):
+    """Server to client: which of its cells would you tell by themselves? Of columns of numbers these are the inner ends of bins;
+    `told`: the parts in which columns are told, where cells of two are asked for.
+    """
+
+    ends: Annotated[Array, "columns ends"]
+    told: Annotated[Array, "told"]
+
+
+@dataclass(frozen=True)
+class OwnParts(
+    Answer,
+    kind=336,
+    tells=tells.Fact("which cells it tells with others, for few rows are in them", "that it has few rows in such cells"),
+    name="parts",
+    ask=AskParts,
+    needs=NEEDED,
+):
+    """Client to server: of each cell the first cell of its part; -1 where it tells nothing of a table."""
+
+    first: Annotated[Array, "parts"]
+
+    def honest(self) -> Conditions:
+        yield bool(((self.first >= -1) & (self.first % 1 == 0)).all()) and small(self.first), "has parts that cannot be"
+
+
+@dataclass(frozen=True)
+class AskCells(Ask, kind=337):
+    """Server to client: how many rows are in each part? `centre`: about which sums of columns are taken."""
+
+    told: Annotated[Array, "told"]
+    centre: Annotated[Array, "columns"]
+
+
+@dataclass(frozen=True)
+class Cells(
+    Added,
+    kind=338,
+    tells=tells.Sums(
+        "numbers of rows in cells of many rows; means, sds and correlations, rounded by their errors", private=tells.NOISED
+    ),
+    name="cells",
+    ask=AskCells,
+    masked=("masked_cells", 339),
+    dims={"three": 3, "six": 6},
+    least=0,
+    needs=NEEDED,
+):
+    """Client to server: its rows in each part, at the part's first cell, which all clients tell alike.
+
+    `each`: of each column in the rows of each group, and last in all rows, these, sum and sum of squares; `pairs`: of two columns
+    rows, two sums, two sums of squares, sum of products. All are about the centre; of what may not be told they are 0.
+    """
+
+    counts: Annotated[Array, "cells"]
+    each: Annotated[Array, "columns groups three"]
+    pairs: Annotated[Array, "pairs six"]
+
+    def honest(self) -> Conditions:
+        whole = bool((self.counts % 1 == 0).all()) and small(self.counts, largest=MOST_ROWS)
+        yield whole and small(self.each, self.pairs, largest=LARGEST), "has numbers that cannot be"
+
+
+MAY_SEND = (*FewValues.may_send, *Spread.may_send, *OwnParts.may_send, *Cells.may_send)

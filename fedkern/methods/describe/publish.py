@@ -1,0 +1,294 @@
+"""Makes the published numbers of a job that describes columns: rows of one tidy table, correlations, and survival curves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.exchanges.described import Cells
+from ...disclosure import curves, measures
+from ...disclosure.cells import Parts
+from ...finding import Finding
+from ...jobs.publish import Fit
+from ...privacy import binned
+from ...privacy.binned import Interval, Noise
+from ...results import guard
+from ...results.described import QUANTILES
+from ...results.stored import Stored
+from ...results.verdict import Verdict, not_judged
+from .model import FEW, TIMES, Counted, DescribeModel, Told
+
+Array = NDArray[np.float64]
+Row = dict[str, Any]
+LIMITS = tuple(f"{name}_{end}" for name in ("share", "mean", "sd") for end in ("q05", "q95"))  # where counts have noise
+FIELDS = ("counts", "each", "pairs")
+PANES = 24  # bins that are shown of rows that are all in one process
+ALL = ""  # in the place of a client, a column or a level
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Holds what the server knows.
+
+    Attributes
+    ----------
+    model, told : the job; which cells all clients tell
+    ends : (columns, ends) inner ends of bins
+    values : the columns whose values are their cells
+    centre : (columns,) about which sums are
+    replies : client -> its numbers; where sums are secure those of all
+    noise : of one client's counts; None where they have none
+    """
+
+    model: DescribeModel
+    told: Told
+    ends: Array
+    values: frozenset[str]
+    centre: Array
+    replies: Mapping[str, Cells]
+    noise: Noise | None = None
+
+    @cached_property
+    def whose(self) -> dict[str, tuple[dict[Counted, Array], Cells]]:
+        """The counts by their tables, and the sums, of all together and of each client."""
+        fields = zip(*((reply.counts, reply.each, reply.pairs) for reply in self.replies.values()))
+        every = {ALL: Cells(0, *(np.sum(of_clients, axis=0) for of_clients in fields))}
+        every |= {} if len(self.replies) == 1 else self.replies
+        return {client: (dict(self.model.split(reply.counts)), reply) for client, reply in every.items()}
+
+    def noise_of(self, client: str) -> Noise | None:
+        """Returns the noise of a client's counts, or of those of all together."""
+        clients = 1 if client else len(self.model.names)
+        return None if self.noise is None else self.noise._replace(clients=clients)
+
+    def ends_of(self, name: str) -> Array:
+        """Returns the inner ends of a column's bins."""
+        ends: Array = self.ends[self.model.numeric.index(name)]
+        return ends
+
+    def few(self, name: str) -> bool:
+        """Tells whether a column's cells are levels, or few values."""
+        return name not in self.model.numeric or (name in self.values and len(np.unique(self.ends_of(name))) <= FEW)
+
+    def bounds(self, name: str, part: Sequence[int]) -> tuple[float | None, float | None]:
+        """Returns the ends between which the numbers of a part lie; None where there is no end."""
+        there = [cell for cell in part if cell < self.model.bins]
+        ends = [None, *self.ends_of(name).tolist(), None]
+        return ends[min(there)], ends[max(there) + 1]
+
+    def label(self, name: str, part: Sequence[int]) -> str:
+        """Returns the name of a part of a column's cells."""
+        there = [cell for cell in part if cell < self.model.size(name) - 1]
+        missing, levels = ["missing"] * (len(there) < len(part)), self.model.columns[name].levels
+        if levels is not None or not there:
+            return " or ".join([*((levels or ())[cell] for cell in there), *missing])
+        low, high = self.bounds(name, there)
+        words = " ".join(f"{word} {end:g}" for word, end in (("from", low), ("below", high)) if end is not None) or "any"
+        return " or ".join([f"{low:g}" if self.is_value(name, part) else words, *missing])
+
+    def is_value(self, name: str, part: Sequence[int]) -> bool:
+        """Tells whether a part of a column's cells is one value."""
+        return name in self.values and self.few(name) and len(part) == 1 and part[0] > 0
+
+
+def fit(facts: Facts) -> Fit:
+    """Makes the published result."""
+    model = facts.model
+    content: dict[str, Any] = {
+        "group": model.group,
+        "rows": [row for table in (*model.single, *model.double) for row in _rows(facts, table)],
+    }
+    content |= {"correlations": _correlations(facts), "survival": [], "log_rank": None}
+    if model.time:
+        content |= _survival(facts, model.time)
+    tables = {f"described-{name}.csv": content[name] for name in ("rows", "correlations", "survival")}
+    return Fit(
+        posterior=Stored({"parameters": {}}),
+        arrays={
+            f"{who}: {name}": getattr(one, name) for who, one in facts.replies.items() for name in ("counts", "each", "pairs")
+        },
+        stop="rounds",
+        rounds=1,
+        chains=0,
+        draws=0,
+        encoding=model.encoding.to_dict(),
+        verdict=_verdict(),
+        more={"describe": content},
+        tables={name: {key: [row[key] for row in rows] for key in rows[0]} for name, rows in tables.items() if rows},
+        notes=_notes(facts),
+        drawn=False,
+    )
+
+
+@guard.check("the judging of the result", not_judged("no check is known"))
+def _verdict() -> Verdict:
+    """Returns that there is nothing to be judged."""
+    return Verdict.of(True, "nothing is fitted: these are counts, and sums")
+
+
+@guard.figure("notes on columns", [])
+def _notes(facts: Facts) -> list[str]:
+    """Returns what a reader has to know of columns."""
+    found = list[str]()
+    model, (counts, sums) = facts.model, facts.whose[ALL]
+    for name in model.shown:
+        own, declared = counts[Counted(name)][:, 0], model.declared.get(name)
+        if own.sum() and own[-1] == own.sum():
+            found.append(Finding.of("column-all-missing", column=name))
+        elif name in model.numeric and declared is not None and declared.lower is not None and declared.upper is not None:
+            rows, first, _ = sums.each[j := model.numeric.index(name), -1].tolist()
+            if rows and not declared.lower <= facts.centre[j] + first / rows <= declared.upper:
+                found.append(Finding.of("bins-hold-nothing", column=name))
+    if len(model.names) == 2 and not (model.here or model.private):
+        found.append(Finding.of("two-clients-know-each-other"))
+    return found
+
+
+# Columns ----------
+
+
+def _rows(facts: Facts, table: Counted) -> Iterator[Row]:
+    """Yields the rows of one column, of all clients and of each: in all rows, or in the rows of each level of another column."""
+    told, last = facts.told.of[table], facts.model.size(table.second) - 1
+    for client, (counts, sums) in facts.whose.items() if told is not None else ():
+        for second in told[1] if told is not None else ():
+            if table.second and second == (last,):
+                continue
+            moments = sums.each[:, -1] * (not table.second)
+            if table.second and table.second == facts.model.group:
+                moments = sums.each[:, min(second)]
+            head = {"column": table.first, "level": "", "from": None, "to": None, "client": client, "by": table.second}
+            head["group"] = facts.label(table.second, second) if table.second else ""
+            yield from _of_column(facts, head, counts[table][:, min(second)], told[0] if told is not None else (), moments)
+
+
+def _of_column(facts: Facts, head: Row, counts: Array, parts: Parts, moments: Array) -> Iterator[Row]:
+    """Yields a row with a column's numbers, and one for each part of its cells."""
+    name, last, noise = head["column"], len(counts) - 1, facts.noise_of(head["client"])
+    missing = counts[last] if (last,) in parts else None  # else few lack a cell
+    n = counts.sum() - (missing or 0)
+    row = {**head, "n": int(n), "missing": None if missing is None else int(missing), "count": None, "share": None}
+    row |= dict.fromkeys(("mean", "sd", "of", *QUANTILES, *(LIMITS if noise else ())))
+    numbers: Row = {}
+    if name in facts.model.numeric:
+        numbers = _noisy(facts, name, counts[:-1], noise) if noise else _numbers(facts, name, counts, parts, moments)
+    yield {**row, **numbers}
+    for part in _shown(facts, name, parts):
+        count = counts[list(part)].sum()
+        binned_part = name in facts.model.numeric and not facts.is_value(name, part)
+        low, high = facts.bounds(name, part) if binned_part else (None, None)
+        shared = (
+            _limits("share", binned.share(counts[:-1], noise, min(part))) if noise else {"share": float(count / n) if n else None}
+        )
+        if count or name not in facts.model.numeric:
+            yield {**row, "level": facts.label(name, part), "from": low, "to": high, "count": int(count), **shared}
+
+
+def _shown(facts: Facts, name: str, parts: Parts) -> Parts:
+    """Returns the parts that are shown: but those of missing cells; of many cells that are told one by one, wider ones."""
+    last = facts.model.size(name) - 1
+    if facts.few(name) or not facts.model.here:
+        return tuple(part for part in parts if part != (last,))
+    ends = facts.ends_of(name)
+    wide = np.linspace(ends[0], ends[-1], PANES + 1) if name in facts.values else ends[:: len(ends) // PANES]
+    pane = np.append(0, np.searchsorted(wide, ends, side="right"))
+    return tuple(tuple(np.flatnonzero(pane == k).tolist()) for k in np.unique(pane))
+
+
+def _numbers(facts: Facts, name: str, counts: Array, parts: Parts, moments: Array) -> Row:
+    """Returns mean, sd and quantiles: of sums, or of counts where each of three values or more has its own cell.
+
+    A quantile is a value where these are cells, else the end of a bin that is nearest.
+    """
+    ends, j = facts.ends_of(name), facts.model.numeric.index(name)
+    rows, first, second = moments[j].tolist()
+    centre, inside = facts.centre[j], [part for part in parts if min(part) < len(counts) - 1]
+    if not rows and name in facts.values and all(len(part) == 1 for part in parts) and np.count_nonzero(counts[:-1]) > 2:
+        rows, first, second, centre = counts[1:-1].sum(), counts[1:-1] @ ends, counts[1:-1] @ ends**2, 0.0
+    row: Row = {"mean": float(centre + first / rows)} if rows else {}
+    of = {"of": int(rows)} if rows else {}  # fewer than n where a client may not tell its mean
+    if rows > 1:
+        row["sd"] = float(max((second - first**2 / rows) / (rows - 1), 0.0) ** 0.5)
+        if not facts.model.here:
+            error = row["sd"] / rows**0.5
+            row = {"mean": measures.rounded(row["mean"], error), "sd": measures.rounded(row["sd"], error / 2**0.5)}
+    row |= of
+    until = np.cumsum([counts[min(part)] for part in inside])
+    if facts.model.here and name in facts.values and len(until) and until[-1]:  # between neighbours, as R has them
+        at = {key: (until[-1] - 1) * share for key, share in QUANTILES.items()}
+        ordered = np.append(ends[0], ends)[np.searchsorted(until, [[np.floor(k), np.ceil(k)] for k in at.values()], side="right")]
+        return row | dict(zip(at, (ordered[:, 0] + np.diff(ordered)[:, 0] * (np.array([*at.values()]) % 1)).tolist()))
+    for key, share in QUANTILES.items() if len(until) and until[-1] else ():
+        k = int(np.searchsorted(until, wanted := share * until[-1]))
+        low, high = facts.bounds(name, inside[k])
+        before = until[k - 1] if k else 0
+        nearer_low = high is None or name in facts.values or wanted - before <= until[k] - wanted
+        row[key] = low if low is not None and nearer_low else high
+    return row
+
+
+def _limits(name: str, interval: Interval) -> Row:
+    """Returns an estimate with the ends of its 90 % interval."""
+    return {name: interval.value + 0.0, f"{name}_q05": interval.lower, f"{name}_q95": interval.upper}
+
+
+def _noisy(facts: Facts, name: str, counts: Array, noise: Noise) -> Row:
+    """Returns numbers of noisy bins, with intervals that contain the noise."""
+    declared = facts.model.declared[name]
+    ends = [declared.lower, *facts.ends_of(name).tolist(), declared.upper]
+    row = _limits("mean", binned.mean(counts, noise, ends)) | _limits("sd", binned.sd(counts, noise, ends))
+    return row | {key: binned.quantile(counts, noise, ends, share).value for key, share in QUANTILES.items()}
+
+
+# Two columns of numbers, and times ----------
+
+
+@guard.figure("correlations", [])
+def _correlations(facts: Facts) -> list[Row]:
+    """Returns the correlations of columns of numbers."""
+    found = list[Row]()
+    for client, (_, sums) in facts.whose.items():
+        for (first, second), (n, x, y, xx, yy, xy) in zip(facts.model.pairs, sums.pairs.tolist()):
+            if n and (spread := (xx - x * x / n) * (yy - y * y / n)) > 0:
+                r = float(np.clip((xy - x * y / n) / spread**0.5, -1, 1))
+                r = r if facts.model.here else measures.rounded(r, n**-0.5)
+                found.append({"first": first, "second": second, "client": client, "n": int(n), "r": r})
+    return found
+
+
+@guard.figure("survival curves", {})
+def _survival(facts: Facts, time: str) -> Row:
+    """Returns curves, with those at risk, and the log-rank test between groups."""
+    grid, place = np.unique(facts.ends_of(time), return_index=True)
+    use = facts.told.ends[place] & (grid > 0)
+    grid, place, last = grid[use], place[use], facts.model.bins - 1
+    groups = [facts.label(facts.model.group, part) if facts.model.group else "" for part in facts.told.groups]
+    found, test = list[Row](), None
+    for client, (tables, _) in facts.whose.items():
+        counts, noise = tables[TIMES][[min(part) for part in facts.told.groups]].astype(np.int64), facts.noise_of(client)
+        events, censored, rest = counts[:, place], counts[:, last + place], counts[:, -1]
+        told = curves.Counts(grid, events.sum(axis=1) + censored.sum(axis=1) + rest, events, censored)
+        there = told.at_risk[:, :-1].sum(axis=0) > 0
+        if not there.any() or not told.rows.all():
+            continue
+        events, censored = events[:, there], censored[:, there]
+        told = curves.Counts(grid[there], told.rows, events, censored)
+        values = np.stack(curves.curve(told), axis=-1) if noise is None else _noisy_curves(told, rest, noise)
+        test = curves.log_rank(told)._asdict() if client == ALL and len(groups) > 1 and noise is None else test
+        for g, i in np.ndindex(events.shape):
+            row: Row = {"client": client, "group": groups[g], "time": float(told.ends[i]), "at_risk": int(told.at_risk[g, i])}
+            row |= {"events": int(events[g, i]), "censored": int(censored[g, i])}
+            found.append(row | dict(zip(("survival", "lower", "upper"), values[g, i].tolist())))
+    return {"survival": found, "log_rank": test}
+
+
+def _noisy_curves(told: curves.Counts, rest: NDArray[np.int64], noise: Noise) -> Array:
+    """Returns (groups, k, 3) survival with its 90 % interval, of noisy counts; `rest` (groups,) have later times."""
+    each = zip(told.events, told.censored, rest.tolist())
+    with np.errstate(divide="ignore", invalid="ignore"):  # noise may leave nobody at risk
+        return np.array([binned.survival(events, censored, after, noise) for events, censored, after in each])

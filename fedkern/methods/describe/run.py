@@ -1,0 +1,160 @@
+"""Runs a job that describes columns, by the same code in one process and on every rank of an MPI job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.core import once
+from ...algorithms.core.exchange import Ask, Exchange
+from ...algorithms.core.rounds import in_order
+from ...algorithms.exchanges.described import AskCells, AskParts, Cells, FewValues, OwnParts, Spread
+from ...data.faults import Faults
+from ...data.header import not_there
+from ...data.joined import as_agreed
+from ...data.joined import notes as notes_of_joined
+from ...data.lacking import fill_lacking
+from ...disclosure import measures
+from ...errors import owned
+from ...jobs import holders
+from ...jobs.holding.binding import Account
+from ...jobs.keys import ColumnSection
+from ...jobs.publish import Fit
+from ...jobs.run import Run
+from ...jobs.stage import Stage
+from . import budget, kept, own, publish, stages
+from .counts import Client
+from .keys import Config
+from .model import DescribeModel
+from .rows import Rows
+
+Array = NDArray[np.float64]
+A = TypeVar("A", bound=Exchange)
+
+
+class Agreed(NamedTuple):
+    """Holds what is agreed of cells: inner ends of bins (columns, ends), the columns whose values are their cells, the numbers of
+    what all clients tell, and about which centre sums are (columns,)."""
+
+    ends: Array
+    values: frozenset[str]
+    told: Array
+    centre: Array
+
+
+def fit(run: Run[Config]) -> Fit | None:
+    """Runs the part of one place.
+
+    Returns
+    -------
+    the result at the server's place, None elsewhere
+    """
+    tables = run.tables()
+    model, clients = DescribeModel(run.config, run.names, encoding=run.agreed(tables)), dict[int, Client]()
+    run = run.with_model(model)
+    for k in list(tables):
+        with owned(k):
+            table, lacking = fill_lacking(as_agreed(tables.pop(k), model.encoding), model.encoding)
+            rows = Rows.of(run.config, model.encoding, table)
+            earlier = {} if model.whole else kept.read(_account(run, k))
+            clients[k] = Client(model, rows, run.requirement_of(k).rules, earlier)
+        notes = [*(f"column {name!r} is not in this file" for name in lacking), *notes_of_joined(table)]
+        run.note_rows(k, [*notes, *not_there(model.ignored, table.names)], Faults(), rows.n)
+    privacy = model.privacy
+    if privacy is None:
+        agreed = _agree(run, model, clients)
+        asked = AskCells(0, agreed.told, agreed.centre)
+        answers = _asked(run, stages.counted(model), Cells, asked, clients, partial(_told, run))
+    else:
+        agreed = Agreed(model.public_ends, frozenset(), model.all_told, np.zeros(len(model.numeric)))
+        asked = AskCells(0, agreed.told, agreed.centre)
+        noisy = {k: budget.add_noise(run, privacy, model, k, client.exact(agreed.ends)) for k, client in clients.items()}
+        answers = run.collect(stages.counted(model), Cells, noisy, lambda cells: cells, asked)
+    for k, client in clients.items():
+        with owned(k):
+            own.write(run, model, own.Own(k, client))
+    certificates = run.certified() if privacy is not None else {}
+    if answers is None:
+        return None
+    replies = dict(zip(model.telling, in_order(answers.replies)))
+    told = model.told(agreed.told)
+    facts = publish.Facts(model, told, agreed.ends, agreed.values, agreed.centre, replies, budget.noise(certificates))
+    return replace(publish.fit(facts), privacy=certificates)
+
+
+def _asked(
+    run: Run[Config],
+    stage: Stage,
+    answer: type[A],
+    asked: Ask,
+    clients: Mapping[int, Client],
+    how: Callable[[int, Client, Any], A],
+) -> once.Server[A] | None:
+    """Asks each client a question, from which it makes its answer; returns the answers at the server's place, None elsewhere."""
+
+    def answered(k: int, client: Client, question: Any) -> Any:
+        with owned(k):
+            return how(k, client, question)
+
+    asking = {k: once.Client(partial(answered, k, client)) for k, client in clients.items()}
+    return run.ask(stage, answer.question, asked, asking)[0]
+
+
+def _account(run: Run[Config], k: int) -> Account | None:
+    """Returns the account of a client's data, which outlives the run; None where its holder has none."""
+    return holders.standing(run.hooks.bindings[k], run.names[k])
+
+
+def _told(run: Run[Config], k: int, client: Client, asked: AskCells) -> Cells:
+    """Returns a client's counts, once its holder's account knows what is told."""
+    if not client.model.whole:
+        kept.keep(_account(run, k), client.telling(client.model.told(asked.told)))
+    return client.cells(asked)
+
+
+def _agree(run: Run[Config], model: DescribeModel, clients: Mapping[int, Client]) -> Agreed:
+    """Agrees on ends of bins, and on cells that all clients tell; what is returned has a meaning at the server's place alone."""
+    values = run.collect(stages.valued(model), FewValues, clients, Client.values)
+    sums = run.collect(stages.spread(model), Spread, clients, Client.spread)
+    agreed = Agreed(np.zeros_like(model.public_ends), frozenset(), np.zeros(0), np.zeros(len(model.numeric)))
+    if values is not None and sums is not None:
+        total = np.sum([reply.sums for reply in in_order(sums.replies)], axis=0)
+        agreed = _with_ends(agreed, model, [*in_order(values.replies)], total)
+    for two, how in (
+        (False, lambda k, client, asked: client.parts(asked)),
+        (True, lambda k, client, asked: client.parts_of_two(asked)),
+    ):
+        asked = AskParts(0, agreed.ends, agreed.told)
+        answers = _asked(run, stages.parted(model, two=two), OwnParts, asked, clients, how)
+        if answers is not None:
+            told = model.common([reply.first for reply in in_order(answers.replies)], agreed.told)
+            agreed = agreed._replace(told=told)
+    return agreed
+
+
+def _with_ends(agreed: Agreed, model: DescribeModel, replies: Sequence[FewValues], total: Array) -> Agreed:
+    """Returns the same with ends of bins: values, where columns have few, else round numbers about pooled means."""
+    ends, values, last = agreed.ends.copy(), set[str](), model.bins - 1
+    rows, first, second = (total / np.maximum(total[:, :1], 1)).T
+    for j, name in enumerate(model.numeric):
+        told = [(int(reply.n[j]), reply.values[j].tolist()) for reply in replies]
+        found = sorted({value for n, own in told for value in own[: n if n >= 0 else -1 - n]})
+        ranges = np.array([reply.range[j] for reply in replies if reply.range[j].any()])
+        many = any(reply.n[j] == 0 and reply.range[j].any() for reply in replies) if model.here else rows[j] > 0
+        if not many and len(found) <= last:
+            values |= {name} if min(told)[0] >= 0 else set()
+        elif model.here:
+            found = np.linspace(ranges[:, 0].min(), ranges[:, 1].max(), last).tolist()
+        else:
+            declared = model.declared.get(name, ColumnSection())
+            lower = 0.0 if name == model.time else declared.lower
+            sd = max(second[j] - first[j] ** 2, 0.0) ** 0.5
+            found = measures.ends(float(first[j]), sd, lower, declared.upper, last).tolist()
+        found = found[:last] or [0.0]
+        ends[j] = [*found, *[found[-1]] * (last - len(found))]
+    return agreed._replace(ends=ends, values=frozenset(values), centre=first)

@@ -1,0 +1,131 @@
+"""Computes shares, mean, standard deviation, quantiles and survival of noisy counts, with intervals that contain the noise.
+
+The noise is that of `Mechanism.count`: two-sided geometric, of each client that added it. An interval is for what the same rows
+would say without noise; of numbers in bins also for where in their bins they lie.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
+
+Floats = NDArray[np.float64]
+_STEP = 1e-30  # of a derivative in the direction of i, which loses no digit
+
+
+class Interval(NamedTuple):
+    """Holds an estimate with its limits.
+
+    Examples
+    --------
+    >>> from fedkern.privacy.binned import Interval
+    >>> Interval(0.3, 0.2, 0.4).lower
+    0.2
+    """
+
+    value: float
+    lower: float
+    upper: float
+
+
+class Noise(NamedTuple):
+    """Says how noisy each count is: the decay of the geometric noise (`mechanism.decay * GRID`), added by so many clients.
+
+    Examples
+    --------
+    >>> from fedkern.privacy.binned import Noise
+    >>> round(Noise(1.0, clients=3).variance, 2)
+    5.52
+    """
+
+    decay: float
+    clients: int = 1
+
+    @property
+    def variance(self) -> float:
+        """Of one count."""
+        return self.clients / (2 * math.sinh(self.decay / 2) ** 2)
+
+
+def share(noisy: ArrayLike, noise: Noise, cell: int, level: float = 0.9) -> Interval:
+    """Returns the share of one cell in all rows.
+
+    Examples
+    --------
+    >>> from fedkern.privacy.binned import Noise, share
+    >>> [round(one, 3) for one in share([300, 700], Noise(1.0), 0)]
+    [0.3, 0.298, 0.302]
+    """
+    return _interval(lambda n: n[cell] / n.sum(), noisy, noise, level, (0.0, 1.0))
+
+
+def mean(noisy: ArrayLike, noise: Noise, ends: ArrayLike, level: float = 0.9) -> Interval:
+    """Returns the mean of numbers; `ends`: (bins + 1,) of the bins, the outer ones finite."""
+    ends = np.asarray(ends, np.float64)
+    middle, n = (ends[1:] + ends[:-1]) / 2, np.asarray(noisy, np.float64)
+    # A row is anywhere in its bin.
+    within = float(np.maximum(n, 0) @ np.diff(ends) ** 2) / 12 / max(float(n.sum()), 1.0) ** 2
+    return _interval(lambda n: middle @ n / n.sum(), n, noise, level, (float(ends[0]), float(ends[-1])), within)
+
+
+def sd(noisy: ArrayLike, noise: Noise, ends: ArrayLike, level: float = 0.9) -> Interval:
+    """Returns the standard deviation, without what bins add to it."""
+    ends = np.asarray(ends, np.float64)
+    middle, widths = (ends[1:] + ends[:-1]) / 2, np.diff(ends)
+
+    def of(n: NDArray[Any]) -> Any:
+        square = (middle**2 - widths**2 / 12) @ n / n.sum() - (middle @ n / n.sum()) ** 2
+        return np.sqrt(square) if square.real > 0 else square * 0
+
+    return _interval(of, noisy, noise, level, (0.0, float(ends[-1] - ends[0]) / 2))
+
+
+def quantile(noisy: ArrayLike, noise: Noise, ends: ArrayLike, at: float, level: float = 0.9) -> Interval:
+    """Returns a quantile: its value and limits are ends of bins."""
+    ends, n = np.asarray(ends, np.float64), np.asarray(noisy, np.float64)
+    before = np.arange(1, len(n))  # bins before each inner end
+    off = np.cumsum(n)[:-1] - at * n.sum()
+    error = ndtri((1 + level) / 2) * np.sqrt(noise.variance * (before * (1 - at) ** 2 + (len(n) - before) * at**2))
+    inner = ends[1:-1]
+    lower = inner[off < -error].max(initial=ends[0])
+    upper = inner[(off > error) & (inner > lower)].min(initial=ends[-1])
+    return Interval(float(inner[np.argmin(np.abs(off))]), float(lower), float(upper))
+
+
+def survival(events: ArrayLike, censored: ArrayLike, rest: float, noise: Noise, level: float = 0.9) -> list[Interval]:
+    """Returns survival at the ends of intervals, of noisy counts (k,) of events and of censored rows; `rest` have later times."""
+    noisy = np.concatenate([np.asarray(events), np.asarray(censored), [rest]]).astype(np.float64)
+    k = len(noisy) // 2
+
+    def until(end: int) -> Callable[[NDArray[Any]], Any]:
+        def of(n: NDArray[Any]) -> Any:
+            dying, gone = n[:k], n[:k] + n[k:-1]
+            at_risk = n.sum() - np.cumsum(gone) + gone
+            return np.prod(1 - (dying / (at_risk - n[k:-1] / 2))[: end + 1])
+
+        return of
+
+    return [_interval(until(end), noisy, noise, level, (0.0, 1.0)) for end in range(k)]
+
+
+def _interval(
+    of: Callable[[NDArray[Any]], Any],
+    noisy: ArrayLike,
+    noise: Noise,
+    level: float,
+    limits: tuple[float, float],
+    more: float = 0.0,
+) -> Interval:
+    """Returns a smooth function of noisy counts, with limits by its derivatives; `more`: variance that is no noise's."""
+    n, (least, most) = np.asarray(noisy, np.float64), limits
+    if n.sum() <= 0:
+        return Interval(math.nan, least, most)
+    slopes = [of(n + _STEP * 1j * one).imag / _STEP for one in np.eye(len(n))]
+    value, error = float(of(n)), math.sqrt(noise.variance * float(np.square(slopes).sum()) + more)
+    lower, upper = (value + sign * float(ndtri((1 + level) / 2)) * error for sign in (-1, 1))
+    return Interval(*(min(max(one, least), most) for one in (value, lower, upper)))

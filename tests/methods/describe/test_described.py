@@ -1,0 +1,269 @@
+"""Descriptions: numbers of all clients are those of pooled rows, at every place and with sums that are masked, and once."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from statsmodels.datasets import fair, heart
+from statsmodels.duration.survfunc import SurvfuncRight, survdiff
+
+import fedkern
+from fedkern.cli.__main__ import main
+from fedkern.errors import HolderError, JobError
+from support.command import mpirun
+from support.parties import write_parties
+from support.refusal import refusal
+from support.seven_places import over_threads
+
+APART = {"level": "standard"}
+Columns = dict[str, np.ndarray]
+
+
+def dealt(columns: Columns, clients: int = 3) -> dict[str, Columns]:
+    """Rows, dealt to clients in turn."""
+    return {f"site{k}": {name: values[k::clients] for name, values in columns.items()} for k in range(clients)}
+
+
+def affairs() -> Columns:
+    """Statsmodels' 6,366 answers to a survey, some of whose cells are emptied; two columns have more than ten values."""
+    data = fair.load_pandas().data
+    columns = {name: data[name].to_numpy(float) for name in ("rate_marriage", "age", "yrs_married", "affairs")}
+    random = np.random.default_rng(1)
+    columns["score"] = columns["age"] + random.normal(size=len(columns["age"])).round(2)
+    columns["score"][random.random(len(columns["age"])) < 0.05] = np.nan
+    columns["belief"] = np.array([f"b{int(value)}" for value in data["religious"]])
+    return columns
+
+
+def one(result: Any, column: str, level: str = "", client: str = "", group: str = "") -> dict[str, Any]:
+    """A row of the table."""
+    rows = [
+        row
+        for row in result.rows()
+        if (row["column"], row["level"], row["client"], row["group"]) == (column, level, client, group)
+    ]
+    return rows[0]
+
+
+def test_in_one_process_all_is_that_of_pooled_rows() -> None:
+    columns = affairs()
+    result = fedkern.describe(dealt(columns), group="belief")
+    for group, rows in {"": slice(None), "b1": columns["belief"] == "b1"}.items():
+        values = columns["score"][rows]
+        values, row = values[~np.isnan(values)], one(result, "score", group=group)
+        assert (row["n"], row["n"] + row["missing"]) == (len(values), len(columns["score"][rows]))
+        np.testing.assert_allclose([row["mean"], row["sd"]], [values.mean(), values.std(ddof=1)], rtol=1e-10)
+        width = np.ptp(columns["score"][~np.isnan(columns["score"])]) / 1000  # of more values than are told it is an end of a bin
+        np.testing.assert_allclose(
+            [row[key] for key in ("q25", "median", "q75")], np.quantile(values, [0.25, 0.5, 0.75]), atol=width
+        )
+        few = one(result, "age", group=group)
+        np.testing.assert_allclose(
+            [few[key] for key in ("q25", "median", "q75")], np.quantile(columns["age"][rows], [0.25, 0.5, 0.75])
+        )
+        level = one(result, "age", "32", group=group)
+        assert level["count"] == (columns["age"][rows] == 32).sum()
+    there = ~np.isnan(columns["score"])
+    (r,) = (
+        row["r"]
+        for row in result.summary["describe"]["correlations"]
+        if (row["first"], row["second"], row["client"]) == ("age", "score", "")
+    )
+    assert r == pytest.approx(np.corrcoef(columns["age"][there], columns["score"][there])[0, 1], abs=1e-12)
+    assert one(result, "score", client="site1")["n"] == (~np.isnan(columns["score"][1::3])).sum()
+
+
+@pytest.mark.parametrize("level", ["standard", "strict"])
+def test_apart_numbers_are_near_those_of_pooled_rows(level: str) -> None:
+    columns = affairs()
+    result = fedkern.describe(dealt(columns, 5), group="belief", disclosure={"level": level})
+    values = columns["score"][~np.isnan(columns["score"])]
+    row, error = one(result, "score"), values.std(ddof=1) / len(values) ** 0.5
+    assert abs(row["mean"] - values.mean()) < 0.1 * error
+    assert abs(row["sd"] - values.std(ddof=1)) < 0.1 * error
+    bins = [one for one in result.rows() if one["column"] == "score" and one["level"] and not one["client"] and not one["group"]]
+    widest = max(one["to"] - one["from"] for one in bins if None not in (one["from"], one["to"]))
+    for key, share in (("q25", 0.25), ("median", 0.5), ("q75", 0.75)):
+        assert abs(row[key] - np.quantile(values, share)) <= widest
+    assert sum(one["count"] for one in bins) == len(values)
+    least = {"standard": 5, "strict": 10}[level]
+    assert all(row["count"] >= least for row in result.rows() if row["count"])
+    assert one(result, "affairs")["mean"] is not None
+
+
+def test_a_column_of_two_values_has_no_mean_and_a_rare_one_no_count() -> None:
+    columns = {
+        "died": np.tile([0.0, 1.0], 60),
+        "rare": (np.arange(120) % 60 < 1).astype(float),
+        "x": np.random.default_rng(3).normal(size=120),
+    }
+    result = fedkern.describe(dealt(columns, 2), disclosure=APART)
+    assert one(result, "died")["mean"] is None
+    assert one(result, "died", "1")["count"] == 60
+    assert not [row for row in result.rows() if row["column"] == "rare" and row["level"] == "1"]
+    assert not [row for row in result.summary["describe"]["correlations"] if "died" in (row["first"], row["second"])]
+
+
+@pytest.fixture(scope="module")
+def transplants() -> Columns:
+    """Statsmodels' heart transplants, ten times, moved by fractions of a day."""
+    data = heart.load_pandas().data
+    days = np.concatenate([data["survival"].to_numpy(float) + k / 10 for k in range(10)])
+    old = np.where(np.tile(data["age"].to_numpy(float), 10) > 48, "old", "young")
+    return {"days": days, "dead": np.tile(data["censors"].to_numpy(float), 10), "age": old}
+
+
+def test_curves_are_those_of_pooled_rows(transplants: Columns) -> None:
+    result = fedkern.describe(dealt(transplants), group="age", time="days", event="dead")
+    rows = [row for row in result.summary["describe"]["survival"] if not row["client"] and row["group"] == "old"]
+    old = transplants["age"] == "old"
+    right = SurvfuncRight(transplants["days"][old], transplants["dead"][old])
+    # Rows that are censored in the interval of an event are at risk for half of it: with an interval for each time nearly all.
+    told = np.interp(right.surv_times, [row["time"] for row in rows], [row["survival"] for row in rows])
+    assert np.abs(told - right.surv_prob).max() < 0.01
+    chi2, _ = survdiff(transplants["days"], transplants["dead"], transplants["age"])
+    assert result.summary["describe"]["log_rank"]["chi2"] == pytest.approx(chi2, rel=0.02)
+
+
+def test_curves_apart_are_within_an_interval(transplants: Columns) -> None:
+    result = fedkern.describe(dealt(transplants, 2), time="days", event="dead", disclosure=APART)
+    rows = [row for row in result.summary["describe"]["survival"] if not row["client"]]
+    right = SurvfuncRight(transplants["days"], transplants["dead"])
+    assert len(rows) > 1
+    for before, row in zip([{"time": 0.0}, *rows], rows):
+        high, low = (np.interp(time, [0, *right.surv_times], [1, *right.surv_prob]) for time in (before["time"], row["time"]))
+        assert low - 0.02 <= row["survival"] <= high + 0.02
+        assert row["events"] == 0 or row["events"] >= 5
+        assert row["censored"] == 0 or row["censored"] >= 5
+    risk = [(transplants["days"] > before["time"]).sum() for before in [{"time": 0.0}, *rows[:-1]]]
+    assert all(told["at_risk"] >= there for told, there in zip(rows, risk))  # censored rows are told once they are enough
+    assert rows[0]["at_risk"] == risk[0]
+
+
+# Everywhere ----------
+
+
+def written(folder: Path, columns: Columns, head: str = "", *, clients: int = 3) -> Path:
+    """A job file with files of the clients."""
+    (folder / "rows").mkdir(exist_ok=True)
+    for name, rows in dealt(columns, clients).items():
+        with (folder / "rows" / f"{name}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(rows)
+            writer.writerows([["" if value != value else value for value in row] for row in zip(*rows.values())])
+    paths = [f"rows/site{k}.csv" for k in range(clients)]
+    path = folder / "job.toml"
+    path.write_text(f'[job]\nmethod = "describe"\n[data]\nclients = {json.dumps(paths)}\n{head}')
+    return path
+
+
+MODEL = '[model]\ngroup = "age"\ntime = "days"\nevent = "dead"\n'
+PRIVATE = """[data.columns]
+days = {lower = 0, upper = 2000}
+dead = {levels = ["0", "1"]}
+age = {levels = ["old", "young"]}
+"""
+
+
+def test_over_mpi_and_again_it_is_the_same(tmp_path: Path, transplants: Columns) -> None:
+    path = written(tmp_path, transplants, MODEL.replace('group = "age"\n', "") + '[disclosure]\nlevel = "standard"\n')
+    assert main(["describe", str(path), "--out", str(tmp_path / "one"), "--quiet"]) == 0
+    ended = mpirun(3, "run", path, "--out", tmp_path / "mpi", "--quiet")
+    assert ended.code == 0, ended.err
+    digest = fedkern.load(tmp_path / "one").digest
+    (tmp_path / "one" / "summary.json").unlink()  # as if it had ended before
+    assert main(["run", str(path), "--out", str(tmp_path / "one"), "--resume", "--quiet"]) == 0
+    assert {fedkern.load(tmp_path / name).digest for name in ("one", "mpi")} == {digest}
+    assert main(["report", str(tmp_path / "one")]) == 0
+    page = (tmp_path / "one" / "report.html").read_text()
+    assert "Table 1" in page
+    assert "<svg" in page
+
+
+@pytest.mark.parametrize("name", ["describe", "describe-secure"])
+def test_over_a_relay_it_is_the_same(tmp_path: Path, name: str) -> None:
+    parties = write_parties(tmp_path, name, name=name)
+    digest, _ = parties.perform()
+    code, said, _, out = over_threads(parties)
+    assert code == 0, said
+    assert fedkern.load(out).digest == digest
+
+
+def test_secure_sums_have_pooled_numbers_alone(tmp_path: Path, transplants: Columns) -> None:
+    path = written(tmp_path, transplants, MODEL + '[disclosure]\nlevel = "standard"\n')
+    bare, masked = (fedkern.run(path, job={} if sums is None else {"sums": sums}) for sums in (None, "secure"))
+    assert {row["client"] for row in masked.rows()} == {""}
+    pooled = [row for row in bare.rows() if not row["client"]]
+    assert [row["count"] for row in masked.rows()] == [row["count"] for row in pooled]
+    assert [row["mean"] for row in masked.rows()] == pytest.approx([row["mean"] for row in pooled])
+
+
+def test_noise_is_paid_for_once(tmp_path: Path, transplants: Columns, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDKERN_CLIENT_HOME", str(tmp_path / "home"))
+    path = written(tmp_path, transplants, PRIVATE + MODEL + "[privacy]\nepsilon = 4.0\n")
+    lines = fedkern.check(path)
+    assert any("epsilon 4" in line for line in lines)
+    assert not (tmp_path / "home" / "site0" / "budget.jsonl").exists()
+    first, again = (fedkern.run(path) for _ in range(2))
+    assert [row["count"] for row in first.rows()] == [row["count"] for row in again.rows()]
+    spent = (tmp_path / "home" / "site0" / "budget.jsonl").read_text()
+    assert sum('"charge"' in line or '"steps"' in line for line in spent.splitlines()) == 1
+    count = one(first, "age", "old")
+    assert count["share_q05"] < (transplants["age"] == "old").mean() < count["share_q95"]
+    certificates = {certificate["epsilon"] for certificate in first.privacy.values()}
+    assert max(certificates) <= 4
+    # Another description is another table: it is charged for.
+    fedkern.run(path, model={"group": None})
+    assert len((tmp_path / "home" / "site0" / "budget.jsonl").read_text().splitlines()) > len(spent.splitlines())
+
+
+POLICY = '[disclosure]\ndifferencing = "refuse"\n[data.{0}]\npaths = ["{1}"]\nopen = true\n'
+
+
+def test_a_row_less_is_refused_and_other_bins_tell_nothing_finer(
+    tmp_path: Path, transplants: Columns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(5)
+    columns = {"x": random.normal(50, 10, 300).round(1), "age": np.where(random.random(300) < 0.5, "old", "young")}
+    path = written(tmp_path, columns)
+    home = tmp_path / "home"
+    home.mkdir()
+    texts = [POLICY.format(name, tmp_path / "rows" / f"{name}.csv") for name in ("site0", "site1", "site2")]
+    first, *others = texts
+    (home / "policy.toml").write_text(first + "".join(text.partition("\n")[2].partition("\n")[2] for text in others))
+    monkeypatch.setenv("FEDKERN_CLIENT_HOME", str(home))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+    def bins(**data: Any) -> dict[float | None, int]:
+        result = fedkern.run(path, **data)
+        return {row["from"]: row["count"] for row in result.rows() if row["column"] == "x" and row["level"] and not row["client"]}
+
+    told = bins()
+    assert len(told) > 3
+    assert bins() == told
+    moved = bins(data={"columns": {"x": {"lower": 41.0, "upper": 57.0}}})  # round numbers of which most are new
+    assert moved.keys() < told.keys()
+    assert bins() == told
+    file = tmp_path / "rows" / "site0.csv"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
+    with refusal(HolderError, "site0"):
+        fedkern.run(path)
+
+
+def test_three_tables_of_three_columns_are_refused_apart(transplants: Columns) -> None:
+    random, n = np.random.default_rng(2), len(transplants["age"])
+    data = dealt({**transplants, "sex": random.choice(["f", "m"], n), "arm": random.choice(["a", "b", "c"], n)})
+    with refusal(JobError, "model.group", "sex", "arm"):
+        fedkern.describe(data, group="age", cross=[("sex", "arm")], ignore=["days", "dead"], disclosure=APART)
+    result = fedkern.describe(data, cross=[("sex", "arm")], ignore=["days", "dead", "age"], disclosure=APART)
+    counts = {
+        (row["level"], row["group"]): row["count"]
+        for row in result.rows()
+        if row["by"] == "arm" and row["level"] and not row["client"]
+    }
+    assert sum(counts.values()) == len(transplants["age"])
