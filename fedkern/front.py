@@ -32,6 +32,7 @@ def fit(
     data: object,
     family: str | None = None,
     *,
+    link: str | None = None,
     by: str | None = None,
     priors: Mapping[str, object] | None = None,
     privacy: Mapping[str, object] | None = None,
@@ -49,6 +50,7 @@ def fit(
     family : of the response, a key of `model.family`. By default the plain one: bernoulli of two labels, multinomial of several
         (ordinal of an ordered category), of whole numbers from 0, or with `offset(log(..))`, poisson or negative-binomial by
         evidence, gaussian of other numbers, binomial of `cbind(..)`, cox of `Surv(..)`. The first line of the result says it
+    link : a key of `model.link`: probit or cloglog of a probability; default the family's own
     by : the column of one table that names each row's client; it is no covariate
     priors : keys of [model] that are priors, such as `{"prior_sd": 1.0}`
     privacy : keys of [privacy], among them `epsilon` and `delta`; the method is then `pvi`, whose columns have bounds
@@ -94,7 +96,7 @@ def fit(
         if family == "binomial" and method == "pvi":
             family = "bernoulli"  # of which pvi takes trials
     laid: dict[str, Any] = {"job": {"method": method}, "data": {}}
-    laid["model"] = {"formula": formula, "family": family, **(priors or {})}
+    laid["model"] = {"formula": formula, "family": family, **({} if link is None else {"link": link}), **(priors or {})}
     if map is not None:
         _lay_map(model, map, clients, laid)
     laid["data"] |= keys
