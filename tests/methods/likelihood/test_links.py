@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,8 @@ import fedkern
 from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.kernels.families import FAMILIES, QUANTILES
+from fedkern.methods import load
+from fedkern.methods.likelihood.keys import Config
 from fedkern.models.mixed import Layout
 from fedkern.models.mixed.conditional import _slopes, density
 from fedkern.models.mixed.marginal import average_mean
@@ -29,6 +32,7 @@ Array = NDArray[np.float64]
 
 LINKS = ("probit", "cloglog")
 OTHERS = [f"{family}-{link}" for family in ("bernoulli", "binomial") for link in LINKS]
+JOB = '[job]\nmethod = "likelihood"\n[data]\nclients = ["*.csv"]\nresponse = "y"\n[model]\nlink = "probit"\n'
 FAST: dict[str, Any] = {"standardise": "none", "algorithm": {"points": 1024, "effective": 400.0}}
 
 
@@ -95,13 +99,21 @@ def test_sums_that_are_masked_have_the_same_posterior(link: str) -> None:
         assert abs(masked.parameters[name]["mean"] - row["mean"]) < 0.15 * row["sd"], name
 
 
-def test_check_names_the_link(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_names_the_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for site, own in one_by_one(trials("probit")).groupby("site"):
         own.drop(columns="site").to_csv(tmp_path / f"{site}.csv", index=False)
-    job = '[job]\nmethod = "likelihood"\n[data]\nclients = ["*.csv"]\nresponse = "y"\n[model]\nlink = "probit"\n'
-    (tmp_path / "job.toml").write_text(job)
+    (tmp_path / "job.toml").write_text(JOB)
     assert main(["check", "--verbose", str(tmp_path / "job.toml")]) == 0
     assert "model    bernoulli-probit, coefficients ~ N(0, 2.5^2)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("link", "numbers"), [("logit", 0), ("probit", 0), ("cloglog", 1)])
+def test_a_cloglog_counts_as_a_coefficient_more(link: str, numbers: int, tmp_path: Path) -> None:
+    """Its rows weigh less evenly, and more of them were determined (docs/spec/likelihood.md, section 6)."""
+    (tmp_path / "job.toml").write_text(JOB.replace("probit", link))
+    config, _ = load(tmp_path / "job.toml")
+    asked = cast(Config, config).requirement
+    assert (asked.shapes, asked.of_family) == (numbers, numbers)
 
 
 def test_a_family_without_the_link_refuses_it() -> None:
