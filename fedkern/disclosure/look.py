@@ -428,7 +428,8 @@ class Look:
         if self.family.link == "log" or known is None:
             return at_best
         chance = self.family if self.family.chances else BERNOULLI
-        at_known = np.asarray(self.weights * chance.information(self.weights, self._offset + known, 1.0, None))
+        none = np.zeros_like(self._offset)  # what is expected of a row hangs on no response
+        at_known = np.asarray(self.weights * chance.information(none, self._offset + known, 1.0, None))
         return at_known if not fit.intercept else min(at_best, at_known, key=effective)
 
     @cached_property
