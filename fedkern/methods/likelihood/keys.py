@@ -425,8 +425,8 @@ class Config(JobConfig):
     def shapes(self) -> int:
         """Numbers of the family that count as coefficients where rows are counted (section 6)."""
         family = COUNTS[-1] if self.model.by_evidence else self.model.family
-        # Beside a share of zeros other rows weigh as they are none, and those of a cloglog weigh less evenly than of a logit, which
-        # tells more: of three columns 1.5 and 3.1 % at 12 a coefficient.
+        # Beside a share of zeros other rows weigh as they are none, and a cloglog's weigh less evenly than a logit's, which tells
+        # more: of three columns 1.5 and 3.1 % at 12 a coefficient.
         shares = family == "zero-inflated-poisson" or self.model.link == "cloglog"
         return len(self.model.cuts or ()) if family in COUNTED else len(SHAPES.get(family, ())) + shares
 
