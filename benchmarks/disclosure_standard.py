@@ -52,6 +52,8 @@ FAMILIES = (
     "beta",
     "zero-inflated-poisson",
     "zero-inflated-negative-binomial",
+    "bernoulli-probit",
+    "bernoulli-cloglog",
 )
 VALUES = (
     *((many, 1.0, "clients alike") for many in (12, 15, 18)),

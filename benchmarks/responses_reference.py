@@ -1,4 +1,4 @@
-"""Posteriors of student, gamma, beta and zero-inflated responses of pooled rows, which jobs are held against.
+"""Posteriors of student, gamma, beta, zero-inflated, probit and cloglog responses of pooled rows, which jobs are held against.
 
     python benchmarks/responses_reference.py [--family student] [--first 0] [--federations 8]
         [--out benchmarks/results/responses_reference.json]
@@ -7,7 +7,7 @@ Federation k of a family is drawn by its number: k = 0, 2, 4, .. without effects
 of three clients, 3, 7, .. with one of each of eight clients. Coefficients of standardised columns and the numbers of the family
 are summed over, effects are integrated (`quadrature_reference`), with the job's priors; what is stored are means and standard
 deviations of what a result publishes, and the number of independent draws that would know each as well. Federations that the
-file has are not run again. Gamma, beta and zero-inflated negative binomial ones are of SciPy 1.17.1,
+file has are not run again. Gamma, beta, zero-inflated negative binomial, probit and cloglog ones are of SciPy 1.17.1,
 student and zero-inflated Poisson ones of long chains of NumPyro, as all were.
 """
 
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, gammaln
+from scipy.special import expit, gammaln, log_ndtr, ndtr, ndtri
 
 sys.path.insert(0, str(Path(__file__).parent))
 import quadrature_reference as exact
@@ -31,6 +31,7 @@ Vector = NDArray[np.float64]
 Rows = dict[str, dict[str, Any]]
 
 FAMILIES = ("student", "gamma", "beta", "zero-inflated-poisson", "zero-inflated-negative-binomial")
+CHANCES = ("bernoulli-probit", "bernoulli-cloglog")
 OUT = Path(__file__).parent / "results" / "responses_reference.json"
 
 
@@ -41,7 +42,7 @@ def kind(number: int) -> str:
 
 def federation(family: str, number: int) -> Rows:
     """The rows of each client."""
-    rng = np.random.default_rng([FAMILIES.index(family), number])
+    rng = np.random.default_rng([(*FAMILIES, *CHANCES).index(family), number])
     of = kind(number)
     clients, n, wards = (8, 30, 1) if of == "client" else (3, 75, 5)
     found: Rows = {}
@@ -62,6 +63,9 @@ def _response(rng: np.random.Generator, family: str, eta: Vector) -> Vector:
     if family == "beta":
         p = 1 / (1 + np.exp(-eta))
         return np.clip(np.round(rng.beta(5 * p, 5 * (1 - p)), 5), 1e-5, 1 - 1e-5)
+    if family in CHANCES:
+        p = ndtr(eta - 0.3) if family.endswith("probit") else -np.expm1(-np.exp(eta - 0.5))
+        return (rng.random(n) < p).astype(float)
     mean = np.exp(1 + eta)
     count = rng.poisson(mean) if family.endswith("poisson") else rng.negative_binomial(3, 3 / (3 + mean))
     return np.where(rng.random(n) < 0.3, 0, count).astype(float)
@@ -70,13 +74,15 @@ def _response(rng: np.random.Generator, family: str, eta: Vector) -> Vector:
 def job(family: str, number: int) -> dict[str, Any]:
     """The tables of the job, without where its rows are."""
     of = kind(number)
+    name, *link = family.split("-") if family in CHANCES else [family]
     random: dict[str, Any] = {"group": {"random": {"group": "ward"}}, "client": {"random": {"client": True}}, "": {}}[of]
     if of:
         random["priors"] = {f"{of}_sd[intercept]": {"kind": "half-normal", "sd": 1.0, "unit": "sd"}}
     return {
         "job": {"method": "likelihood", "seed": number},
         "data": {"response": "y", "ignore": [] if of == "group" else ["ward"], "least_rows": 1},  # clients are small
-        "model": {"family": family, "prior_sd": 2.5, "intercept_sd": 5.0, **random},  # as NUTS has them, whatever rows say
+        # Priors are as NUTS has them, whatever rows say.
+        "model": {"family": name, "prior_sd": 2.5, "intercept_sd": 5.0, **random, **({"link": link[0]} if link else {})},
     }
 
 
@@ -90,6 +96,10 @@ def _rows(family: str, y: Vector, trailing: Vector) -> Callable[[Vector, slice],
 
     def density(eta: Vector, of: slice) -> Vector:
         own = y[of]
+        if family == "bernoulli-probit":
+            return log_ndtr((2 * own - 1) * eta)
+        if family == "bernoulli-cloglog":
+            return np.where(own > 0, np.log(-np.expm1(-np.exp(eta))), -np.exp(eta))
         if family == "student":
             nu, log_sd = np.exp(a[:, 0]), a[:, 1]
             constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * np.log(nu * np.pi) - log_sd
@@ -125,6 +135,8 @@ def integrated(family: str, number: int) -> dict[str, dict[str, float]]:
     level, unit = (
         (y.mean(), y.std()) if measured else (np.log(y.mean()) - (np.log1p(-y.mean()) if family == "beta" else 0.0), 1.0)
     )
+    if family in CHANCES:
+        level = ndtri(y.mean()) if family.endswith("probit") else np.log(-np.log1p(-y.mean()))
     X, target, centre = X[order], ((y - level) / unit if measured else y)[order], 0.0 if measured else level
     q = 4 if of else 3  # intercept, slopes, and the logarithm of the effects' sd
 
@@ -136,6 +148,8 @@ def integrated(family: str, number: int) -> dict[str, dict[str, float]]:
         else:
             value = density(eta[:, np.newaxis], slice(None)).sum(axis=(1, 2))
         value = value + exact.log_normal(points[:, 0], centre, 5.0) + exact.log_normal(points[:, 1:3], 0.0, 2.5).sum(axis=1)
+        if family in CHANCES:
+            return np.asarray(value)
         if family == "student":
             nu = np.exp(points[:, q])  # ~ Gamma(2, rate 0.1)
             return np.asarray(value + 2 * points[:, q] - 0.1 * nu + exact.log_half_normal(points[:, q + 1]))
@@ -164,7 +178,8 @@ def integrated(family: str, number: int) -> dict[str, dict[str, float]]:
             found["structural_zeros"] = expit(points[:, -1])
         return found
 
-    numbers = {"student": [2.0, 0.0], "gamma": [0.0], "beta": [1.0], "zero-inflated-poisson": [-1.0]}.get(family, [0.6, -1.0])
+    known: dict[str, list[float]] = {"student": [2.0, 0.0], "gamma": [0.0], "beta": [1.0], "zero-inflated-poisson": [-1.0]}
+    numbers = known.get(family, [] if family in CHANCES else [0.6, -1.0])
     start = np.array([centre, 0, 0, *([-0.5] if of else []), *numbers])
     return exact.moments(exact.in_parts(log_posterior), start, read)
 
@@ -172,14 +187,14 @@ def integrated(family: str, number: int) -> dict[str, dict[str, float]]:
 def main() -> None:
     """Writes the file after each federation."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--family", choices=FAMILIES, action="append")
+    parser.add_argument("--family", choices=(*FAMILIES, *CHANCES), action="append")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--federations", type=int, default=8)
     parser.add_argument("--out", type=Path, default=OUT)
     asked = parser.parse_args()
     kept: dict[str, Any] = json.loads(asked.out.read_text()) if asked.out.exists() else {}
     for number in range(asked.first, asked.first + asked.federations):
-        for family in asked.family or FAMILIES:
+        for family in asked.family or (*FAMILIES, *CHANCES):
             if (name := f"{family} {number}") not in kept:
                 kept[name] = integrated(family, number)
                 asked.out.write_text(json.dumps(dict(sorted(kept.items())), indent=1) + "\n")

@@ -32,6 +32,7 @@ def fit(
     data: object,
     family: str | None = None,
     *,
+    link: str | None = None,
     by: str | None = None,
     priors: Mapping[str, object] | None = None,
     privacy: Mapping[str, object] | None = None,
@@ -49,6 +50,7 @@ def fit(
     family : of the response, a key of `model.family`. By default the plain one: bernoulli of two labels, multinomial of several
         (ordinal of an ordered category), of whole numbers from 0, or with `offset(log(..))`, poisson or negative-binomial by
         evidence, gaussian of other numbers, binomial of `cbind(..)`, cox of `Surv(..)`. The first line of the result says it
+    link : a key of `model.link`: probit or cloglog of a probability; default the family's own
     by : the column of one table that names each row's client; it is no covariate
     priors : keys of [model] that are priors, such as `{"prior_sd": 1.0}`, and priors of single numbers by the names that a result
         has for them, such as `{"age": {"kind": "normal", "sd": 0.1}}`
@@ -97,6 +99,8 @@ def fit(
     laid: dict[str, Any] = {"job": {"method": method}, "data": {}}
     named = {name: prior for name, prior in (priors or {}).items() if isinstance(prior, Mapping)}
     laid["model"] = {"formula": formula, "family": family, **{k: v for k, v in (priors or {}).items() if k not in named}}
+    if link is not None:
+        laid["model"]["link"] = link
     if named:
         laid["model"]["priors"] = named
     if map is not None:

@@ -29,6 +29,7 @@ ROW = {
     "student": 4 + 20 + 12 + 12, "gamma": 4 + 14 + 4, "beta": 4 + 14 + 20 + 2 * (12 + 4 * 20 + 60),
     "zero-inflated-poisson": 4 + 3 * 14, "zero-inflated-negative-binomial": 4 + 2 * 20 + 3 * 14, "ordinal": 4 + 2 * 14 + 2 * 20,
     "ordinal-probit": 4 + 2 * (60 + 20) + 14 + 20, "weibull": 4 + 14, "exponential": 4 + 14, "piecewise": 4 + 14,
+    "bernoulli-probit": 4 + 60 + 20, "bernoulli-cloglog": 4 + 3 * 14 + 20,
 }  # fmt: skip
 OWN = {
     "student": [-0.6, 1.1], "gamma": [0.7], "beta": [1.6], "zero-inflated-poisson": [-0.8], "weibull": [0.35],

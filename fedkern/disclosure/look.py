@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from ..data import fitted
 from ..data.cells import MISSING, MOST_OFF, Cells, Text, floats, labels, number
@@ -26,7 +25,7 @@ from ..data.rare import Rare, Standardised, heavy, rare, standardised, without_f
 from ..data.rounded import join_rounded
 from ..data.table import Table
 from ..finding import Value
-from ..kernels.families import FAMILIES, Family, is_linear
+from ..kernels.families import BERNOULLI, FAMILIES, Family, is_linear
 from ..kernels.survival import arranged
 from ..models.encoding import Column, Spec
 from ..models.sparse import Spline
@@ -304,7 +303,7 @@ class Look:
             both = [y, np.maximum(trials - y, 0)]
         else:
             both = [weights * y]
-            if self.family.link == "logit" and (not spec.times or spec.exposed):  # of "cox" a row without has no term
+            if self.family.link != "log" and (not spec.times or spec.exposed):  # of "cox" a row without has no term
                 both.append(weights * np.maximum(1 - y, 0))
         return self.fewest, [(of, np.where(weights > 0, own, 0.0)) for of, own in zip(("with an event", "without one"), both)]
 
@@ -428,8 +427,9 @@ class Look:
         at_best, known = self._at_no_slopes, fit.centre if fit.intercept else 0.0
         if self.family.link == "log" or known is None:
             return at_best
-        chance = expit(self._offset + known)
-        at_known = self.weights * chance * (1 - chance)
+        chance = self.family if self.family.chances else BERNOULLI
+        none = np.zeros_like(self._offset)  # what is expected of a row hangs on no response
+        at_known = np.asarray(self.weights * chance.information(none, self._offset + known, 1.0, None))
         return at_known if not fit.intercept else min(at_best, at_known, key=effective)
 
     @cached_property
@@ -449,8 +449,8 @@ class Look:
         # Without an offset all rows have one mean, which is that of one row of all.
         each = self._beside_trials
         tried = each if trials is None else each * trials
-        total, one, link = np.array([tried.sum()]), np.ones(1), "log" if family.link == "log" else "logit"
-        of_all = fitted.weights(np.ones((1, 1)), each @ y / total, one, 0 * one, total, np.array([OF_INTERCEPT]), link)
+        total, one = np.array([tried.sum()]), np.ones(1)
+        of_all = fitted.weights(np.ones((1, 1)), each @ y / total, one, 0 * one, total, np.array([OF_INTERCEPT]), family)
         return np.asarray(tried * (of_all / total))
 
     def _at_fit(self, y: Array, trials: Array | None) -> Array | None:
@@ -463,7 +463,7 @@ class Look:
         weights, counted = self._beside_trials, self.weights > 0
         every, offset = np.ones(len(y)) if trials is None else trials, np.zeros(len(y)) if self._offset is None else self._offset
         y, every, offset, weight = (own[counted] for own in (y, every, offset, weights))
-        found = fitted.weights(X, y, every, offset, weight, precision, "log" if self.family.link == "log" else "logit")
+        found = fitted.weights(X, y, every, offset, weight, precision, self.family)
         if self.spec.family == "gamma":  # by its part of the mean; of a log link means are those of a Poisson fit
             found = weight**2 * y / np.maximum(found, 1e-300)
         weighed = np.zeros(len(weights))

@@ -94,6 +94,45 @@ def gaussian_by_sd(y: Any, eta: Any, sd: Any) -> Any:
     return precision * r * r - 1.0, -2 * precision * r, -2 * precision * r * r
 
 
+# Chances of an event by other links than the logit --------------------
+
+ONE_TAIL = 8.0  # from where a fraction of few terms has all digits
+
+
+def normal_tail(x: Any) -> Any:
+    """Returns log Phi(-x), r = phi(x) / Phi(-x), and r (r - x), of which nothing cancels far away."""
+    far, near = np.maximum(x, ONE_TAIL), np.minimum(x, ONE_TAIL)
+    fraction = far
+    for j in range(24, 1, -1):
+        fraction = far + j / fraction
+    ratio = where(x < ONE_TAIL, np.sqrt(2 / np.pi) / special("erfcx")(near / np.sqrt(2.0)), far + 1 / fraction)
+    return special("log_ndtr")(-x), ratio, ratio * where(x < ONE_TAIL, ratio - near, 1 / fraction)
+
+
+def log_1m_exp(x: Any) -> Any:
+    """Returns log(1 - exp(-e^x)) and two derivatives in x."""
+    g = np.exp(np.minimum(x, MOST_ETA))
+    with np.errstate(divide="ignore"):
+        few = where(g < 1e-12, x, np.log(-np.expm1(-g)))
+        value = where(g > 0.5, np.log1p(-np.exp(-g)), few)
+    first = where(g < 1e-300, 1.0, g * np.exp(-g) / -np.expm1(-np.maximum(g, 1e-300)))
+    whole = where(g < 1e-300, 1.0, g / -np.expm1(-np.maximum(g, 1e-300)))
+    return value, first, first * (1 - whole)
+
+
+def probit_logs(eta: Any) -> Any:
+    """Returns log Phi(eta), its slope and minus its curvature; and those of log Phi(-eta)."""
+    value, slope, curve = normal_tail(-eta)
+    other, fall, bend_of_other = normal_tail(eta)
+    return (value, slope, curve), (other, -fall, bend_of_other)
+
+
+def cloglog_logs(eta: Any) -> Any:
+    """Returns log P, P = 1 - exp(-e^eta), its slope and minus its curvature; and those of log(1 - P)."""
+    (value, slope, curve), mean = log_1m_exp(eta), np.exp(np.minimum(eta, MOST_ETA))
+    return (value, slope, -curve), (-mean, -mean, mean)
+
+
 # Negative binomial: scale is r --------------------
 
 RAISED = 10.0  # arguments of gamma functions: from there on the series of Stirling hold to 1e-14

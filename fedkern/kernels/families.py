@@ -9,6 +9,8 @@ family              y                  E[y | eta]
 "binomial"          0 .. trials        trials / (1 + exp(-eta))
 "negative-binomial" 0, 1, 2, ..        exp(eta), with variance exp(eta) + exp(2 eta) / `scale`
 "bernoulli"         0 or 1             1 / (1 + exp(-eta))
+".. -probit"        as without         trials Phi(eta)
+".. -cloglog"       as without         trials (1 - exp(-exp(eta)))
 "gaussian"          real               eta, with standard deviation `scale`
 "student"           real               eta, where it exists; `scale`: (sd, degrees of freedom)
 "gamma"             above 0            exp(eta), with variance exp(2 eta) / `scale`
@@ -28,7 +30,7 @@ jobs, cases of the conformance test and texts follow from the record. Source: ve
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -216,7 +218,7 @@ class Family:
 
     name: str
     code: int | None
-    link: Literal["logit", "probit", "log", "identity"]
+    link: Literal["logit", "probit", "cloglog", "log", "identity"]
     domain: Domain
     methods: tuple[str, ...]
     level: str
@@ -602,6 +604,38 @@ BERNOULLI = Family(
     exact=_clopper_pearson,
 )
 
+# Chances by other links --------------------
+
+# link -> what eta makes of log P and log(1 - P), with slopes and minus curvatures; P
+CHANCES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "probit": (of.probit_logs, lambda eta: special("ndtr")(eta)),
+    "cloglog": (of.cloglog_logs, lambda eta: -np.expm1(-np.exp(np.minimum(eta, of.MOST_ETA)))),
+}
+
+
+def _by_link(record: Family, link: Literal["probit", "cloglog"]) -> Family:
+    """Returns the record of 0 and 1, or of successes of trials, with another link."""
+    logs, mean = CHANCES[link]
+
+    def sums(which: int) -> Callable[[Any, Any, Any, Any], Vector]:
+        def of_rows(y: Any, eta: Any, scale: Any, trials: Any) -> Vector:
+            (event, none), n = logs(eta), 1.0 if trials is None else trials
+            return np.asarray(y * event[which] + (n - y) * none[which])
+
+        return of_rows
+
+    def information(y: Any, eta: Any, scale: Any, trials: Any) -> Vector:
+        (_, rise, _), (_, fall, _) = logs(eta)
+        return np.asarray(-(1.0 if trials is None else trials) * rise * fall)
+
+    changed: dict[str, Any] = {"part": sums(0), "slope": sums(1), "observed": sums(2), "information": information}
+    changed |= {"code": None, "also": (), "methods": (), "expectation": None, "curvature": None}
+    return replace(record, name=f"{record.name}-{link}", link=link, mean=mean, **changed)
+
+
+BERNOULLI_PROBIT, BINOMIAL_PROBIT = _by_link(BERNOULLI, "probit"), _by_link(BINOMIAL, "probit")
+BERNOULLI_CLOGLOG, BINOMIAL_CLOGLOG = _by_link(BERNOULLI, "cloglog"), _by_link(BINOMIAL, "cloglog")
+
 # Gaussian --------------------
 
 
@@ -862,6 +896,10 @@ RECORDS = (
     ZERO_INFLATED_NEGATIVE_BINOMIAL,
     ORDINAL,
     ORDINAL_PROBIT,
+    BERNOULLI_PROBIT,
+    BINOMIAL_PROBIT,
+    BERNOULLI_CLOGLOG,
+    BINOMIAL_CLOGLOG,
 )
 FAMILIES = {record.name: record for record in RECORDS}
 MEANT = {other: record.name for record in RECORDS for other in record.also}
@@ -875,6 +913,51 @@ LEVELED = ("ordinal", *NOMINAL)
 WITHOUT_INTERCEPT = ("cox", "ordinal")  # a baseline hazard of each client, and thresholds, are in its place
 MEANT |= dict.fromkeys(("lognormal", "log-normal", "inverse.gaussian", "inverse-gaussian"), "gamma")  # positive, with a tail
 MEANT |= dict.fromkeys(("nominal", "categorical", "softmax", "multinom", "mlogit"), "multinomial")
+
+
+# link -> eta of a probability
+QUANTILES: dict[str, Callable[[Any], Any]] = {
+    "logit": lambda p: np.log(p) - np.log1p(-p),
+    "probit": lambda p: special("ndtri")(p),
+    "cloglog": lambda p: np.log(-np.log1p(-p)),
+}
+
+
+def linked(name: str, link: str | None) -> str:
+    """Returns the name of a family's record with this link; None: its own.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> families.linked("bernoulli", "probit"), families.linked("ordinal", None)
+    ('bernoulli-probit', 'ordinal')
+    """
+    return name if link in (None, "logit") else f"{name}-{link}"
+
+
+def with_link(link: str) -> tuple[str, ...]:
+    """Returns the names of the families of chances and of levels that may have this link.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> families.with_link("cloglog")
+    ('binomial', 'bernoulli')
+    """
+    named = (f for f in RECORDS if f.methods and (f.chances or f.leveled))
+    return tuple(f.name for f in named if FAMILIES.get(linked(f.name, link), f).link == link)
+
+
+def one_trial(name: str) -> str:
+    """Returns the name of the family of one of a row's trials, and of other families their own.
+
+    Examples
+    --------
+    >>> from fedkern.kernels import families
+    >>> families.one_trial("binomial-probit"), families.one_trial("poisson")
+    ('bernoulli-probit', 'poisson')
+    """
+    return "bernoulli" + name.removeprefix("binomial") if name.startswith("binomial") else name
 
 
 def is_linear(name: str) -> bool:

@@ -7,6 +7,7 @@ triangular, so that the effects T u_g have the covariance T T'. A point holds, o
 | family | a row | shape numbers |
 | --- | --- | --- |
 | "bernoulli", "binomial" | y of `trials`, with the probability expit(eta) | |
+| .. "-probit", "-cloglog" | with the probability Phi(eta), or 1 - exp(-e^eta) | |
 | "poisson" | with the mean exp(eta) | |
 | "gaussian" | around eta | log sd |
 | "negative-binomial" | of variance mu + phi^2 mu^2 (phi = 0: Poisson; phi and -phi are the same) | phi |
@@ -51,7 +52,8 @@ Indices = NDArray[np.int64]
 CODES = {
     "bernoulli": 0, "binomial": 0, "poisson": 1, "gaussian": 2, "negative-binomial": 3, "student": 4, "gamma": 5, "beta": 6,
     "zero-inflated-poisson": 7, "zero-inflated-negative-binomial": 8, "ordinal": 9, "ordinal-probit": 10, "weibull": 11,
-    "exponential": 12, "piecewise": 13,
+    "exponential": 12, "piecewise": 13, "bernoulli-probit": 14, "binomial-probit": 14, "bernoulli-cloglog": 15,
+    "binomial-cloglog": 15,
 }  # fmt: skip
 SHAPES = {  # how many numbers of its own a family has; "ordinal" at least so many, "piecewise" one more for each cut
     "gaussian": 1, "negative-binomial": 1, "student": 2, "gamma": 1, "beta": 1, "zero-inflated-poisson": 1,

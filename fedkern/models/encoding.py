@@ -196,7 +196,7 @@ class Spec:
             named = "response, offset, weight, row_id and trials" if self.trials else "response, offset, weight and row_id"
             raise JobError(f"[data] {named} must be different columns, got {roles}")
         if self.positive is not None and not FAMILIES[self.family].binary:
-            binary = quoted(tuple(f.name for f in FAMILIES.values() if f.binary))
+            binary = quoted(tuple(f.name for f in FAMILIES.values() if f.binary and f.methods))
             raise JobError(f"[data] positive: only family = {binary} has a positive label, not {self.family!r}; remove it")
         terms = {*self.formula.variables, *self.formula.arguments} if self.formula is not None else set()
         for name in set(roles[1:]) & self.columns.keys() - terms:

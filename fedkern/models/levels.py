@@ -14,9 +14,10 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtr, ndtri
+from scipy.special import expit, ndtr
 
 from ..kernels import multinomial as kernels
+from ..kernels.families import QUANTILES
 from .encoding import INTERCEPT, Encoding
 from .expfam import unpacked
 from .mixed.conditional import MOST, pieces
@@ -125,8 +126,7 @@ def shares_of(counts: Vector) -> Vector:
 
 def _distance(share: Vector, link: str) -> Vector:
     """F^-1, of the link's distribution function F."""
-    quantile: Vector = ndtri(share) if link == "probit" else np.log(share) - np.log1p(-share)
-    return quantile
+    return np.asarray(QUANTILES[link](share))
 
 
 def level_of(shares: Vector, link: str) -> float:

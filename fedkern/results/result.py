@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import JobError
 from ..finding import Finding
-from ..kernels.families import FAMILIES
+from ..kernels.families import FAMILIES, linked
 from ..models.encoding import Encoding
 from ..plain import to_toml
 from ..printing import align_columns, printable
@@ -149,8 +149,7 @@ class Result:
     def _family(self) -> str:
         """The family of the response, by which coefficients are ratios or not."""
         model = self.job.get("model", {})
-        link = "-probit" if model.get("link") == "probit" else ""
-        family = str(model.get("family") or "") + link
+        family = linked(str(model.get("family") or ""), model.get("link"))
         return {"mrf": "", "sem": "", table.OWN: table.OWN}.get(str(model.get("kind")), family)
 
     def table(self, exp: bool = False, reference: Mapping[str, str] | None = None, *, levels: bool = True) -> TableFrame:

@@ -25,7 +25,7 @@ NUMBERS = ("mean", "sd", "q025", "q05", "q95", "q975")
 ENDS = {"q025": 0.025, "q05": 0.05, "q95": 0.95, "q975": 0.975}
 MORE = ("rhat", "ess", "pip")  # where they are known
 # link -> the name of exp(coefficient)
-RATIOS = {"logit": "odds_ratio", "log": "rate_ratio", "hazard": "hazard_ratio", "mean": "mean_ratio"}
+RATIOS = {"logit": "odds_ratio", "log": "rate_ratio", "hazard": "hazard_ratio", "mean": "mean_ratio", "cloglog": "hazard_ratio"}
 OWN = "own"  # in the place of a family: a model that a package of the holders computes
 INTERCEPT = "intercept"
 COEFFICIENTS = ("theta", "average", "average_by_rows")  # on the scale of the linear predictor

@@ -37,7 +37,7 @@ def data(source: Source) -> Arguments:
     )
     points = random.standard_normal((s, mixed.size(p, d, family, n_shapes))) * source.choose([0.3, 1.0])
     offset = source.choose([None, 0.5 * random.standard_normal(n)])
-    trials = random.integers(1, 9, n).astype(float) if family == "binomial" and source.choose([True, False]) else None
+    trials = random.integers(1, 9, n).astype(float) if family.startswith("binomial") and source.choose([True, False]) else None
     eta = np.clip(X @ points[0, :p] + random.standard_normal(n), -4, np.log(LARGEST_MEAN))
     y = response(source, family, eta, trials, n_shapes)
     upper = None
@@ -77,7 +77,7 @@ def response(source: Source, family: str, eta: Any, trials: Any, n_shapes: int) 
     random, n = source.random, len(eta)
     if family in ("gaussian", "student"):
         return eta + (random.standard_normal(n) if family == "gaussian" else random.standard_t(2, n))
-    if family in ("bernoulli", "binomial"):
+    if family.startswith(("bernoulli", "binomial")):
         return random.binomial(1 if trials is None else trials.astype(int), 1 / (1 + np.exp(-eta))).astype(float)
     if family in ("gamma", *mixed.TIMES):
         return random.gamma(1.0, np.exp(0.5 * eta)) + 1e-6

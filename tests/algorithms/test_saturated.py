@@ -32,6 +32,7 @@ COLUMNS = (INTERCEPT, "x")
 OF_ROWS = (
     "bernoulli", "binomial", "poisson", "gaussian", "negative-binomial", "student", "gamma", "beta", "zero-inflated-poisson",
     "zero-inflated-negative-binomial", "ordinal", "ordinal-probit", "multinomial", "weibull", "exponential", "piecewise",
+    "bernoulli-probit", "binomial-probit", "bernoulli-cloglog", "binomial-cloglog",
 )  # fmt: skip
 OF_GROUPS = ("poisson", "gaussian", "bernoulli", "student", "weibull")
 CUTS = np.array([1.0, 2.0])
@@ -51,7 +52,7 @@ def layout_of(family: str, group: bool) -> Layout:
 
 
 def responses(family: str, n: int, rng: np.random.Generator) -> Array:
-    if family == "bernoulli":
+    if family.startswith("bernoulli"):
         return rng.integers(0, 2, n).astype(float)
     if family in ("multinomial", "ordinal", "ordinal-probit"):
         return rng.integers(0, 3, n).astype(float)
@@ -73,7 +74,7 @@ def rows_of(layout: Layout, X: Array, y: Array, starts: NDArray[np.int64]) -> An
         upper = np.where(np.arange(len(y)) % 3 == 0, np.inf, y)
         upper = np.where(np.modf(1e6 * y)[0] < 0.3, np.inf, y)  # a fact of the row, wherever it is
         return Lifetimes.of(layout, X, y, upper, starts, cuts=CUTS if layout.family == "piecewise" else None)
-    return Rows(layout, X, y, starts, np.full(len(y), 9.0) if layout.family == "binomial" else None)
+    return Rows(layout, X, y, starts, np.full(len(y), 9.0) if layout.family.startswith("binomial") else None)
 
 
 def box_of(layout: Layout) -> Box:

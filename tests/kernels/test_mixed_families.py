@@ -72,6 +72,10 @@ def exact(family, y, eta, w, upper=None, entry=0.0):
             turned = low + high > 0  # to the tail, where nothing is taken from 1
             low, high = (-high, -low) if turned else (low, high)
             return mpmath.log(F(high) - (F(low) if low > -m("inf") else 0))
+        if family.endswith("probit"):
+            return mpmath.log(mpmath.erfc((1 - 2 * y) * eta / mpmath.sqrt(2)) / 2)
+        if family.endswith("cloglog"):
+            return mpmath.log(-mpmath.expm1(-mean)) if y else -mean
         edges = [m(0), *map(m, CUTS.tolist()), m("inf")]
         k = mpmath.exp(w[0]) if family == "weibull" else m(1)
 
@@ -130,7 +134,10 @@ FAR = {
     "exponential": far([1.3, 0.2, 1.0, 0.0], [1.3, np.inf, 1.0 + 1e-9, 3.0], [(0.2,), (-60.0,), (6.0,)]),
     "piecewise": far([0.3, 0.4, 1.5, 9.0, 9.0], [0.3, 0.4, 1.5, 9.0, np.inf], [(eta, -0.3, 2.0, -20.0) for eta in (0.2, -50.0)])
     + far([0.0, 0.39, 1.6], [0.1, 1.6, 7.0], [(eta, -0.3, 2.0, -20.0) for eta in (0.2, -50.0, 3.0)]),
+    "bernoulli-probit": far([0, 1], None, [(eta,) for eta in (-40.0, -29.9, -7.99, 0.3, 8.01, 30.1, 40.0)]),
+    "bernoulli-cloglog": far([0, 1], None, [(eta,) for eta in (-700.0, -27.7, -0.7, 0.3, 5.0, 30.0)]),
 }  # fmt: skip
+FAR |= {f"binomial-{link}": FAR[f"bernoulli-{link}"] for link in ("probit", "cloglog")}  # of one trial
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -184,6 +191,8 @@ BAD = {
     "zero-inflated-negative-binomial": [-1.0, 0.5, np.inf, np.nan],
     "ordinal": [-1.0, 4.0, 0.5, np.nan],
     "ordinal-probit": [-1.0, 4.0, 0.5, np.nan],
+    **{f"bernoulli-{link}": [-1.0, 2.0, 0.5, np.nan] for link in ("probit", "cloglog")},
+    **{f"binomial-{link}": [-1.0, 6.0, 0.5, np.nan] for link in ("probit", "cloglog")},
     **{
         family: [(0.0, 0.0), (-1.0, -1.0), (-1.0, 2.0), (2.0, 1.0), (np.nan, 1.0), (1.0, np.nan), (np.inf, np.inf)]
         for family in ("weibull", "exponential", "piecewise")
@@ -283,6 +292,7 @@ def test_families_that_are_the_same_at_their_limits(backend):
     np.testing.assert_allclose(value("zero-inflated-negative-binomial", [0.0, -0.4])[0], value(of, [-0.4])[0], rtol=1e-12)
     of = "bernoulli"
     np.testing.assert_allclose(value("ordinal", [0.0])[0], value("bernoulli", [])[0], rtol=1e-9)
+    np.testing.assert_allclose(value("ordinal-probit", [0.0])[0], value("bernoulli-probit", [])[0], rtol=1e-9)
 
 
 # Several modes --------------------

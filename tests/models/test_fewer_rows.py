@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedkern.models.mixed import Layout, Rows
+from oracles.mixed_rows import chance
 
 INTERCEPT = ("intercept",)
 
@@ -18,21 +19,21 @@ def made(family: str, *, offset: bool = False, client: tuple[str, ...] = (), see
     X = np.column_stack([np.ones(n), random.integers(0, 3, n), random.integers(0, 2, n)]).astype(float)
     known = random.choice([0.0, 0.5], n) if offset else None
     eta = X @ [0.2, 0.3, -0.4] + (0 if known is None else known)
-    trials = random.integers(1, 5, n).astype(float) if family == "binomial" else None
-    p = 1 / (1 + np.exp(-eta))
+    trials = random.integers(1, 5, n).astype(float) if family.startswith("binomial") else None
+    p = chance(family, eta)
     drawn = {
         "gaussian": lambda: eta + random.standard_normal(n),
         "poisson": lambda: random.poisson(np.exp(eta)),
         "bernoulli": lambda: random.random(n) < p,
         "binomial": lambda: random.binomial(np.ones(n, int) if trials is None else trials.astype(int), p),
     }
-    y = np.asarray(drawn[family](), float)
+    y = np.asarray(drawn[family.removesuffix("-probit").removesuffix("-cloglog")](), float)
     return Rows(layout, X, y, np.array([0, n]), trials, known)
 
 
 @pytest.mark.parametrize("client", [(), INTERCEPT])
 @pytest.mark.parametrize("offset", [False, True])
-@pytest.mark.parametrize("family", ["gaussian", "poisson", "bernoulli", "binomial"])
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "bernoulli", "binomial", "bernoulli-probit", "binomial-cloglog"])
 def test_fewer_rows_say_the_same(family: str, offset: bool, client: tuple[str, ...]) -> None:
     rows = made(family, offset=offset, client=client)
     assert rows.fewer is not None

@@ -217,7 +217,7 @@ def test_responses_drawn_anew_are_like_those_of_the_model(family):
     "family",
     [
         *("bernoulli", "binomial", "poisson", "negative-binomial", "gaussian", "student", "gamma", "beta"),
-        *("zero-inflated-poisson", "zero-inflated-negative-binomial"),
+        *("zero-inflated-poisson", "zero-inflated-negative-binomial", "bernoulli-probit", "binomial-cloglog"),
     ],
 )
 @pytest.mark.parametrize("group", [(), ("intercept",)])

@@ -12,7 +12,7 @@ from fedkern.models.mixed import Layout, Rows
 from support.mixed_rows import differences, log_density, point, rows
 
 OHIO = Path(os.environ.get("FEDKERN_DATA", ".")) / "six-cities-wheeze" / "ohio.csv"
-FAMILIES = ("gaussian", "bernoulli", "binomial", "poisson", "negative-binomial")
+FAMILIES = ("gaussian", "bernoulli", "binomial", "poisson", "negative-binomial", "bernoulli-probit", "binomial-cloglog")
 SHAPES = [(family, ("intercept",), ("intercept",)) for family in FAMILIES] + [
     ("bernoulli", (), ()),
     ("bernoulli", ("intercept",), ()),

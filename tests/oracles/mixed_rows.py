@@ -21,6 +21,13 @@ def own(family):
     }.get(family, [])  # fmt: skip
 
 
+def chance(family, eta):
+    """The probability of an event."""
+    if family.endswith("probit"):
+        return stats.norm.cdf(eta)
+    return -np.expm1(-np.exp(eta)) if family.endswith("cloglog") else expit(eta)
+
+
 def response(family, eta, trials, rng):
     """y and `upper` of the predictors."""
     n = len(eta)
@@ -28,8 +35,8 @@ def response(family, eta, trials, rng):
         return eta + 0.7 * rng.standard_normal(n), None
     if family == "student":
         return eta + 0.6 * rng.standard_t(3, n), None
-    if family in ("bernoulli", "binomial"):
-        return rng.binomial(1 if trials is None else trials.astype(int), expit(eta)).astype(float), None
+    if family.startswith(("bernoulli", "binomial")):
+        return rng.binomial(1 if trials is None else trials.astype(int), chance(family, eta)).astype(float), None
     if family == "gamma":
         return rng.gamma(2.0, np.exp(eta) / 2.0), None
     if family == "beta":
@@ -54,7 +61,7 @@ def example(family, d, n=24, groups=5, p=2, points=3, seed=0, tau=0.8):
     T[np.diag_indices(d)] = np.log(tau)
     xi = np.concatenate([0.4 * rng.standard_normal(p), T[np.tril_indices(d)], own(family)])
     eta = X @ xi[:p] + rng.standard_normal(n) * (tau if d else 0)
-    trials = rng.integers(1, 6, n).astype(float) if family == "binomial" else None
+    trials = rng.integers(1, 6, n).astype(float) if family.startswith("binomial") else None
     y, upper = response(family, eta, trials, rng)
     many = xi + 0.1 * rng.standard_normal((points, len(xi))) * (np.arange(points) > 0)[:, None]
     return {
@@ -99,8 +106,8 @@ def density(family, y, eta, trials, w, upper=None, cuts=None):
         return stats.norm.logpdf(y, eta, np.exp(w[0]))
     if family == "student":
         return stats.t.logpdf(y, np.exp(w[1]), eta, np.exp(w[0]))
-    if family in ("bernoulli", "binomial"):
-        return stats.binom.logpmf(y, 1 if trials is None else trials, expit(eta))
+    if family.startswith(("bernoulli", "binomial")):
+        return stats.binom.logpmf(y, 1 if trials is None else trials, chance(family, eta))
     if family == "gamma":
         return stats.gamma.logpdf(y, np.exp(w[0]), scale=mean * np.exp(-w[0]))
     if family == "beta":

@@ -5,6 +5,7 @@ from scipy import stats
 from scipy.special import expit
 
 from fedkern.models.mixed import Layout, Rows
+from oracles.mixed_rows import chance
 
 
 def rows(family, group=(), client=(), sizes=(4, 1, 3, 5), seed=0):
@@ -13,7 +14,7 @@ def rows(family, group=(), client=(), sizes=(4, 1, 3, 5), seed=0):
     n = sum(sizes)
     X = np.column_stack([np.ones(n), rng.normal(size=n), rng.integers(0, 2, n)])
     eta = X @ [0.2, 0.4, -0.3] + np.repeat(rng.normal(0, 0.8, len(sizes)), sizes)
-    p = 1 / (1 + np.exp(-eta))
+    p = chance(family, eta)
     y = {
         "gaussian": lambda: rng.normal(eta, 0.7),
         "bernoulli": lambda: rng.binomial(1, p),
@@ -27,9 +28,9 @@ def rows(family, group=(), client=(), sizes=(4, 1, 3, 5), seed=0):
         "zero-inflated-negative-binomial": lambda: (
             rng.binomial(1, 0.6, n) * rng.negative_binomial(2.0, 2 / (2 + np.exp(eta + 1)))
         ),
-    }[family]()
+    }[family.removesuffix("-probit").removesuffix("-cloglog")]()
     layout = Layout(("intercept", "a", "b"), family, tuple(group), tuple(client))
-    trials = np.full(n, 6.0) if family == "binomial" else None
+    trials = np.full(n, 6.0) if family.startswith("binomial") else None
     return Rows.grouped(layout, X, y, list(np.repeat(np.arange(len(sizes)), sizes)), trials, rng.normal(0, 0.2, n))[0]
 
 
@@ -68,4 +69,4 @@ def log_density(mine, eta, xi):
     if mine.layout.family == "negative-binomial":
         r = last**-2
         return stats.nbinom.logpmf(y, r, r / (r + np.exp(eta)))
-    return stats.binom.logpmf(y, 1 if mine.trials is None else mine.trials, expit(eta))
+    return stats.binom.logpmf(y, 1 if mine.trials is None else mine.trials, chance(mine.layout.family, eta))

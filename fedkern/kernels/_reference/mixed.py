@@ -12,6 +12,7 @@ from .._rows import HALF_LOG_TAU
 from .mixed_families import (
     Beta,
     Binomial,
+    Cloglog,
     Exponential,
     Gamma,
     Gaussian,
@@ -20,6 +21,7 @@ from .mixed_families import (
     OrdinalProbit,
     Piecewise,
     Poisson,
+    Probit,
     Student,
     Weibull,
     ZeroInflatedNegativeBinomial,
@@ -28,7 +30,7 @@ from .mixed_families import (
 
 FAMILIES = (
     Binomial, Poisson, Gaussian, NegativeBinomial, Student, Gamma, Beta, ZeroInflatedPoisson, ZeroInflatedNegativeBinomial,
-    Ordinal, OrdinalProbit, Weibull, Exponential, Piecewise,
+    Ordinal, OrdinalProbit, Weibull, Exponential, Piecewise, Probit, Cloglog,
 )  # fmt: skip
 
 MOST_CURVE = 1e8  # of a row in the search, beside its size

@@ -7,11 +7,11 @@ A family splits it into a part that depends on eta (`row`), and one that does no
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import expit, log_ndtr
+from scipy.special import expit
 
 from .. import _rows as of
 from .. import families
-from .._rows import HALF_LOG_TAU, MOST_ETA, rest, rest_curve, rest_slope
+from .._rows import HALF_LOG_TAU, MOST_ETA, log_1m_exp, rest, rest_curve, rest_slope
 from ..families import LEVELS
 
 MOST_TERMS = 1e8  # of a negative binomial's count, whose curvature is a sum of so many
@@ -93,6 +93,20 @@ class Binomial(OfRecord):
 
     def good(self, m):
         return super().good(m) & self.record.domain.has(self.trials) & (self.y <= self.trials)
+
+
+class Probit(Binomial):
+    record = families.BINOMIAL_PROBIT
+
+
+class Cloglog(Binomial):
+    record = families.BINOMIAL_CLOGLOG
+    counted = True
+
+    def start(self, w):
+        p = (self.y + 0.5) / (self.trials + 1)
+        mean = -np.log1p(-p)
+        return self.trials * mean**2 * (1 - p) / p + np.zeros((len(w), 1)), np.log(mean), self.trials
 
 
 class Poisson(OfRecord):
@@ -294,17 +308,6 @@ class ZeroInflatedNegativeBinomial(ZeroInflatedPoisson):
         return *NegativeBinomial.scale(self, w), w[:, -1:]
 
 
-def log_1m_exp(x):
-    """Returns log(1 - exp(-e^x)) and two derivatives in x."""
-    x = np.minimum(x, MOST_ETA)
-    g = np.exp(x)
-    few = np.where(g < 1e-12, x, np.log(-np.expm1(-g)))
-    value = np.where(g > 0.5, np.log1p(-np.exp(-g)), few)
-    first = np.where(g < 1e-300, 1.0, g * np.exp(-g) / -np.expm1(-np.maximum(g, 1e-300)))
-    whole = np.where(g < 1e-300, 1.0, g / -np.expm1(-np.maximum(g, 1e-300)))
-    return value, first, first * (1 - whole)
-
-
 # Defines rows of mixed models whose responses are levels in an order --------------------
 
 
@@ -401,21 +404,12 @@ class OrdinalProbit(Ordinal):
 
 
 LEGENDRE = np.polynomial.legendre.leggauss(12)
-ONE_TAIL = 30.0
 
 
 def tail(x):
     """Returns log Phi(-x), the mean of -t and the variance of t beyond x (t > x) of a standard normal."""
-    far = np.maximum(x, ONE_TAIL)
-    fraction = far
-    for j in range(24, 1, -1):
-        fraction = far + j / fraction
-    beyond = 1 / fraction  # phi(x) / Phi(-x) - x, by its continued fraction
-    near = np.minimum(x, ONE_TAIL)
-    rate = np.exp(-0.5 * near**2 - HALF_LOG_TAU - log_ndtr(-near))
-    mean = np.where(x < ONE_TAIL, rate, far + beyond)
-    variance = np.where(x < ONE_TAIL, 1 - rate * (rate - near), 1 - (far + beyond) * beyond)
-    return log_ndtr(-x), mean, variance
+    value, mean, curve = of.normal_tail(x)
+    return value, mean, 1 - curve
 
 
 def normal_interval(a, b, gap):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ...jobs import own_posterior
 from ...jobs.files import RunFolder
+from ...kernels.families import one_trial
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed.effects import Effects
 from ...models.survival_parametric import Baseline
@@ -24,7 +25,7 @@ from ...results.released import Drawing
 from ...results.weighted import WeightedDraws
 from .level_predictive import predictive_of
 from .model import Model
-from .predictive import BLOCK, Foreseen, Predictive, blocks, one_row
+from .predictive import BLOCK, Foreseen, Predictive, blocks
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -160,7 +161,7 @@ def write(folder: RunFolder, model: Model, client: int, ended: Ended) -> None:
     equal, chosen = np.full(n, 1 / n), np.arange(n)[np.newaxis]
     others = model.others_at_client(ended.told[every_step], ended.inner[every_step])
     draws = WeightedDraws(model.layout.coefficients, theta, standard, others, equal, chosen, None)
-    family, terms = one_row(model.family), {"group": model.layout.group}
+    family, terms = one_trial(model.family), {"group": model.layout.group}
     new = predictive_of(family).of(draws.groups(Drawing(model.seed))["posterior"], model.encoding, family, terms, model.nu)
     drawn = np.zeros((n, 1, 0, 0), np.float32)
     if ended.groups is not None and ended.groups.drawn is not None:

@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from ...data.cells import plain
 from ...data.plain_text import canonical
-from ...kernels.families import LEVELED
+from ...kernels.families import LEVELED, quoted, with_link
 from ...labels import label
 
 MOST = 50  # levels: beyond, the response is a number, or says who a row is
@@ -34,11 +34,11 @@ Levels = Annotated[list[str] | None, BeforeValidator(_texts)]
 def faults(data: Any, model: Any) -> Iterator[str]:
     """Yields every fault of a job file with these sections, each a sentence with its remedy."""
     family = str(model.family)
+    if model.link is not None and family not in (having := with_link(model.link)):
+        yield f'model.link = "{model.link}": of model.family = {quoted(having)}, and this is "{family}"; remove it'
     if family not in LEVELED:
         if data.levels is not None:
             yield 'data.levels: of a response with several levels; set model.family = "ordinal" or "multinomial", or remove it'
-        if model.link is not None:
-            yield f'model.link = "{model.link}": of model.family = "ordinal", and this is "{family}"; remove it'
         return
     if data.builtin:
         yield f'model.family = "{family}" is for data.clients; built-in data have no response with several levels'
@@ -52,8 +52,6 @@ def faults(data: Any, model: Any) -> Iterator[str]:
         if model.intercept:
             yield "model.intercept: an ordinal model has thresholds in its place; remove it, or set false"
         return
-    if model.link is not None:
-        yield f'model.link = "{model.link}": of model.family = "ordinal"; remove it'
     if model.random is not None:
         yield (
             'model.random with model.family = "multinomial": an effect of a group would be one for each level but the first, '

@@ -117,10 +117,6 @@ class OrderedModel(LevelModel):
     """Holds a job of ordered levels: thresholds, and one coefficient of each column."""
 
     @property
-    def family(self) -> str:
-        return self.config.row.name
-
-    @property
     def link(self) -> str:
         """The link of cumulative probabilities."""
         return self.config.model.link or "logit"

@@ -17,14 +17,14 @@ from scipy.special import expit, ndtr
 
 from ...data.design import Design
 from ...kernels import rng
-from ...kernels.families import FAMILIES, NOMINAL
+from ...kernels.families import FAMILIES, NOMINAL, linked, one_trial
 from ...models import levels
 from ...models.encoding import Encoding
 from ...models.mixed.layout import ORDERED
 from ...models.mixed.predictive import Keyed
 from ...models.reference import with_references
 from ...results.released import Group
-from .predictive import BLOCK, EFFECT, Foreseen, Predictive, blocks, levels_of, one_row
+from .predictive import BLOCK, EFFECT, Foreseen, Predictive, blocks, levels_of
 
 Array = NDArray[np.float64]
 
@@ -121,5 +121,4 @@ def predictive_of(family: str) -> type[Predictive]:
 
 def family_of(model: Mapping[str, Any]) -> str:
     """Returns the family of one row, by the [model] section of a finished job."""
-    family = one_row(str(model["family"]))
-    return f"{family}-probit" if model.get("link") == "probit" else family
+    return linked(one_trial(str(model["family"])), model.get("link"))

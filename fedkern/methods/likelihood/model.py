@@ -93,7 +93,7 @@ class Model(WeighedModel[OutputSection]):
     @property
     def family(self) -> str:
         """The family of the response, as kernels call it."""
-        return self.config.model.family
+        return self.config.family
 
     @property
     def row(self) -> Family:
@@ -207,7 +207,7 @@ class Model(WeighedModel[OutputSection]):
             y = (y - own.offset - self.units.level) / self.units.scale
         elif self.offset:
             offset = own.offset
-        trials = own.trials if self.family == "binomial" else None
+        trials = own.trials if self.row.trials else None
         return Rows(self.layout, own.X, y, own.starts, trials, offset, n_threads=n_threads)
 
     # Unknowns and their prior --------------------
@@ -587,7 +587,7 @@ class Model(WeighedModel[OutputSection]):
     @property
     def of_two(self) -> bool:
         """Whether the response is an outcome of 0 and 1, or successes of trials."""
-        return self.family in ("bernoulli", "binomial")
+        return self.config.row_kind == "responses" and self.row.chances
 
     @property
     def of_slopes(self) -> tuple[list[int], int]:

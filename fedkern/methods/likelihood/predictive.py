@@ -265,8 +265,3 @@ def levels_of(chances: Array, source: Keyed) -> Array:
     """Returns (m, n) numbers of levels, drawn by their chances (m, n, K)."""
     u = source.uniform(chances[..., 0].size).reshape(chances.shape[:2])
     return np.asarray((u[..., np.newaxis] > np.cumsum(chances, axis=-1)[..., :-1]).sum(axis=-1), np.float64)
-
-
-def one_row(family: str) -> str:
-    """Returns the family of one row, or one trial."""
-    return "bernoulli" if family == "binomial" else family

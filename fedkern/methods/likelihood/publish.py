@@ -14,6 +14,7 @@ from ...algorithms.importance import machine as importance
 from ...data.design import Design
 from ...finding import Finding
 from ...jobs.publish import Fit
+from ...kernels.families import one_trial
 from ...models import weighted
 from ...results import guard, loo, unseen
 from ...results import verdict as verdict_of
@@ -36,7 +37,6 @@ from .differently import (
 from .level_predictive import predictive_of
 from .model import TOLD, Model
 from .own_model import OwnModel
-from .predictive import one_row
 
 Array = NDArray[np.float64]
 
@@ -295,7 +295,7 @@ def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tupl
     if test is None:
         return {}, {}
     drawn = posterior.groups(Drawing(model.seed))["posterior"]
-    family = one_row(model.family)
+    family = one_trial(model.family)
     predictive = predictive_of(family).of(drawn, model.encoding, family, model.terms, model.nu)
     metrics, about = predictive.scores(test)
     return metrics, {"test": about}

@@ -25,6 +25,7 @@ from ...finding import RuleRefusal, Value
 from ...jobs import incomplete
 from ...jobs import parties as jobs
 from ...jobs.parties import Parties
+from ...kernels.families import one_trial
 from ...models.encoding import Spec
 from .keys import Config
 from .parts import check_parts
@@ -47,9 +48,7 @@ def parties(config: Config, folder: Path) -> Parties:
     data, model = config.data, config.model
     declared = jobs.declared(data.columns) | incomplete.marks(config)
     # Trials are read as rows of successes and of failures with their numbers; the response of survival times is the event.
-    family = "bernoulli" if data.trials is not None or config.hazards else model.family
-    if config.leveled:
-        family = config.row.name
+    family = one_trial(config.row.name)
     known = jobs.Known(family, data.event if config.hazards else data.response, data.positive, declared, model.intercept)
     known = known._replace(levels=config.levels)
     if not data.builtin:

@@ -65,26 +65,18 @@ def density(rows: Rows, eta: Vector, points: Vector) -> Vector:
 
 
 def _slopes(rows: Rows, eta: Vector, points: Vector) -> tuple[Vector, Vector]:
-    """(S, n) the derivative of `density` in eta, and minus the second one."""
+    """(S, n) the derivative of `density` in eta, and minus the second one, or about it where it may be below 0."""
     if rows.layout.family in HAZARDS:
         return rows.slopes(eta, points)
     family, record = rows.layout.family, FAMILIES[rows.layout.family]
     scale = rows.layout.scale(points)[..., np.newaxis]
     eta = record.kept(eta)
     slope = record.slope(rows.y, eta, scale, rows.trials)
-    mean = record.mean(eta)
-    if family == "gaussian":
-        return slope, np.broadcast_to(scale**-2, slope.shape)
-    if family == "poisson":
-        return slope, mean
-    if family == "gamma":
-        return slope, slope + scale
     if family == "negative-binomial":
+        mean = record.mean(eta)
         return slope, mean / (1 + mean / scale) * ((1 + rows.y / scale) / (1 + mean / scale))
-    if record.leveled:
-        return slope, record.information(rows.y, eta, scale, None)
-    trials = 1.0 if rows.trials is None else rows.trials
-    return slope, record.spread(mean, scale, trials)
+    curve = record.observed if record.concave else record.information
+    return slope, curve(rows.y, eta, scale, rows.trials)
 
 
 def by_group(rows: Rows, values: Vector) -> Vector:

@@ -46,7 +46,8 @@ def fewer(family: str, X: Vector, y: Vector, offset: Vector | None, trials: Vect
         return None
     if family == "gaussian":
         return _rotated(X, y if offset is None else y - offset)
-    return _added(family, X, y, offset, trials) if family in ("bernoulli", "binomial", "poisson") else None
+    of_sums = family == "poisson" or family.startswith(("bernoulli", "binomial"))
+    return _added(family, X, y, offset, trials) if of_sums else None
 
 
 def _rotated(X: Vector, y: Vector) -> Fewer | None:
@@ -87,7 +88,7 @@ def _added(family: str, X: Vector, y: Vector, offset: Vector | None, trials: Vec
     tried = np.ones(n) if trials is None else trials
     together = np.bincount(which, tried).astype(np.float64)
     constant = _log_choose(tried, y).sum() - _log_choose(together, total).sum()
-    return Fewer("binomial", X[first], total, rest, together, float(constant))
+    return Fewer(family.replace("bernoulli", "binomial"), X[first], total, rest, together, float(constant))
 
 
 def _log_choose(n: Vector, k: Vector) -> Vector:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from ...kernels.families import FAMILIES as RECORDS
-from ...kernels.families import HALF_LOG_TAU, HAZARDS, NOMINAL, taken_by
+from ...kernels.families import HALF_LOG_TAU, HAZARDS, NOMINAL
 from ..encoding import INTERCEPT
 from ..own.priors import POSITIVE, Block, Densities, Kind, block_of
 
@@ -224,7 +224,7 @@ NODES = (1, 15, 9, 5)  # a dimension, by the number of an effect's terms: where 
 MOST_NODES = (1, 60, 30, 15)  # and where it ends
 MOST_TERMS = 3
 ORDERED = ("ordinal", "ordinal-probit")  # whose first threshold is minus an intercept
-FAMILIES = (*taken_by("likelihood"), "ordinal-probit", *NOMINAL, *HAZARDS)
+FAMILIES = (*RECORDS, *NOMINAL, *HAZARDS)
 
 
 def _triangle(d: int) -> int:

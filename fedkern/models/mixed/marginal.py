@@ -135,10 +135,11 @@ def average_mean(layout: Layout, eta: Vector, variance: Vector, order: int) -> V
     for t_k, w_k in zip(*over_effects(sd), strict=True):
         p = record.mean(eta + sd * t_k)
         factor = p
-        if order > 0:
-            factor = p * (1 - p)
-        if order > 1:
-            factor = factor * (1 - 2 * p)
+        if order > 0 and record.chances:  # p' and p'' by log p
+            slope, observed = (f(1.0, eta + sd * t_k, 1.0, None) for f in (record.slope, record.observed))
+            factor = p * (slope if order == 1 else slope**2 - observed)
+        elif order > 0:
+            factor = p * (1 - p) * (1.0 if order == 1 else 1 - 2 * p)
         expectation += w_k * factor
     return expectation
 

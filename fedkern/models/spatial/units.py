@@ -20,13 +20,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
-from ...kernels.families import FAMILIES
+from ...kernels.families import FAMILIES, QUANTILES
 from ..likelihood import Likelihood
 from .site import Rows
 
 Array = NDArray[np.float64]
 
+LEAST_SHARE = 1e-15  # of events, which has a level by every link
 HALF = 0.5  # of a response, where there is none of its kind at all
 TINY = 1e-14  # of a mean: a standard deviation that rounding leaves of a constant response
 FINE = -20  # responses are rounded to 2^FINE standard deviations (of their error, where the job gives it)
@@ -151,7 +153,9 @@ def pooled_level(family: str, sums_of_clients: Sequence[tuple[float, float]]) ->
         events = first if first > 0 else HALF
         return float(np.log(events) - np.log(second))
     more = HALF * (first <= 0 or second <= 0)
-    return float(np.log(max(first, 0.0) + more) - np.log(max(second, 0.0) + more))
+    logit = float(np.log(max(first, 0.0) + more) - np.log(max(second, 0.0) + more))
+    # Of another link offsets count as those of a logit do: a level is where a prior has its centre.
+    return logit if link == "logit" else float(QUANTILES[link](np.clip(expit(logit), LEAST_SHARE, 1 - LEAST_SHARE)))
 
 
 def spread(sums_of_clients: Sequence[tuple[float, float]], centre: float, n: float) -> tuple[float, float]:

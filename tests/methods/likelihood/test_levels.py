@@ -279,9 +279,13 @@ FAULTS = {
     ("intercept", "an ordinal model has thresholds in its place"): {"model": 'family = "ordinal"\nintercept = true'},
     ("link", "model.link"): {"model": 'family = "multinomial"\nlink = "probit"'},
     ("other", "data.levels: of a response with several levels"): {"model": 'family = "poisson"'},
-    ("other link", 'model.link = "probit": of model.family = "ordinal"'): {
+    ("other link", 'model.link = "probit": of model.family = "binomial" or "bernoulli" or "ordinal", and this is "poisson"'): {
         "levels": "",
         "model": 'family = "poisson"\nlink = "probit"',
+    },
+    ("no link of levels", 'model.link = "cloglog": of model.family = "binomial" or "bernoulli", and this is "ordinal"'): {
+        "levels": 'levels = ["none", "mild"]',
+        "model": 'family = "ordinal"\nlink = "cloglog"',
     },
     ("offset", "a multinomial model has a predictor for each level"): {
         "levels": 'levels = ["none", "mild"]\noffset = "dose"',

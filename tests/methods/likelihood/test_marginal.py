@@ -27,7 +27,13 @@ JOB: dict[str, Any] = {
     "algorithm": {"points": 256, "effective": 100.0},
     "output": {"marginal": True, **TOLD},
 }
-MEANS: dict[str, Callable[[Array], Array]] = {"bernoulli": expit, "poisson": np.exp, "gaussian": lambda eta: eta}
+MEANS: dict[str, Callable[[Array], Array]] = {
+    "bernoulli": expit,
+    "bernoulli-probit": norm.cdf,
+    "bernoulli-cloglog": lambda eta: -np.expm1(-np.exp(eta)),
+    "poisson": np.exp,
+    "gaussian": lambda eta: eta,
+}
 RESPONSES: dict[str, Callable[[np.random.Generator, Array], Any]] = {
     "bernoulli": lambda rng, eta: (rng.random(len(eta)) < expit(eta)).astype(int),
     "poisson": lambda rng, eta: rng.poisson(np.exp(eta)),
@@ -42,14 +48,16 @@ def frames(family: str) -> dict[str, pd.DataFrame]:
         unit, ward = rng.choice(["low", "mid", "top"], n), rng.permutation(np.arange(n) % 12)
         effects = 0.8 * rng.normal(size=12)[ward] + 0.3 * rng.normal()
         eta = 0.02 * (age - 60) + 0.5 * male + 0.4 * (unit == "top") + effects
-        found[name] = pd.DataFrame({"age": age, "male": male, "unit": unit, "ward": ward, "y": RESPONSES[family](rng, eta)})
+        y = RESPONSES[family.partition("-")[0]](rng, eta)
+        found[name] = pd.DataFrame({"age": age, "male": male, "unit": unit, "ward": ward, "y": y})
     return found
 
 
 def run(family: str, random: dict[str, Any] | None, **more: Any) -> tuple[fedkern.Result, pd.DataFrame]:
     held = frames(family)
     ignored = [] if random and "group" in random else ["ward"]
-    tables = {**JOB, "model": {"family": family, **({"random": random} if random else {})}}
+    name, _, link = family.partition("-")
+    tables = {**JOB, "model": {"family": name, **({"link": link} if link else {}), **({"random": random} if random else {})}}
     tables["data"] = {**JOB["data"], "ignore": ignored}
     return fedkern.run(tables, data=held, **more), pd.concat(held.values())
 
@@ -88,6 +96,8 @@ def expected(result: fedkern.Result, rows: pd.DataFrame, family: str) -> dict[st
         ("gaussian", None),
         ("bernoulli", {"group": "ward"}),
         ("poisson", {"group": "ward", "client": True}),
+        ("bernoulli-probit", {"group": "ward"}),
+        ("bernoulli-cloglog", None),
     ],
 )
 def test_marginal_effects_are_averages_over_the_pooled_rows(family: str, random: dict[str, Any] | None) -> None:

@@ -1,4 +1,4 @@
-"""Jobs of student, gamma, beta and zero-inflated responses: against NUTS on pooled rows, from the job file to the report."""
+"""Jobs of student, gamma, beta, zero-inflated, probit and cloglog responses: against NUTS on pooled rows, to the report."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def of(name: str) -> tuple[str, int]:
 
 
 # A federation of each family at each push, one with effects of groups
-PUSHED = [*(f"{family} 0" for family in FAMILIES[:4]), f"{FAMILIES[4]} 4"]
+PUSHED = [*(f"{family} 0" for family in FAMILIES[:4]), f"{FAMILIES[4]} 4", "bernoulli-probit 1", "bernoulli-cloglog 3"]
 
 
 @pytest.mark.parametrize(

@@ -431,6 +431,50 @@ template <bool probit> class Ordinal : public ByLanes<Ordinal<probit>> {
     bool good_ = true;
 };
 
+// ---- Successes of trials, by other links than the logit.
+
+/// y log P + (trials - y) log(1 - P): P = Phi(eta), or 1 - exp(-e^eta).
+template <bool probit> class Chances : public ByLanes<Chances<probit>> {
+  public:
+    explicit Chances(const Rows& rows) : ByLanes<Chances<probit>>(0, true, !probit), y_(rows.y), trials_(rows.trials) {
+        for (Index i = 0; i < rows.n; ++i) constant_ += row_constant<MixedFamily::binomial>(y_[i], trials_[i]);
+    }
+    bool good() const override { return is_finite(constant_); }
+    int numbers() const override { return 0; }
+    void shapes(const double*, int, Shapes&) const override {}
+    template <class Loop> FEDKERN_INLINE void each(Index i, const Shapes&, const Lane*, const Loop& loop) const {
+        const double y = y_[i], rest = trials_[i] - y;
+        if constexpr (!probit)
+            loop([&](double eta, int) FEDKERN_LANE {
+                const double mean = math::exp(at_most(eta, most_eta));
+                const At some = log_1m_exp(eta);
+                return At{y * some.value - rest * mean, y * some.slope - rest * mean, rest * mean - y * some.curve};
+            });
+        else if (y == 0 || rest == 0) { // one tail
+            const double sign = y == 0 ? -1 : 1, count = y + rest;
+            loop([&](double eta, int) FEDKERN_LANE {
+                const Tail tail = normal_tail(-sign * eta);
+                return At{count * tail.value, sign * count * tail.mean, count * (1 - tail.variance)};
+            });
+        } else
+            loop([&](double eta, int) FEDKERN_LANE {
+                const Tail up = normal_tail(-eta), down = normal_tail(eta);
+                return At{y * up.value + rest * down.value, y * up.mean - rest * down.mean,
+                          y * (1 - up.variance) + rest * (1 - down.variance)};
+            });
+    }
+    double constant(const double*) const override { return constant_; }
+    void start(Index i, const Shapes&, const Lane*, int L, Lane& weight, Lane& target) const override {
+        const double p = (y_[i] + 0.5) / (trials_[i] + 1), mean = -std::log1p(-p), count = trials_[i] * mean * mean * (1 - p) / p;
+        for (int l = 0; l < L; ++l) weight[l] = count, target[l] = std::log(mean);
+    }
+    double size(Index i, const Shapes&, int) const override { return trials_[i]; }
+
+  private:
+    const std::vector<double>&y_, &trials_;
+    double constant_ = 0;
+};
+
 // ---- Times.
 
 /// Rows are Poisson of the cumulative hazard, from the entry up to y and from y to `upper`: `kept` are the logarithms of both at eta = 0.

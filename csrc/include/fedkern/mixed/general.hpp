@@ -17,6 +17,8 @@ inline std::unique_ptr<Family> family_of(const Rows& rows, const MixedRows& give
     case MixedFamily::zero_inflated_negative_binomial: return std::make_unique<ZeroInflated<true>>(rows, given);
     case MixedFamily::ordinal: return std::make_unique<Ordinal<false>>(rows, m);
     case MixedFamily::ordinal_probit: return std::make_unique<Ordinal<true>>(rows, m);
+    case MixedFamily::probit: return std::make_unique<Chances<true>>(rows);
+    case MixedFamily::cloglog: return std::make_unique<Chances<false>>(rows);
     case MixedFamily::weibull: return std::make_unique<Times<MixedFamily::weibull>>(rows, times);
     case MixedFamily::exponential: return std::make_unique<Times<MixedFamily::exponential>>(rows, times);
     default: return std::make_unique<Times<MixedFamily::piecewise>>(rows, times);

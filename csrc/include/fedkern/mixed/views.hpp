@@ -18,7 +18,9 @@ enum class MixedFamily {
     ordinal_probit,
     weibull,
     exponential,
-    piecewise
+    piecewise,
+    probit,
+    cloglog
 }; // up to negative_binomial in values.hpp and curvature.hpp, the others in families.hpp
 
 /// Rows sorted by group; Z has at most `mixed_effects` columns. No data: trials 1, offset 0. `starts` rises from 0 to the number of rows.
