@@ -79,6 +79,9 @@ class Client:
         told, first = self.model.told(asked.told), list[Array]()
         for table in self.model.double:
             both = self._joined_two(table, told) or ((), ())
+            if (before := self.earlier.get(kept.name_of(table))) is not None and all(both):
+                rows, columns = (tuple(map(tuple, parts)) for parts in before["parts"])
+                both = cells.common(both[0], rows), cells.common(both[1], columns)
             first += [to_numbers(parts, self.model.size(name)) for name, parts in zip(table, both)]
         return OwnParts(0, np.concatenate([*first, self._kept_ends(told.groups)]))
 
@@ -91,7 +94,7 @@ class Client:
         for table, part in self.model.split(counts):
             if table is TIMES:
                 part[:] = self._times(told)
-            elif (parts := told.of[table]) is not None and (not table.second or self._joined_two(table, told) is not None):
+            elif (parts := told.of[table]) is not None and (not table.second or self._may_tell_two(table, told)):
                 first = [to_numbers(own, size).astype(np.int64) for own, size in zip(parts, part.shape)]
                 np.add.at(part, np.ix_(*first), self.counts(table))
         each = self._each(asked.centre, told)
@@ -147,10 +150,31 @@ class Client:
         """Returns what it is about to tell of columns, for its holder's account; nothing of what was told before."""
         new = dict[str, kept.Told]()
         for name in self.model.shown:
-            if ((parts := (told.of[Counted(name)] or ((), ()))[0]) and name not in self.earlier) or self._changed(name, parts):
+            parts = (told.of[Counted(name)] or ((), ()))[0]
+            if parts and (name not in self.earlier or self._changed(name, parts)):
                 counts = cells.added(self.counts(Counted(name))[:, 0], parts).tolist()
-                new[name] = {"cells": self.cells_of(name), "parts": parts, "counts": counts}
+                new[name] = {"cells": self.cells_of(name), "parts": parts, "counts": counts, "most": self._most(name, parts)}
+        new |= {kept.name_of(table): self._of_two(table, told) for table in self.model.double if self._may_tell_two(table, told)}
+        if self.model.time and (curve := self._curve(told)) is not None:
+            new[kept.name_of(TIMES)] = curve[1]
         return new
+
+    def _most(self, name: str, parts: Parts) -> int:
+        """Returns in how many parts a column was told at most, now or before."""
+        before = self.earlier.get(name, {})
+        return max(len(parts), int(before.get("most", len(before.get("parts", ())))))
+
+    def _of_two(self, table: Counted, told: Told) -> kept.Told:
+        """Returns what a table of two columns says."""
+        parts = told.of[table] or ((), ())
+        counts = cells.added(cells.added(self.counts(table), parts[1]).T, parts[0]).T
+        return {"cells": [self.cells_of(name) for name in table], "parts": parts, "counts": counts.tolist()}
+
+    def _may_tell_two(self, table: Counted, told: Told) -> bool:
+        """Tells whether a table of two columns may be told: enough rows are in its parts, now and since it was told before."""
+        if told.of[table] is None or self._joined_two(table, told) is None:
+            return False
+        return kept.may_be_told(self.earlier.get(kept.name_of(table)), self._of_two(table, told), self.rules.rows_per_value)
 
     def _changed(self, name: str, parts: Parts) -> bool:
         """Tells whether the rows of parts are others than were told."""
@@ -194,7 +218,7 @@ class Client:
             if (parts := told.of.get(Counted(name))) is None:
                 continue
             values = self.rows.values[name]
-            each[j, -1] = self._sums(values, centre[j], len(parts[0]))
+            each[j, -1] = self._sums(values, centre[j], self._most(name, parts[0]))
             by_group = told.of.get(Counted(name, model.group)) if model.group else None
             for part in by_group[1] if by_group is not None else ():
                 if max(part) < model.size(model.group) - 1:
@@ -262,6 +286,20 @@ class Client:
                     told = tried
         return np.isin(grid, told).astype(np.float64) if told else kept - 1
 
+    def _curve(self, told: Told) -> tuple[curves.Counts, kept.Told] | None:
+        """Returns its counts of survival times at the ends that are told, and what they say; None where it tells none."""
+        grid = np.unique(self.ends[self.model.numeric.index(self.model.time or "")][told.ends])
+        grid = grid[grid > 0]
+        if not len(grid):
+            return None
+        found = curves.curve_counts(*self._survived(told.groups), grid, self.rules, len(told.groups))
+        if found is None or not np.array_equal(found.ends, grid):
+            return None
+        counts = np.concatenate([found.events, found.censored, found.at_risk[:, -1:]], axis=1)
+        now: kept.Told = {"cells": grid.tolist(), "parts": told.groups, "counts": counts.tolist()}
+        may = kept.may_be_told(self.earlier.get(kept.name_of(TIMES)), now, self.rules.rows_per_value)
+        return (found, now) if may else None
+
     def _times(self, told: Told) -> Array:
         """Returns, by group, events of each interval, censored rows of each, and rows with later times; 0 where not told."""
         model, ends = self.model, self.model.bins - 1
@@ -272,8 +310,8 @@ class Client:
         time, event, group = self._survived(told.groups)
         first = np.array([min(part) for part in told.groups])
         if not model.whole:
-            own = curves.curve_counts(time, event, group, grid, self.rules, len(told.groups)) if len(grid) else None
-            if own is not None and np.array_equal(own.ends, grid):
+            if (curve := self._curve(told)) is not None:
+                own = curve[0]
                 counts[np.ix_(first, place)], counts[np.ix_(first, place + ends)] = own.events, own.censored
                 counts[first, -1] = own.at_risk[:, -1]
             return counts

@@ -21,7 +21,7 @@ from ...jobs.files import writing
 from ...jobs.holding.binding import Account
 
 FILE = "told.json"
-Told = Mapping[str, Any]  # of a column: "cells" (inner ends of bins, or levels), "parts", "counts"
+Told = Mapping[str, Any]  # "cells" (inner ends of bins, or levels; of two columns both), "parts", "counts"; of a column "most"
 
 
 def read(account: Account | None) -> dict[str, Told]:
@@ -54,6 +54,22 @@ def keep(account: Account | None, told: Mapping[str, Told]) -> None:
         content = json.loads(path.read_bytes()) if path.exists() else {}
         content[account.data] = {**content.get(account.data, {}), **told}
         ground.put(path, json.dumps(content).encode(), secret=True)
+
+
+def name_of(table: Sequence[str]) -> str:
+    """Returns the name of a table of two columns, or of survival times, which no column has."""
+    return json.dumps([*table])
+
+
+def may_be_told(before: Told | None, now: Told, least: int) -> bool:
+    """Tells whether a table may be told: once more only in the same parts, in each of which enough rows have changed, or none."""
+    if before is None:
+        return True
+    now = json.loads(json.dumps(now))
+    if any(before[key] != now[key] for key in ("cells", "parts")):
+        return False
+    change = np.abs(np.array(now["counts"], np.float64) - np.array(before["counts"], np.float64))
+    return not ((change > 0) & (change < least)).any()
 
 
 def as_now(of: Sequence[Any], before: Told) -> tuple[Parts, NDArray[np.int64]]:

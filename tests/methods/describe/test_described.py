@@ -225,12 +225,8 @@ def test_noise_is_paid_for_once(tmp_path: Path, transplants: Columns, monkeypatc
 POLICY = '[disclosure]\ndifferencing = "refuse"\n[data.{0}]\npaths = ["{1}"]\nopen = true\n'
 
 
-def test_a_row_less_is_refused_and_other_bins_tell_nothing_finer(
-    tmp_path: Path, transplants: Columns, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    random = np.random.default_rng(5)
-    columns = {"x": random.normal(50, 10, 300).round(1), "age": np.where(random.random(300) < 0.5, "old", "young")}
-    path = written(tmp_path, columns)
+def with_accounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gives each of three sites a policy, and so an account."""
     home = tmp_path / "home"
     home.mkdir()
     texts = [POLICY.format(name, tmp_path / "rows" / f"{name}.csv") for name in ("site0", "site1", "site2")]
@@ -238,6 +234,15 @@ def test_a_row_less_is_refused_and_other_bins_tell_nothing_finer(
     (home / "policy.toml").write_text(first + "".join(text.partition("\n")[2].partition("\n")[2] for text in others))
     monkeypatch.setenv("FEDKERN_CLIENT_HOME", str(home))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def test_a_row_less_is_refused_and_other_bins_tell_nothing_finer(
+    tmp_path: Path, transplants: Columns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(5)
+    columns = {"x": random.normal(50, 10, 300).round(1), "age": np.where(random.random(300) < 0.5, "old", "young")}
+    path = written(tmp_path, columns)
+    with_accounts(tmp_path, monkeypatch)
 
     def bins(**data: Any) -> dict[float | None, int]:
         result = fedkern.run(path, **data)
@@ -253,6 +258,32 @@ def test_a_row_less_is_refused_and_other_bins_tell_nothing_finer(
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
     with refusal(HolderError, "site0"):
         fedkern.run(path)
+
+
+@pytest.mark.parametrize("few", [False, True])
+def test_a_table_of_two_columns_is_told_again_only_where_enough_rows_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: bool
+) -> None:
+    """Of 80 rows that site0 has got since then 2 are in one cell: the table without them and with them would tell these."""
+    random = np.random.default_rng(6)
+    arms, sexes = (np.where(random.random(600) < 0.5, *both) for both in (("a", "b"), ("f", "m")))
+    columns = {"arm": arms, "sex": sexes, "x": random.normal(size=600).round(3)}
+    path = written(tmp_path, columns, '[model]\ncross = [["arm", "sex"]]\n')
+    with_accounts(tmp_path, monkeypatch)
+
+    def cells(client: str) -> dict[tuple[str, str], int]:
+        rows = [row for row in fedkern.run(path).rows() if row["column"] == "arm" and row["by"] == "sex" and row["level"]]
+        return {(row["level"], row["group"]): row["count"] for row in rows if row["client"] == client and row["count"]}
+
+    first = cells("site0")
+    assert len(first) == 4
+    assert cells("site0") == first
+    new = ["a,f"] * (38 if few else 40) + ["a,m"] * (2 if few else 0) + ["b,m"] * 40
+    with (tmp_path / "rows" / "site0.csv").open("a", newline="") as file:
+        file.writelines(f"{row},{random.normal():.3f}\r\n" for row in new)
+    again = cells("site0")
+    assert len(again) == (0 if few else 4)
+    assert len(cells("site1")) == 4
 
 
 def test_three_tables_of_three_columns_are_refused_apart(transplants: Columns) -> None:
