@@ -127,7 +127,7 @@ def describe(
     """Returns what a first look tells by the rules, and notes it; None where it is refused."""
     least, all_groups = rules.rows_per_value, tuple(range(data.columns[BY].cells))
     rows = sketch_of(members)
-    if _near(rows, account.rows, least) or _near(rows, account.of_jobs, NEAR_ROWS):
+    if _near(rows, [*account.rows, *account.of_jobs], NEAR_ROWS):
         return None
     told, kept, sets = list[Statement](), dict[str, Parts](), dict[str, dict[str, Sketch]]()
     fine = dict[str, tuple[tuple[int, ...], ...]]()
@@ -534,7 +534,7 @@ def attack(seed: int, rules: Rules) -> Found:
     every = [name for name in data.columns if name != BY]
     least, looks = rules.rows_per_value, dict[str, NDArray[np.bool_]]()
     away = np.zeros(data.n_rows, bool)
-    away[rng.choice(data.n_rows, least, replace=False)] = True  # by one row less looks are refused
+    away[rng.choice(data.n_rows, NEAR_ROWS, replace=False)] = True  # by one row less looks are refused
     whole = np.ones(data.n_rows, bool)
     looks[FIRST] = ~away if variant == "more rows" else whole
     looks[SECOND] = ~away if variant == "fewer rows" else whole
