@@ -35,11 +35,12 @@ def table_one(content: Record) -> Cells:
     first = next(iter(levels), "")
     add("rows", first, "", lambda row: f"{row['n'] + (row['missing'] or 0):,}")
     for column, names in levels.items():
-        add(f"{column}, mean (sd)", column, "", _mean)
-        if len(names) - 1 != VALUES or any(row["mean"] is not None for row in rows if row["column"] == column):
-            add(f"{column}, median [quartiles]", column, "", lambda row: _numbers("{} [{}, {}]", row, "median", "q25", "q75"))
+        own = [row for row in rows if row["column"] == column]
         # Of a column of many numbers its bins are a histogram's.
-        few = any(row["level"] and row["from"] is row["to"] is None for row in rows if row["column"] == column)
+        few = any(row["level"] and row["from"] is row["to"] is None for row in own) or all(row["mean"] is None for row in own)
+        if not few or len(names) - 1 != VALUES:
+            add(f"{column}, mean (sd)", column, "", _mean)
+            add(f"{column}, median [quartiles]", column, "", _quartiles)
         for name in names[1:] if few else ():
             add(f"{column} = {name}, n (%)", column, name, lambda row: f"{row['count']:,} ({100 * (row['share'] or 0):.1f})")
         if any((row := by.get((column, "", *key))) is not None and row["missing"] for key in beside):
@@ -51,6 +52,14 @@ def _mean(row: Record) -> str:
     """Returns mean and sd, and of how many rows where some client may not tell its own."""
     some = row["of"] is not None and row["of"] < row["n"]
     return _numbers("{} ({})", row, "mean", "sd") + (f" of {row['of']:,}" if some else "")
+
+
+def _quartiles(row: Record) -> str:
+    """Returns the median with quartiles, in the place of one of which its bin stands; nothing where all are in one bin."""
+    names = ("median", "q25", "q75")
+    parts = [(row.get(f"{name}_in") or "").replace("below", "<").replace("from", ">=") for name in names]
+    shown = [part if row[name] is None else f"{row[name]:.4g}" for name, part in zip(names, parts)]
+    return "{} [{}, {}]".format(*shown) if len(set(shown)) > 1 or row["median"] is not None else ""
 
 
 def _numbers(words: str, row: Record, *names: str) -> str:

@@ -95,7 +95,10 @@ KINDS: dict[str, tuple[Callable[[Result, Mapping[str, Any]], Drawn], str]] = {
     "sites": (_sites, "no client's own result is known: take output.sites = true (likelihood), or sparse"),
     "predictive": (_predictive, "clients were not asked whether the model fits"),
     "calibration": (_calibration, "there are no test rows of a response of 0 and 1: give test="),
-    "survival": (_survival, "the job asks for no curve: output.survival_at has its times"),
+    "survival": (
+        _survival,
+        "the job asks for no curve (output.survival_at, or of describe time=), or rows are too few to tell one",
+    ),
     "histograms": (_histograms, "only a description has bins: fedkern.describe"),
     "map": (lambda result, options: result.maps() if result.maps else None, "no areas are here: sigma, and out= on this machine"),
     "trace": (_trace, "there are no draws"),

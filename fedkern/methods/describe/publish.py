@@ -144,6 +144,8 @@ def _notes(facts: Facts) -> list[str]:
             rows, first, _ = sums.each[j := model.numeric.index(name), -1].tolist()
             if rows and not declared.lower <= facts.centre[j] + first / rows <= declared.upper:
                 found.append(Finding.of("bins-hold-nothing", column=name))
+    if model.time and not _survival(facts, model.time).get("survival"):
+        found.append(Finding.of("no-curve"))
     if len(model.names) == 2 and not (model.here or model.private):
         found.append(Finding.of("two-clients-know-each-other"))
     return found
@@ -173,7 +175,7 @@ def _of_column(facts: Facts, head: Row, counts: Array, parts: Parts, moments: Ar
     missing = counts[last] if (last,) in parts else None  # else few lack a cell
     n = counts.sum() - (missing or 0)
     row = {**head, "n": int(n), "missing": None if missing is None else int(missing), "count": None, "share": None}
-    row |= dict.fromkeys(("mean", "sd", "of", *QUANTILES, *(LIMITS if noise else ())))
+    row |= dict.fromkeys(("mean", "sd", "of", *QUANTILES, *(f"{key}_in" for key in QUANTILES), *(LIMITS if noise else ())))
     numbers: Row = {}
     if name in facts.model.numeric:
         numbers = _noisy(facts, name, counts[:-1], noise) if noise else _numbers(facts, name, counts, parts, moments)
@@ -203,7 +205,8 @@ def _shown(facts: Facts, name: str, parts: Parts) -> Parts:
 def _numbers(facts: Facts, name: str, counts: Array, parts: Parts, moments: Array) -> Row:
     """Returns mean, sd and quantiles: of sums, or of counts where each of three values or more has its own cell.
 
-    A quantile is a value where these are cells, else the end of a bin that is nearest.
+    A quantile is a value where these are cells, else the end of a bin that is nearest; of a part without an end, or of several
+    values, there is none, and `q25_in` and so on name the part.
     """
     ends, j = facts.ends_of(name), facts.model.numeric.index(name)
     rows, first, second = moments[j].tolist()
@@ -225,10 +228,12 @@ def _numbers(facts: Facts, name: str, counts: Array, parts: Parts, moments: Arra
         return row | dict(zip(at, (ordered[:, 0] + np.diff(ordered)[:, 0] * (np.array([*at.values()]) % 1)).tolist()))
     for key, share in QUANTILES.items() if len(until) and until[-1] else ():
         k = int(np.searchsorted(until, wanted := share * until[-1]))
-        low, high = facts.bounds(name, inside[k])
-        before = until[k - 1] if k else 0
-        nearer_low = high is None or name in facts.values or wanted - before <= until[k] - wanted
-        row[key] = low if low is not None and nearer_low else high
+        (low, high), before = facts.bounds(name, inside[k]), until[k - 1] if k else 0
+        row[f"{key}_in"] = facts.label(name, [cell for cell in inside[k] if cell < len(counts) - 1])
+        if facts.is_value(name, inside[k]):
+            row[key] = low
+        elif low is not None and high is not None and name not in facts.values:
+            row[key] = low if wanted - before <= until[k] - wanted else high
     return row
 
 

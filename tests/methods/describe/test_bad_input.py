@@ -111,6 +111,10 @@ def test_notes() -> None:
     result = described(data, data={"columns": {"age": {"lower": 1000.0, "upper": 2000.0}}})
     assert ids(result) >= {"column-all-missing", "bins-hold-nothing", "two-clients-know-each-other"}
     assert not ids(described(clients())) & {"column-all-missing", "bins-hold-nothing", "two-clients-know-each-other"}
+    data = clients()
+    put("dead", [1.0, 1.0, *[0.0] * (N - 2)])(data)
+    assert "no-curve" in ids(described(data, model=SURVIVAL))
+    assert "no-curve" not in ids(described(clients(), model=SURVIVAL))
 
 
 @pytest.mark.parametrize("value", [1.0, "u"])

@@ -298,3 +298,20 @@ def test_three_tables_of_three_columns_are_refused_apart(transplants: Columns) -
         if row["by"] == "arm" and row["level"] and not row["client"]
     }
     assert sum(counts.values()) == len(transplants["age"])
+
+
+def test_a_quartile_that_no_bin_bounds_is_not_told() -> None:
+    """The first and the last bin have one end: how far beyond it the quartile lies nobody can tell."""
+    random = np.random.default_rng(8)
+    rows = {
+        f"site{k}": {"x": random.normal(0, 1, 40).round(2), "score": random.choice([0.0, 1.0, 2.0, 3.0], 40)} for k in range(4)
+    }
+    result = fedkern.describe(rows, disclosure=APART)
+    row = next(row for row in result.rows() if row["column"] == "x" and not row["level"] and not row["client"])
+    bins = [row for row in result.rows() if row["column"] == "x" and row["level"] and not row["client"]]
+    until = np.cumsum([own["count"] for own in bins])
+    for key, share in (("q25", 0.25), ("median", 0.5), ("q75", 0.75)):
+        own = bins[int(np.searchsorted(until, share * until[-1]))]
+        assert row[f"{key}_in"] == own["level"].removesuffix(" or missing")
+        assert (row[key] is None) == (own["from"] is None or own["to"] is None)
+        assert row[key] in (own["from"], own["to"]) or row[key] is None
