@@ -3,7 +3,7 @@
 #   loglik: the program's log-likelihood at numbers that have the names of the row's `at`; it may have no arguments beside these
 #   mode: the program's own estimates, in the order of `at`. Left out where the job has a prior of a number beside coefficients: the
 #     mode is then looked for here, of `loglik` and that prior
-#   unit: what standard deviations of effects and of errors are multiples of in their priors, 1 by default
+#   unit: of a response with a unit, its standard deviation: the priors of errors and of effects are in it
 #   package: the program
 for (package in c("survival", "MASS", "lme4", "ordinal", "nnet", "pscl", "mvtnorm")) {
   if (!requireNamespace(package, quietly = TRUE)) {
@@ -43,11 +43,13 @@ from_coordinates <- function(x) {
 }
 log_prior <- function(x, unit) {
   name <- names(x)
-  half_normal <- function(log_sd) dnorm(exp(log_sd), 0, unit, log = TRUE) + log_sd
+  half_normal <- function(log_sd) dnorm(exp(log_sd), 0, unit$sd, log = TRUE) + log_sd
+  half_student <- function(log_sd) dt(exp(log_sd) / unit$effects, 3, log = TRUE) + log_sd
   of_root <- function(log_number) dcauchy(exp(-log_number / 2), log = TRUE) - log_number / 2 # 1 / sqrt of it is half-Cauchy
   t <- which(threshold(name))
   sum(
-    half_normal(x[grepl("_sd\\[|^sigma$", name)]),
+    half_normal(x[name == "sigma"]),
+    half_student(x[grepl("_sd\\[", name)]),
     of_root(x[name %in% c("shape", "precision")]),
     dgamma(exp(x[name == "nu"]), 2, 0.1, log = TRUE) + x[name == "nu"],
     dcauchy(x[name == "dispersion"], log = TRUE),
@@ -99,7 +101,7 @@ model <- function(name, file, at, factors, make, mode, evaluate) tryCatch({
   if (mode != "none") {
     found <- peer$mode
     if (mode == "prior" && any(has_prior(names(at)))) {
-      unit <- if (is.null(peer$unit)) 1 else peer$unit
+      unit <- if (is.null(peer$unit)) list(sd = 1, effects = 2.5) else list(sd = peer$unit, effects = peer$unit)
       f <- function(x) { value <- loglik(from_coordinates(x)) + log_prior(x, unit); if (is.finite(value)) value else -1e300 }
       found <- from_coordinates(top(f, setNames(to_coordinates(at), names(at))))
     } else if (is.null(found)) {
