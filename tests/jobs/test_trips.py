@@ -24,7 +24,7 @@ JOBS = {
     "pvi-private-truncated": (15, 21, None),
     "sparse-sums": (52, 56, "exactly"),
     "sparse-regression": (175, 182, "exactly"),  # with runs that are without one client each
-    "likelihood-formula": (25, 71, "usually about"),  # a first round is three questions, asked anew with more nodes twice at most
+    "likelihood-formula": (24, 71, "usually about"),  # a first round is three questions, asked anew with more nodes twice at most
     "vertical-mean-field": (38, 41, "exactly"),
     "vertical-power": (69, 73, "exactly"),
     "vertical-amortised": (39, 43, "exactly"),

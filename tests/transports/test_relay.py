@@ -347,7 +347,7 @@ ON_PUSH = (
 )
 AS_THEY_COME = ("pvi-asynchronous-adam", "pvi-private-poisson")  # schedules that take answers as they come
 # To each site. A protocol's last words and its end travel with the next one's first question, the end of one question with it.
-REQUESTS = {"likelihood-formula": [25] * 3, "sparse-sums": [52] * 3, "pvi-private-budget": [146, 148, 148]}
+REQUESTS = {"likelihood-formula": [24] * 3, "sparse-sums": [52] * 3, "pvi-private-budget": [146, 148, 148]}
 WITH_MORE = ("sigma-hmc", "sigma-nested", "sigma-private", "sigma-resumed", "sigma-sfvi")  # need a prior that is built before
 
 
