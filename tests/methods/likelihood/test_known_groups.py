@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from scipy.special import gammaln, logsumexp
 from scipy.stats import norm
+from scipy.stats import t as student
 
 import fedkern
 from fedkern.cli.__main__ import main
@@ -46,7 +47,7 @@ def test_a_known_group_is_that_of_a_grid(tmp_path: Path, capsys: pytest.CaptureF
     pooled = np.concatenate([one.y for one in held.values()])
     level, u = float(np.log(pooled.mean())), np.linspace(-6, 6, 161)
     points = np.array([(b, t) for b in np.linspace(level - 1.2, level + 0.8, 25) for t in np.linspace(-1.6, 0.9, 25)])
-    log = norm.logpdf(points[:, 0], level, 5) + norm.logpdf(np.exp(points[:, 1])) + points[:, 1]
+    log = norm.logpdf(points[:, 0], level, 5) + student.logpdf(np.exp(points[:, 1]), 3, 0, 2.5) + points[:, 1]
     eta = points[:, :1] + np.exp(points[:, 1:]) * u
     inner = {}
     for name, one in held.items():

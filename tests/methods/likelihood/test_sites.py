@@ -11,6 +11,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import gammaln, logsumexp
 from scipy.stats import norm
+from scipy.stats import t as student
 
 import fedkern
 from fedkern.algorithms.exchanges.answers import SiteMode
@@ -43,7 +44,7 @@ def mode_of(frame: pd.DataFrame, grouped: bool, centre: float) -> tuple[Any, Any
         all_eta = np.minimum(eta + tau * u[:, np.newaxis], 50)
         rows = y * all_eta - np.exp(all_eta) - gammaln(y + 1)
         inner = np.add.reduceat(rows, first, axis=1) + norm.logpdf(u)[:, np.newaxis]
-        return -float(out + (logsumexp(inner, axis=0) + np.log(u[1] - u[0])).sum() + norm.logpdf(tau) + xi[2])
+        return -float(out + (logsumexp(inner, axis=0) + np.log(u[1] - u[0])).sum() + student.logpdf(tau, 3, 0, 2.5) + xi[2])
 
     options = {"xatol": 1e-7, "fatol": 1e-10, "maxiter": 2000}
     best = minimize(minus, [0.2, 0.3, -0.4][: 2 + grouped], method="Nelder-Mead", options=options).x
