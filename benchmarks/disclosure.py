@@ -457,7 +457,7 @@ def rounds() -> Iterator[str]:
 
 def anew() -> Iterator[str]:
     """Responses that a client draws anew, by numbers of the seed, as they once were, and by its own."""
-    yield "\nlikelihood, gaussian: covariates from Replicated alone, by least squares from zeros"
+    yield "\nlikelihood, gaussian, an intercept of each group: covariates from Replicated alone, by least squares from zeros"
     own = Run.secret_key
     for n, p in ((20, 2), (31, 2), (60, 3), (100, 2)):
         for words, key in (("numbers of the seed, as it was", curious_likelihood.of_the_seed(0)), ("own numbers", None)):

@@ -18,7 +18,7 @@ from fedkern.algorithms.importance.settings import FINE, Settings, Values
 from fedkern.disclosure.rules import LEVELS, told_by_values, told_up_to
 from fedkern.errors import JobError
 from fedkern.methods import parse
-from fedkern.models.mixed import Layout, Rows
+from fedkern.models.mixed import Layout, Rows, predictive
 from support import curious, curious_jobs, curious_likelihood, curious_rounded, rounded_jobs
 
 STRICT = LEVELS["strict"]
@@ -102,7 +102,7 @@ def test_a_level_of_one_row_among_groups_of_one_row_is_refused() -> None:
 def test_responses_drawn_anew_tell_rows_to_whoever_knows_the_numbers_and_these_are_the_clients_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of a linear model, whose other messages are cross-products: in the file's order, by least squares from zeros."""
+    """Of a linear model with an intercept of each group: in the file's order, by least squares from zeros."""
     n, p = 20, 2
     key = curious_likelihood.of_the_seed(0)
     tape, X = curious_likelihood.linear(n, p)
@@ -114,6 +114,24 @@ def test_responses_drawn_anew_tell_rows_to_whoever_knows_the_numbers_and_these_a
     found, misfit = curious_likelihood.drawn_anew(tape, 0, n, key)
     assert misfit < 1e-5
     np.testing.assert_allclose(found, X, atol=1e-4)
+
+
+def test_responses_drawn_anew_without_groups_tell_cross_products_alone_whoever_knows_the_numbers() -> None:
+    """Of a linear model, whose other messages are cross-products: other rows that have the same ones say the same."""
+    random, n = np.random.default_rng(0), 20
+    layout = Layout(("intercept", "x0", "x1"), "gaussian")
+    X = np.column_stack([np.ones(n), random.normal(size=(n, 2))])
+    centre = np.linalg.qr(np.column_stack([np.ones(n), random.normal(size=(n, n - 1))]))[0]
+    turn = centre @ np.block([[np.eye(1), np.zeros((1, n - 1))], [np.zeros((n - 1, 1)), _orthogonal(n - 1, random)]]) @ centre.T
+    draws = random.normal(size=(200, layout.size))
+    y, starts, key = X[:, 1] + random.normal(size=n), np.array([0, n]), curious_likelihood.of_the_seed(0)
+    told, again = (predictive.sums(Rows(layout, own, y, starts), draws, key).replicated for own in (X, turn @ X))
+    assert np.abs(turn @ X - X).max(axis=1).min() > 0.1
+    np.testing.assert_allclose(told, again, rtol=1e-10, atol=1e-10)
+
+
+def _orthogonal(n: int, random: np.random.Generator) -> np.ndarray:
+    return np.linalg.qr(random.normal(size=(n, n)))[0]
 
 
 @pytest.mark.parametrize(

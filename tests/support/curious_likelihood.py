@@ -35,7 +35,7 @@ from fedkern.methods.likelihood.keys import MOST_ROUNDS
 from fedkern.methods.likelihood.model import LOOKED
 from fedkern.models.expfam import packed, unpack
 from fedkern.models.glm import Rows
-from fedkern.models.mixed import Layout, Prior
+from fedkern.models.mixed import Layout, Prior, predictive
 from fedkern.models.mixed import Rows as MixedRows
 from fedkern.models.mixed.layout import INTERCEPT_SD, LESS_WIDE, PRIOR_SD, WIDER
 
@@ -308,24 +308,28 @@ def by_size(tape: curious.Tape, client: int, largest: int) -> tuple[Array, Array
     return found[:, -1], back @ products @ back.T
 
 
-# --- responses drawn anew: sums over rows with a number for each row, which may be known
+# --- responses drawn anew: where groups have effects, sums over rows with numbers for each row and group, which may be known
+
+MATES = 5  # rows of each group, the last one's fewer
 
 
 def linear(n: int, p: int, seed: int = 0) -> tuple[curious.Tape, Array]:
-    """A gaussian job at the defaults: the first client's n rows of covariates are given back."""
+    """A gaussian job at the defaults with an intercept of each group: the first client's n rows of covariates are given back."""
+    pandas = __import__("pandas")
     random = np.random.default_rng(seed)
 
-    def rows(n: int) -> tuple[Array, Array]:
-        X = random.normal(size=(n, p))
-        return X, 0.3 + X[:, 0] + 0.7 * random.normal(size=n)
+    def rows(n: int) -> tuple[Any, Array]:
+        X, group = random.normal(size=(n, p)), np.arange(n) // MATES
+        y = 0.3 + X[:, 0] + random.normal(size=n)[group] + 0.7 * random.normal(size=n)
+        cells = {f"x{j}": X[:, j] for j in range(p)}
+        return pandas.DataFrame({**cells, "ward": [f"w{k:04}" for k in group], "y": y}), X
 
-    own = rows(n)
+    own, truth = rows(n)
+    job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y"}}
+    job["model"] = {"family": "gaussian", "random": {"group": "ward"}}
     with curious.Tape() as tape:
-        fedkern.run(
-            {"job": {"method": "likelihood"}, "data": {"response": "y"}, "model": {"family": "gaussian"}},
-            data={"a": own, "b": rows(n + 20), "c": rows(n + 20)},
-        )
-    return tape, own[0]
+        fedkern.run(job, data={"a": own, **{k: rows(n + 20)[0] for k in "bc"}})
+    return tape, truth
 
 
 def drawn_anew(tape: curious.Tape, client: int, n: int, key: int) -> tuple[Array, float]:
@@ -338,12 +342,18 @@ def drawn_anew(tape: curious.Tape, client: int, n: int, key: int) -> tuple[Array
     assert isinstance(said, Replicated)
     assert isinstance(told, Posterior)
     centre, scale = _constants(tape, client)
-    p = len(centre)
-    beta, sd = told.draws[:, : p + 1], np.exp(told.draws[:, p + 1])
-    errors = sd[:, None] * np.stack([rng.normal(n, key=key, draw=s, step=1) for s in range(len(beta))])
+    p, group = len(centre), np.arange(n) // MATES
+    beta, (of_groups, sd) = told.draws[:, : p + 1], np.exp(told.draws[:, p + 1 : p + 3].T)
+    parts, many = [], max(1, predictive.CACHED // n)
+    for begin in range(0, len(beta), many):  # draws whose responses are drawn by one call
+        k, source = len(beta[begin : begin + many]), predictive.Keyed(key, begin)
+        effects = source.normal(k * (group[-1] + 1)).reshape(k, -1)[:, group]
+        errors = source.normal(k * n).reshape(k, n)
+        parts.append(of_groups[begin : begin + k, None] * effects + sd[begin : begin + k, None] * errors)
+    known = np.concatenate(parts)
 
     def responses(x: Array) -> Array:  # (S, n)
-        return np.asarray(beta[:, :1] + beta[:, 1:] @ x.reshape(n, p).T + errors)
+        return np.asarray(beta[:, :1] + beta[:, 1:] @ x.reshape(n, p).T + known)
 
     def off(x: Array) -> Array:
         y = responses(x)
