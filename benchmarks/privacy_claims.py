@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from fedkern.algorithms.split import private as vertical_private
+from fedkern.jobs.keys import CountsPrivacySection
 from fedkern.methods import parse
 from fedkern.methods.pvi import budget as terms
 from fedkern.methods.pvi.keys import Config
 from fedkern.methods.sigma import budget as sigma_private
-from fedkern.methods.sigma.keys import PrivacySection as SigmaPrivacy
 from fedkern.privacy.accountant import Mechanism, Parts, epsilon
 from fedkern.privacy.certificate import compute_group_privacy
 from fedkern.privacy.losses import CELLS, POINTS, Pair, added, both_ways, bounds, neighbours, replaced
@@ -119,7 +119,8 @@ class Counts(Case):
 
 def counted(name: str, *tables: tuple[float, int], delta: float = 0.0) -> Counts:
     """Of spatial jobs' plans, each of (epsilon, cases of a person)."""
-    plans = [sigma_private.plan(SigmaPrivacy(epsilon=epsilon, cases_per_person=cases, delta=delta)) for epsilon, cases in tables]
+    sections = [CountsPrivacySection(epsilon=epsilon, cases_per_person=cases, delta=delta) for epsilon, cases in tables]
+    plans = [sigma_private.plan(section) for section in sections]
     return Counts(name, tuple((plan.mechanism, plan.steps) for plan in plans), delta, (), tight=True)
 
 

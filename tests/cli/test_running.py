@@ -71,7 +71,7 @@ def test_what_is_logged(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["rnu", "job.toml"], "rnu: no such command; did you mean run?"),
         (["sigma", "bulid"], "bulid: no such command; did you mean build?"),
-        (["zzz"], "zzz: no such command; there are run, fit, check"),
+        (["zzz"], "zzz: no such command; there are run, describe, fit"),
         (["run", "job.toml", "--quite"], "unrecognized arguments: --quite; did you mean --quiet?"),
         (["report", "x", "--out", "t.docx"], "unrecognized arguments: --out t.docx; see fedkern report --help"),
         (["site", "list", "--site=x"], "unrecognized arguments: --site=x; see fedkern site list --help"),

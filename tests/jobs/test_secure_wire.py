@@ -67,7 +67,7 @@ REFUSED: dict[tuple[str, str], Keys] = {
     },
     ("sparse", "Statistics"): {"algorithm": {"statistics": "pooled"}},
 }
-NOT_ASKED = {("sparse", "Counts")}  # with secure sums
+NOT_ASKED = {("sparse", "Counts"), ("pvi", "Stored")}  # with secure sums
 # Jobs whose exchanges are listed by `fedkern check`, as many kinds of them as there are exchanges.
 ALLOWED: dict[str, list[Keys]] = {
     "pvi": [

@@ -299,7 +299,7 @@ def wrapped(patch, change):
     def bind(X, y, mu, omega, rows, **k):
         def sums(mu, omega, rows, step):
             total, skipped = change(glm.clipped_grad_sum, X, y, mu, omega, k | {"rows": rows, "step": step})
-            return skipped, total
+            return total, skipped
 
         return sums
 

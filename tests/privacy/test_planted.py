@@ -287,7 +287,7 @@ def of_rows(patch, change):
     def bind(X, y, mu, omega, **k):
         def sums(mu, omega, rows, step):
             total, skipped = change(local.glm.clipped_grad_sum, X, y, mu, omega, k | {"rows": rows, "step": step})
-            return skipped, total
+            return total, skipped
 
         return real(X, y, mu, omega, **k) if k.get("grid") is None else sums
 

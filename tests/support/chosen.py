@@ -53,12 +53,12 @@ importance = _made(
 )  # fmt: skip
 sfvi = _made(
     of_sfvi.Settings, rounds=10_000, most=0, covariance="full", local_covariance="auto", coupled=True, draws=1, path=True,
-    optimiser="adam", learning_rate=0.01, decay=0.5, initial_sd=0.1, bound=False, sheared=False, local_steps=0, seed=0,
+    optimiser="adam", learning_rate=0.01, decay=0.5, initial_sd=0.1, bound=False, sheared=False, local_steps=0, seed=0, lead=0,
 )  # fmt: skip
 split = _made(
     of_split.Settings, most=0, model="augmented", response="server", draws=1, batch=None, local_steps=1, curvature=None,
     optimiser="adam", learning_rate=0.01, cool_down=0.0, memory=0.9, average="none", bound=False,
-    bound_every=1, dispersed=False, private=False,
+    bound_every=1, dispersed=False, private=False, lead=0,
 )  # fmt: skip
 soul = _made(of_soul.Settings, model="augmented", response="server", langevin_steps=20, keep=1000, dispersed=False)
 training = _made(

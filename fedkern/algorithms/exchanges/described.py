@@ -63,7 +63,7 @@ class Spread(
     sums: Annotated[Array, "columns three"]
 
     def honest(self) -> Conditions:
-        yield small(self.sums, largest=LARGEST), "has sums that cannot be"
+        yield small(self.sums, largest=LARGEST) and bool((self.sums[:, 0] >= 0).all()), "has sums that cannot be"
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,8 @@ class Cells(
     def honest(self) -> Conditions:
         whole = bool((self.counts % 1 == 0).all()) and small(self.counts, largest=MOST_ROWS)
         yield whole and small(self.each, self.pairs, largest=LARGEST), "has numbers that cannot be"
+        rows = bool((self.each[..., 0] >= 0).all() and (self.pairs[:, 0] >= 0).all())  # counts may have noise
+        yield rows, "has fewer rows than none"
 
 
 MAY_SEND = (*FewValues.may_send, *Spread.may_send, *OwnParts.may_send, *Cells.may_send)

@@ -183,11 +183,11 @@ class Settings:
     sheared: bool
     local_steps: int
     seed: int
+    lead: int
     centre_every: int = 100
     local_sd: float = 1.0
     weights: tuple[float, ...] = ()
     box: Box | None = None
-    lead: int = 0
 
     def __post_init__(self) -> None:
         def refuse(what: str, wanted: str) -> None:

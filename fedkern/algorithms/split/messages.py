@@ -136,7 +136,7 @@ class Settings:
     bound_every: int
     dispersed: bool
     private: bool
-    lead: int = 0
+    lead: int
 
     def __post_init__(self) -> None:
         if self.lead and self.model == "power":

@@ -49,7 +49,7 @@ def look_through(file: OwnFile[Config], terms: Terms) -> list[str]:
 def _lines(model: OwnModel) -> Iterator[str]:
     settings, P = model.settings, model.size
     if model.variational:
-        how = f"{model.rounds_of_fit} rounds of a variational fit, and draws about it{model.config.algorithm.said}"
+        how = f"{model.rounds_of_fit} rounds of a variational fit, and draws about it{model.schedule_in_words}"
     elif model.local:
         how = f"{model.walks.chains} chains of {model.walks.rounds} rounds"
     elif model.chains:

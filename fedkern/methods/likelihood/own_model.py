@@ -135,6 +135,16 @@ class OwnModel(JobModel[OutputSection]):
         return self.config.algorithm.sampler == "sfvi"
 
     @property
+    def lead(self) -> int:
+        """Answers by which a client may be ahead of the slowest; 0: all answer in each round."""
+        return self.config.algorithm.ahead
+
+    @property
+    def schedule_in_words(self) -> str:
+        """What `check` says of the schedule."""
+        return self.config.algorithm.said
+
+    @property
     def rounds_of_fit(self) -> int:
         """Rounds of a variational fit."""
         return self.config.job.rounds

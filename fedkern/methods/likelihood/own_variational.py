@@ -74,7 +74,7 @@ def settings(model: OwnModel) -> sfvi.Settings:
         sheared=False,
         local_steps=0,
         seed=model.seed,
-        lead=model.config.algorithm.ahead,
+        lead=model.lead,
     )
 
 

@@ -335,7 +335,8 @@ class Model(WeighedModel[OutputSection]):
         from changes that were released."""
         if not isinstance(server, pvi.Server):
             return {}
-        counts = np.broadcast_to([server.dropped.get(k, 0) for k in range(len(server.updates))], len(self.names))
+        of_each = server.dropped
+        counts = np.broadcast_to([of_each.get(k, 0) for k in range(len(server.updates))], len(self.names))
         return {name: int(n) for name, n in zip(self.names, counts) if n}
 
     def client(self, index: int, local: Local) -> Client:

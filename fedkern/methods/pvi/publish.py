@@ -64,6 +64,7 @@ def _on_data_scale(model: Model, q: Gaussian) -> Posterior:
 def bare(model: Model, ended: Ended, test: Rows | None) -> Fit:
     """Makes the result without anything that is judged or said of it."""
     output, encoding, server, updates = model.output, model.encoding, ended.server, model.updates(ended.server)
+    dropped = model.dropped(server)
     estimate, without = _estimate(model, ended)
     q = _released(model, ended, estimate)
     return Fit(
@@ -71,7 +72,7 @@ def bare(model: Model, ended: Ended, test: Rows | None) -> Fit:
         arrays=arrays(model, server, q),
         stop="updates" if server.stop == "budget" and not server.refused else str(server.stop),
         rounds=server.round,
-        clients={name: _client(model, server, k, int(updates[k])) for k, name in enumerate(model.names)},
+        clients={name: _client(model, server, k, int(updates[k]), dropped.get(name, 0)) for k, name in enumerate(model.names)},
         chains=output.chains,
         draws=output.draws,
         encoding=encoding.to_dict(),
@@ -310,10 +311,9 @@ def arrays(model: Model, server: Server, q: Gaussian) -> dict[str, NDArray[np.fl
     return {"h": q.h, "P": q.P, **sites}
 
 
-def _client(model: Model, server: Server, client: int, updates: int) -> dict[str, Any]:
+def _client(model: Model, server: Server, client: int, updates: int, dropped: int) -> dict[str, Any]:
     """Returns how a client ended ("lost", "budget spent" or "finished"), of a lost one whether its updates are in q, and how many
     of its answers are not, if any."""
-    dropped = model.dropped(server).get(model.names[client], 0)
     more: dict[str, Any] = {"dropped": dropped} if dropped else {}
     if isinstance(server, pvi.Server) and model.settings.schedule == "asynchronous":
         course = server.schedule.course(client)

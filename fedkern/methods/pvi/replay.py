@@ -13,7 +13,7 @@ from ...models.encoding import Encoding
 from ...models.spatial.units import Units
 from ...plain import Record
 from ...results.summary import digest
-from . import publish, response
+from . import publish, response, stages
 from .keys import Config
 from .model import Model, Server
 from .stages import trained
@@ -22,7 +22,7 @@ from .stages import trained
 def refuse_rows(run: Opened) -> None:
     """Raises JobError where the answers of a run may not be computed again from rows."""
     logged.refuse_rows(run)
-    if isinstance(run.config, Config) and run.config.secret_batches:
+    if stages.has_secret_batches(run.config):
         why = "only clients know which rows were in their batches"
         raise JobError(f'{run.path}: {why} (algorithm.random_source = "secure"), and draw others now. Leave out --rows')
 

@@ -47,6 +47,11 @@ MAY_SEND = (
 )
 
 
+def has_secret_batches(config: object) -> bool:
+    """Tells whether clients alone know which rows were in the batches of a job."""
+    return isinstance(config, Config) and config.secret_batches
+
+
 def opening(config: Config) -> list[Stage]:
     """Returns the exchanges before the model is known, in which parties agree on columns."""
     return agreeing.opening(config.formula)

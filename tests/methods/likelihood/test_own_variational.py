@@ -44,7 +44,7 @@ def test_estimates_of_a_clients_likelihood_are_unbiased() -> None:
     model = Joint(own)
     settings = sfvi.Settings(
         rounds=5, most=0, covariance="full", local_covariance="auto", coupled=True, draws=1, path=True, optimiser="adam",
-        learning_rate=0.01, decay=0.5, initial_sd=0.1, bound=False, sheared=False, local_steps=0, seed=1,
+        learning_rate=0.01, decay=0.5, initial_sd=0.1, bound=False, sheared=False, local_steps=0, seed=1, lead=0,
     )  # fmt: skip
     client = sfvi.client("a", 0, settings, model, 1)
     object.__setattr__(client, "centre", np.zeros(2))
