@@ -92,7 +92,7 @@ def measured(folder: Path, steps: int, phi: float, seed: int, out: Path | None =
     fits = {kind: posterior(trained_prior, kind, y) for kind in ("deterministic", "auxiliary")}
     independent = Variational(
         rounds=ROUNDS, most=0, covariance="full", local_covariance="auto", coupled=False, draws=1, path=True, optimiser="adam",
-        learning_rate=RATE, decay=0.5, initial_sd=0.1, bound=False, sheared=False, local_steps=0, seed=1,
+        learning_rate=RATE, decay=0.5, initial_sd=0.1, bound=False, sheared=False, local_steps=0, seed=1, lead=0,
     )  # fmt: skip
     other = mean_field(_true_model(y, everywhere), independent)
     shrunk = variance / (variance + ERROR_SD**2)

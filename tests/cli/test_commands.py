@@ -298,6 +298,19 @@ def test_a_report_of_a_run_that_went_on_after_a_torn_line(torn: bytes, fedkern: 
 def test_every_command_has_help() -> None:
     for action in parser()._subparsers._group_actions:  # type: ignore[union-attr]
         known = {"run", "fit", "check", "launch", "demo", "info", "init", "schema", "simulate", "sigma"}
-        known |= {"report", "predict", "reproduce", "status", "ledger", "audit", "replay", "budget", "plan", "site", "bridge", "describe"}
+        known |= {
+            "report",
+            "predict",
+            "reproduce",
+            "status",
+            "ledger",
+            "audit",
+            "replay",
+            "budget",
+            "plan",
+            "site",
+            "bridge",
+            "describe",
+        }
         assert {c.dest for c in action._choices_actions} == known  # type: ignore[attr-defined]
         assert all(c.help for c in action._choices_actions)  # type: ignore[attr-defined]
