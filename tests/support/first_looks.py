@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from fedkern.disclosure.cells import Parts, added, cross, enough, few_apart, in_bins, join, once
+from fedkern.disclosure.cells import Parts, added, cross, enough, in_bins, join, once
 from fedkern.disclosure.curves import curve_counts
-from fedkern.disclosure.measures import OF_AN_ERROR, ends, measured, moments, step
+from fedkern.disclosure.measures import OF_AN_ERROR, ends, moments, step
 from fedkern.disclosure.rules import NEAR_ROWS, Rules
 from fedkern.privacy.sketch import Sketch
 
@@ -81,17 +81,13 @@ class Data:
 
 @dataclass
 class Account:
-    """What a holder keeps of what was told: parts and counts of columns and tables, and sketches of sets of rows."""
+    """What a holder keeps of what was told: parts and counts of columns and tables, and sketches of rows."""
 
     columns: dict[str, tuple[Array | None, Parts, Codes]] = field(default_factory=dict)
     tables: dict[str, tuple[Parts, Codes] | None] = field(default_factory=dict)
     curves: list[Array | None] = field(default_factory=list)
-    sets: dict[str, dict[str, Sketch]] = field(default_factory=dict)  # of parts
-    levels: dict[str, dict[str, Sketch]] = field(default_factory=dict)  # of jobs
     rows: list[Sketch] = field(default_factory=list)  # of looks
     of_jobs: list[Sketch] = field(default_factory=list)
-    sums: set[str] = field(default_factory=set)  # columns of which a job told sums
-    joined: set[str] = field(default_factory=set)  # columns in which cells have joined
     most: dict[str, int] = field(default_factory=dict)  # parts in which a column was told, at most
 
 
@@ -129,7 +125,7 @@ def describe(
     rows = sketch_of(members)
     if _near(rows, [*account.rows, *account.of_jobs], NEAR_ROWS):
         return None
-    told, kept, sets = list[Statement](), dict[str, Parts](), dict[str, dict[str, Sketch]]()
+    told, kept = list[Statement](), dict[str, Parts]()
     fine = dict[str, tuple[tuple[int, ...], ...]]()
     for name in (BY, *names):
         column = data.columns[name]
@@ -145,18 +141,9 @@ def describe(
             parts = once(parts, counts, earlier, before, least)
         if parts is None or not enough(counts, parts, least):
             continue
-        joined = any(np.count_nonzero(counts[list(part)]) > 1 for part in parts)
         most = account.most[name] = max(len(parts), account.most.get(name, 0))
-        # A job has told sums that take the cells of a number with few values apart.
-        if joined and name in account.sums and not measured(numbers_of(column), rules, most):
-            continue
         cells = tuple(tuple(cell for k in part for cell in bins[k]) for part in parts)
-        sets[name] = {str(part): sketch_of(members[np.isin(column.codes, part)]) for part in cells}
-        if few_apart(sets[name], account.levels.get(name, {}), least):
-            return None
         fine[name], kept[name] = cells, parts
-        if joined:
-            account.joined.add(name)
         account.columns[name] = (column.inner, parts, added(counts, parts))
         for part, n in zip(cells, added(counts, parts).tolist(), strict=True):
             told.append(Statement(name, all_groups, dict.fromkeys(part, 1.0), n, n, where))
@@ -168,8 +155,6 @@ def describe(
                 told += table_of(data, name, fine, kept, rules, where, account)
         told += curve_of(data, fine[BY], rules, where, account)
     account.rows.append(rows)
-    for name, own in sets.items():
-        account.sets.setdefault(name, {}).update(own)
     return told
 
 
@@ -253,7 +238,7 @@ def job(
     """Returns what a job's summary tells of rows without a missing cell, and which these are; None where it is refused."""
     least, groups = rules.rows_per_value, tuple(range(data.columns[BY].cells))
     there = np.all([data.columns[name].codes < data.columns[name].cells - 1 for name in names], axis=0)
-    rows, told, sets, sums = sketch_of(members[there]), list[Statement](), dict[str, dict[str, Sketch]](), set[str]()
+    rows, told = sketch_of(members[there]), list[Statement]()
     if there.sum() < rules.rows or _near(rows, account.rows, NEAR_ROWS):
         return None
     every, n_rows = range(data.columns[names[0]].cells), int(there.sum())
@@ -264,24 +249,15 @@ def job(
         told.append(Statement(name, groups, {column.cells - 1: 1.0}, 0, 0, JOB))
         values = np.unique(codes)
         if column.values is not None and len(values) > 2:
-            if name in account.joined and not measured(numbers_of(column), rules, account.most[name]):
-                return None
             for power in (1, 2):
                 total = float((column.values[codes] ** power).sum())
                 told.append(Statement(name, groups, dict(enumerate((column.values**power).tolist())), total, total, JOB))
-            sums.add(name)
             continue
         counts = np.bincount(codes, minlength=column.cells - 1)
         if (counts[counts > 0] < least).any():
             return None
-        sets[name] = {str((level,)): sketch_of(members[there & (column.codes == level)]) for level in range(column.cells - 1)}
-        if few_apart(sets[name], account.sets.get(name, {}), least):
-            return None
         told += [Statement(name, groups, {level: 1.0}, n, n, JOB) for level, n in enumerate(counts.tolist())]
     account.of_jobs.append(rows)
-    for name, own in sets.items():
-        account.levels.setdefault(name, {}).update(own)
-    account.sums |= sums
     return told, there
 
 
