@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,18 @@ def test_pages_link_to_what_is_there(name: str):
     page = ROOT / name
     for link in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
         assert (page.parent / link).exists(), link
+
+
+def test_tests_import_what_a_fresh_machine_has():
+    """At their heads only what pyproject.toml names: what else lies in this environment is not on another machine."""
+    named = "\n".join([*PROJECT["dependencies"], *(line for lines in PROJECT["optional-dependencies"].values() for line in lines)])
+    declared = {name.lower() for name in re.findall(r"^([\w.-]+)", named, re.MULTILINE)} | {"fedkern", "pybind11", "setuptools"}
+    distributions = packages_distributions()
+    for path in (ROOT / "tests").rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module:
+                modules = [node.module]
+            for module in modules:
+                owners = distributions.get(module.partition(".")[0], [])
+                assert not owners or {owner.lower() for owner in owners} & declared, f"{path}: {module}"
