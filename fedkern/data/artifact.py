@@ -401,21 +401,21 @@ def read_own(folder: str | Path, name: str, *, id: str | None = None) -> OwnFile
     if meta["common"]["variant"] == "within":
         return _made(path, lambda: _within_file(meta, arrays, digest))
     parts = {key.removeprefix("part/"): arrays[key] for key in arrays if key.startswith("part/")}
-    own: dict[str, Any] = {key: arrays[key] for key in ("scale", "tau2", "tau_grid", "true_variance")}
-    own |= {"index": meta["index"], "n_local": meta["n_local"], "areas": tuple(meta["areas"])}
-    own |= {"pairs": arrays["pairs"].astype(np.int64) if "pairs" in arrays else None}
-    own |= {"parts": parts, "locations": arrays.get("locations"), "islands": tuple(meta.get("islands", ())), "digest": digest}
-    return _made(path, lambda: ClientFile(_common(meta), name, **own))
+    values: dict[str, Any] = {key: arrays[key] for key in ("scale", "tau2", "tau_grid", "true_variance")}
+    values |= {"index": meta["index"], "n_local": meta["n_local"], "areas": tuple(meta["areas"])}
+    values |= {"pairs": arrays["pairs"].astype(np.int64) if "pairs" in arrays else None}
+    values |= {"parts": parts, "locations": arrays.get("locations"), "islands": tuple(meta.get("islands", ())), "digest": digest}
+    return _made(path, lambda: ClientFile(_common(meta), name, **values))
 
 
 def _within_file(meta: Record, arrays: Mapping[str, Array], digest: str) -> WithinFile:
     """Returns a client's file as it was written."""
-    own = {key.removeprefix("within/"): array for key, array in arrays.items() if key.startswith("within/")}
-    common, d = _common(meta), len(own["diagonal"])
-    data, row, column = (own.pop(f"T_{what}") for what in ("data", "row", "column"))
+    values = {key.removeprefix("within/"): array for key, array in arrays.items() if key.startswith("within/")}
+    common, d = _common(meta), len(values["diagonal"])
+    data, row, column = (values.pop(f"T_{what}") for what in ("data", "row", "column"))
     T: Any = scipy.sparse.csr_array((data, (row.astype(np.int64), column.astype(np.int64))), shape=(d, d))
-    border, rooted = own.pop("border").astype(np.int64), common.kind != "gp"
-    within = Within(common.condition, border=border, T=T, rooted=rooted, **own)
+    border, rooted = values.pop("border").astype(np.int64), common.kind != "gp"
+    within = Within(common.condition, border=border, T=T, rooted=rooted, **values)
     places, pairs = arrays.get("locations"), arrays["pairs"].astype(np.int64) if "pairs" in arrays else None
     areas, islands = tuple(meta["areas"]), tuple(meta.get("islands", ()))
     return WithinFile(common, meta["name"], meta["index"], within, arrays["true_variance"], areas, places, pairs, islands, digest)
@@ -433,22 +433,22 @@ def _packed(role: str, file: OwnFile | ServerFile, common: Common) -> bytes:
     arrays: dict[str, Array] = {}
     meta: dict[str, object] = {"format": FORMAT, "role": role, "units": UNITS, "common": asdict(common)}
     # Arrays go into the archive by name; all other fields into its JSON text.
-    for one in fields(file):
-        value = getattr(file, one.name)
-        if one.name == "parts":
+    for entry in fields(file):
+        value = getattr(file, entry.name)
+        if entry.name == "parts":
             arrays |= {f"part/{name}": part for name, part in value.items()}
         elif isinstance(value, Within):
             arrays |= {f"within/{name}": array for name, array in _arrays_of(value).items()}
         elif isinstance(value, MeanLoadings):
             arrays |= {"mean_loadings/phi": value.phi, "mean_loadings/values": value.values}
         elif isinstance(value, np.ndarray):
-            arrays[one.name] = value
-        elif one.name == "true_variance":
-            arrays[one.name] = np.concatenate(value)
-        elif one.name in ("common", "digest", "locations", "pairs", "mean_loadings"):
+            arrays[entry.name] = value
+        elif entry.name == "true_variance":
+            arrays[entry.name] = np.concatenate(value)
+        elif entry.name in ("common", "digest", "locations", "pairs", "mean_loadings"):
             continue
-        elif value or one.name not in ("errors", "islands", "doubts", "by_position"):
-            meta[one.name] = value
+        elif value or entry.name not in ("errors", "islands", "doubts", "by_position"):
+            meta[entry.name] = value
     # Sorted keys and one type of numbers: the digest must not depend on the machine.
     text = np.frombuffer(json.dumps(meta, sort_keys=True).encode(), dtype=np.uint8)
     stream = io.BytesIO()

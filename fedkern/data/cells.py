@@ -92,13 +92,13 @@ class Text:
         if self.truths or self.category or self.coded:
             return "categorical"
         counts = np.bincount(self.codes, minlength=len(self.levels))
-        there = np.array([level.lower() not in MISSING for level in self.levels], dtype=bool) & (counts > 0)
-        numbers = there & (~np.isnan(self.values) | np.array([*map(has_decimal_comma, self.levels)], dtype=bool))
-        words = there & ~numbers & np.array([any(map(str.isalnum, level)) for level in self.levels], dtype=bool)
-        rows = int(counts[there].sum())
+        present = np.array([level.lower() not in MISSING for level in self.levels], dtype=bool) & (counts > 0)
+        numbers = present & (~np.isnan(self.values) | np.array([*map(has_decimal_comma, self.levels)], dtype=bool))
+        words = present & ~numbers & np.array([any(map(str.isalnum, level)) for level in self.levels], dtype=bool)
+        rows = int(counts[present].sum())
         if 2 * counts[numbers].sum() < rows:
             return "categorical"
-        return "categorical" if words.any() and there.sum() <= min(FEW, rows // EACH) else "numeric"
+        return "categorical" if words.any() and present.sum() <= min(FEW, rows // EACH) else "numeric"
 
     @property
     def coded(self) -> bool:
@@ -112,10 +112,10 @@ class Text:
     @property
     def unit(self) -> str:
         """The unit behind the numbers that all cells hold, or "%"; "" without one, and where values are as few as categories'."""
-        there = [level for level in self.levels if level.lower() not in MISSING]
-        units = {match.group(1) if (match := UNIT.fullmatch(level)) else "" for level in there}
+        present = [level for level in self.levels if level.lower() not in MISSING]
+        units = {match.group(1) if (match := UNIT.fullmatch(level)) else "" for level in present}
         unit = units.pop() if len(units) == 1 else ""
-        return unit if unit == "%" or len(there) > FEW else ""
+        return unit if unit == "%" or len(present) > FEW else ""
 
     @property
     def mixed(self) -> bool:
@@ -205,9 +205,9 @@ def _are_texts(values: Sequence[object]) -> bool:
 
 def worded(text: Text) -> Text:
     """Returns a column whose type is of texts: of labels where its values are few, though all may look like numbers."""
-    there = [level for level in text.levels if level.lower() not in MISSING]
-    few = len(there) <= min(FEW, len(text.codes) // EACH)
-    return replace(text, category=few and not any(map(has_decimal_comma, there)))
+    present = [level for level in text.levels if level.lower() not in MISSING]
+    few = len(present) <= min(FEW, len(text.codes) // EACH)
+    return replace(text, category=few and not any(map(has_decimal_comma, present)))
 
 
 def days(cells: Sequence[object]) -> NDArray[np.float64]:
@@ -222,10 +222,10 @@ def as_days(cells: Cells) -> Cells:
     written = [level for level in cells.levels if level.lower() not in MISSING]
     if not written or not all(level[4:5] == "-" for level in written):
         return cells
-    there = {level: _date(level) for level in written}
-    if None in there.values():
+    day_of = {level: _date(level) for level in written}
+    if None in day_of.values():
         return cells
-    return days([there.get(level) for level in cells.levels])[cells.codes]
+    return days([day_of.get(level) for level in cells.levels])[cells.codes]
 
 
 def _date(level: str) -> datetime | None:
@@ -252,10 +252,10 @@ def truths(cells: Sequence[object]) -> Text:
 def ordered(cells: Sequence[object], order: Sequence[object]) -> Text:
     """Returns a column whose type gives its levels this order; of levels, those that a cell has."""
     text = as_text([*map(plain, cells)])
-    place = {canonical(plain(level)): at for at, level in enumerate(order)}
-    new = sorted(range(len(text.levels)), key=lambda at: place.get(text.levels[at], -1))  # an empty cell is no level
+    place = {canonical(plain(level)): k for k, level in enumerate(order)}
+    new = sorted(range(len(text.levels)), key=lambda k: place.get(text.levels[k], -1))  # an empty cell is no level
     back = np.argsort(np.array(new, dtype=np.int64))
-    return Text(back[text.codes], tuple(text.levels[at] for at in new), ordered=True, category=True, texts=_are_texts(order))
+    return Text(back[text.codes], tuple(text.levels[k] for k in new), ordered=True, category=True, texts=_are_texts(order))
 
 
 def labels(cells: Cells, known: Collection[str] = ()) -> Text:

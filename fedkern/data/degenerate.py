@@ -48,18 +48,18 @@ def degenerate(X: np.ndarray, encoding: Encoding, *, intercept: bool = True) -> 
     with np.errstate(invalid="ignore", over="ignore"):
         moves = high > low
     constant, apart, coarse, informative = list[str](), list[str](), [], []
-    for column, at in _columns(encoding):
-        there = at[moves[at]]
-        if not len(there):
-            if intercept and count[at].max() > 1:
+    for column, places in _columns(encoding):
+        moving = places[moves[places]]
+        if not len(moving):
+            if intercept and count[places].max() > 1:
                 constant.append(column.name)
-                apart += [column.name] * (column.levels is None and _is_apart(column, float(low[at[0]])))
+                apart += [column.name] * (column.levels is None and _is_apart(column, float(low[places[0]])))
         elif column.levels is not None:
-            informative += [(column.name, int(j)) for j in there[1:]]  # all levels together are the intercept
-        elif _is_coarse(column, float(low[there[0]]), float(high[there[0]])):
+            informative += [(column.name, int(j)) for j in moving[1:]]  # all levels together are the intercept
+        elif _is_coarse(column, float(low[moving[0]]), float(high[moving[0]])):
             coarse.append(column.name)
         else:
-            informative.append((column.name, int(there[0])))
+            informative.append((column.name, int(moving[0])))
     collinear = _collinear(X, [j for _, j in informative], intercept, units_of_effects(encoding))
     names = dict(zip((j for _, j in informative), (name for name, _ in informative)))
     follows: dict[str, tuple[str, ...]] = {}
@@ -96,11 +96,11 @@ def with_far(
 
 def _columns(encoding: Encoding) -> Iterator[tuple[Column, NDArray[np.int64]]]:
     """Yields each column with the places of its coefficients."""
-    at = int(encoding.intercept)
+    place = int(encoding.intercept)
     for column in encoding.columns:
         width = 1 if column.levels is None else len(column.levels)
-        yield column, np.arange(at, at + width)
-        at += width
+        yield column, np.arange(place, place + width)
+        place += width
 
 
 def _ends(X: np.ndarray) -> tuple[Array, Array, NDArray[np.int64]]:
@@ -112,10 +112,10 @@ def _ends(X: np.ndarray) -> tuple[Array, Array, NDArray[np.int64]]:
         if np.isfinite(part.sum()):  # all are there
             low, high, count = np.minimum(low, part.min(axis=0)), np.maximum(high, part.max(axis=0)), count + len(part)
             continue
-        there = np.isfinite(part)
-        low = np.minimum(low, np.where(there, part, np.inf).min(axis=0))
-        high = np.maximum(high, np.where(there, part, -np.inf).max(axis=0))
-        count += there.sum(axis=0)
+        known = np.isfinite(part)
+        low = np.minimum(low, np.where(known, part, np.inf).min(axis=0))
+        high = np.maximum(high, np.where(known, part, -np.inf).max(axis=0))
+        count += known.sum(axis=0)
     return low, high, count
 
 
@@ -170,13 +170,13 @@ def _collinear(X: np.ndarray, places: list[int], intercept: bool, units: Array) 
             part = part - centre
             products += part.T @ part
         norm = np.sqrt(np.diag(products))
-        own = np.where(norm > 0, norm, 1.0)
-        products /= np.outer(own, own)
+        lengths = np.where(norm > 0, norm, 1.0)
+        products /= np.outer(lengths, lengths)
     if not np.isfinite(products).all():
         return None
     if norm.all() and _stand_well_apart(products):
         return {}
-    part = (np.concatenate([*_complete(some, places)]) - centre) / own
+    part = (np.concatenate([*_complete(some, places)]) - centre) / lengths
     # The length that is left of each column after its earlier ones are taken out.
     left = np.abs(np.diag(qr(part, mode="r", check_finite=False)[0][:q]))
     follows: dict[int, list[int]] = {}

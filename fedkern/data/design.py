@@ -600,16 +600,18 @@ def _lost_orders(table: Table, encoding: Encoding) -> list[str]:
     """Returns notes on columns whose type gives their levels another order than the job has."""
     agreed = {column.name: column.levels for column in encoding.columns if column.levels is not None}
     if encoding.formula is not None:
-        agreed |= {name: one.levels for name, one in encoding.formula.known.items() if one.levels is not None}
+        agreed |= {
+            name: known_column.levels for name, known_column in encoding.formula.known.items() if known_column.levels is not None
+        }
     if encoding.response is not None and FAMILIES[encoding.family].leveled:
         agreed[encoding.response] = encoding.labels
     notes = []
     for name, levels in agreed.items():
         cells = table.columns.get(name)
-        own = _levels(labels(cells)) if isinstance(cells, Text) and cells.ordered else ()
-        if [level for level in levels if level in own] != [level for level in own if level in levels]:
+        order = _levels(labels(cells)) if isinstance(cells, Text) and cells.ordered else ()
+        if [level for level in levels if level in order] != [level for level in order if level in levels]:
             notes.append(
-                f"column {name!r}: its order here ({some(own)}) is not that of the job ({some(levels)}), whose first level is "
+                f"column {name!r}: its order here ({some(order)}) is not that of the job ({some(levels)}), whose first level is "
                 "what others are compared with: name another (reference)"
             )
     return notes

@@ -64,7 +64,7 @@ def notes(table: Table, encoding: Encoding, response: Array | None, offset: Arra
 def columns(table: Table, encoding: Encoding, rows: np.ndarray | slice = slice(None)) -> dict[str, Array]:
     """Returns the numeric columns of a file, or those of which a formula makes the model's; `rows`: those that are looked at."""
     formula, covariates = encoding.formula, encoding.columns
-    names = [one.name for one in covariates if one.levels is None] if formula is None else formula.numbers
+    names = [column.name for column in covariates if column.levels is None] if formula is None else formula.numbers
     return {name: numbers(table, name)[rows] for name in names}
 
 
@@ -158,17 +158,17 @@ def any_thousandths(values: Array) -> bool:
     """Tells whether a column looks as if 1,234 were written 1.234: whole numbers up to some hundreds, and a few with three
     digits.
     """
-    there = finite(values)
-    if not _written(there[:FIRST]).all():  # as of most measurements, which then need no sorting
+    known = finite(values)
+    if not _written(known[:FIRST]).all():  # as of most measurements, which then need no sorting
         return False
-    there = np.unique(there)
-    whole = there == np.rint(there)
-    split = there[~whole]
-    if len(split) == 0 or whole.sum() < LEAST or not THOUSAND / 2 <= there[whole].max() < THOUSAND:
+    known = np.unique(known)
+    whole = known == np.rint(known)
+    split = known[~whole]
+    if len(split) == 0 or whole.sum() < LEAST or not THOUSAND / 2 <= known[whole].max() < THOUSAND:
         return False
     written = _written(split)
     short = np.abs(100 * split - np.rint(100 * split)) < 1e-6
-    return bool((written & (split >= 1)).all() and short.mean() < 0.5 and np.median(there[whole]) > split.min())
+    return bool((written & (split >= 1)).all() and short.mean() < 0.5 and np.median(known[whole]) > split.min())
 
 
 def _written(values: Array) -> Cells:

@@ -137,18 +137,18 @@ class Marks:
         """Ends a job that is not private if a row is bad. `known`: names of columns that every party may read."""
         if not self.bad.any():
             return
-        said = set[str]()
+        public_texts = set[str]()
         for _, column, reason, *_ in self._told:
             where = "the row" if column is None else name_column(column, self.table.names, known)
-            said.add(f"{where} {plain_text.public_reason(reason) if column is None else reason}")
-        listed = ", ".join(sorted(said))
+            public_texts.add(f"{where} {plain_text.public_reason(reason) if column is None else reason}")
+        listed = ", ".join(sorted(public_texts))
         ways = [way for way in (NO_VALUE, LEFT_OUT, COMMA, LABEL) if any(way in marked.keys for marked in self._told)]
         way = f" ({'; '.join(ways)})" if ways else ""
         what = f"rows cannot be used ({listed}); correct or remove what is wrong{way}"
         begin = f"client {client!r}, {self.table.source}" if client else self.table.source
         owns, rows = [], []
         for new in (False, True):
-            owns.append("\n".join(f"{begin}, {self._described(told, new=new)}" for told in self._told))
+            owns.append("\n".join(f"{begin}, {self._described(mark, new=new)}" for mark in self._told))
             rows.append([str(fault) for fault in self.faults(new=new).first] if int(self.bad.sum()) > 1 else [])
         new_rows = "\n  ".join([owns[1], *rows[1]])
         raise RowFault(who(client, self.table.source), what, owns[0], rows[0], self.bad, new_rows)
@@ -223,10 +223,10 @@ class Refusals:
             if hasattr(error, "party"):  # of several clients each has its own
                 self.errors.append(error)
                 return
-            for one in error.errors if isinstance(error, Refused) else [error]:
-                self.errors.append(one)
-                if isinstance(one, RowFault):
-                    self.bad[good if len(one.bad) == len(good) else slice(None)] |= one.bad
+            for fault in error.errors if isinstance(error, Refused) else [error]:
+                self.errors.append(fault)
+                if isinstance(fault, RowFault):
+                    self.bad[good if len(fault.bad) == len(good) else slice(None)] |= fault.bad
 
     def usable(self, table: Table) -> Table:
         """Returns the table without its faulty rows, as the holder will have it; the table itself where all are."""

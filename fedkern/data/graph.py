@@ -355,10 +355,10 @@ def _nearest(alone: Index, centroids: Array, *, sphere: bool) -> Index:
     """Returns, for each of these areas, the other one whose centre is nearest."""
     places = _places(centroids, sphere=sphere)
     nearest = np.zeros(len(alone), np.int64)
-    for at, k in enumerate(alone):
+    for place, k in enumerate(alone):
         distance = np.sum((places - places[k]) ** 2, axis=1)
         distance[k] = np.inf
-        nearest[at] = np.nanargmin(distance)
+        nearest[place] = np.nanargmin(distance)
     return nearest
 
 

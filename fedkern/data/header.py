@@ -32,10 +32,10 @@ def check_header(names: Sequence[str], wanted: Spec | Encoding, source: str, cli
     """
     spec = wanted if isinstance(wanted, Spec) else None
     needed = wanted.needed
-    there = frozenset(names)
-    begin, own = who(client, source), f"client {client!r}, {source}" if client else source
+    in_file = frozenset(names)
+    begin, holder_begin = who(client, source), f"client {client!r}, {source}" if client else source
     for name in needed:
-        if name not in there:
+        if name not in in_file:
             name = _of_file(name, wanted)
             what, remedy = f"column {name!r} is missing", "correct the file, or [data]"
             if spec is None and not client:
@@ -45,7 +45,7 @@ def check_header(names: Sequence[str], wanted: Spec | Encoding, source: str, cli
             # A private text names no column: the header may tell of the client's file.
             if spec is not None and spec.private:
                 text, look = f"{who(client)}: {unfit(spec)}", UNFIT
-            raise OwnFault(text, f"{own}: {what}{list_columns(name, names, needed)}; {remedy}", look=look)
+            raise OwnFault(text, f"{holder_begin}: {what}{list_columns(name, names, needed)}; {remedy}", look=look)
     if spec is None:
         return
     known = spec.known
@@ -54,9 +54,9 @@ def check_header(names: Sequence[str], wanted: Spec | Encoding, source: str, cli
     if not needed and numbers and Path(source).suffix.lower() in TEXT_FILES:
         remedy = "write a header, or declare these columns in [data.columns] if they are really called so"
         what = f"{len(numbers)} of the {len(names)} names in the header are numbers, as if it were a row"
-        raise OwnFault(f"{begin}: {what}; {remedy}", f"{own}: {what} ({', '.join(numbers)}); {remedy}", look=HINT)
+        raise OwnFault(f"{begin}: {what}; {remedy}", f"{holder_begin}: {what} ({', '.join(numbers)}); {remedy}", look=HINT)
     if spec.private:
-        _check_declared(names, spec, begin, own)
+        _check_declared(names, spec, begin, holder_begin)
     if not spec.covariates(tuple(names)) and not spec.intercept:
         raise JobError(f"{begin}: no covariate is left beside {', '.join(needed)}; add columns, or an intercept")
 

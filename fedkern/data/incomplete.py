@@ -47,8 +47,8 @@ def with_empty(table: Table, dialect: Dialect, levels: Mapping[str, Collection[s
         if isinstance(cells, Text):
             none = NO_LABEL.difference(levels[name]) if name in levels else frozenset[str]()
             columns[name] = written(cells, ["" if level in none else level for level in dialect.cells(cells.levels)])
-        elif values and (there := np.isin(cells, values)).any():
-            columns[name] = np.where(there, np.nan, np.asarray(cells, np.float64))
+        elif values and (empty := np.isin(cells, values)).any():
+            columns[name] = np.where(empty, np.nan, np.asarray(cells, np.float64))
     if all(columns[name] is cells for name, cells in table.columns.items()):
         return table
     return replace(table, columns=columns, matrix=None, matrix_names=())
@@ -64,8 +64,8 @@ def levels_of(table: Table, spec: Spec) -> dict[str, tuple[str, ...]]:
 
 def _used(table: Table, spec: Spec) -> set[str]:
     """Returns the columns that a job uses, if the table has them."""
-    own = (spec.response, spec.offset, spec.weight, spec.trials, spec.group, *spec.times)
-    return {name for name in (*spec.covariates(table.names), *own) if name is not None and name in table.columns}
+    roles = (spec.response, spec.offset, spec.weight, spec.trials, spec.group, *spec.times)
+    return {name for name in (*spec.covariates(table.names), *roles) if name is not None and name in table.columns}
 
 
 def without(table: Table, spec: Spec, client: str = "", roles: Collection[str] = ()) -> Table:
@@ -126,10 +126,10 @@ def fill_cells(table: Table, centers: Mapping[str, float]) -> Table:
         A column has already the name of such a 0/1 column.
     """
     columns, lacking = dict(table.columns), np.zeros(table.n_rows, dtype=bool)
-    there = [name for name in centers if name in table.columns]
+    present = [name for name in centers if name in table.columns]
     readable = np.ones(table.n_rows, dtype=bool)
     readable[[*table.broken]] = False
-    for name in there:
+    for name in present:
         empty = _empty(table.columns[name], True) & readable
         columns[name] = filled(table.columns[name], empty, centers[name])
         columns[marked(name)] = empty.astype(np.float64)
@@ -140,10 +140,10 @@ def fill_cells(table: Table, centers: Mapping[str, float]) -> Table:
 
 def with_marks(names: tuple[str, ...], centers: Mapping[str, float]) -> tuple[str, ...]:
     """Returns the header of a table that `fill_cells` has made."""
-    there = frozenset(names)
-    more = tuple(marked(name) for name in centers if name in there)
+    present = frozenset(names)
+    more = tuple(marked(name) for name in centers if name in present)
     for name in more:
-        if name in there:
+        if name in present:
             raise JobError(f'column {name!r} is there already, and model.missing = "indicator" makes one of this name; rename it')
     return (*names, *more)
 

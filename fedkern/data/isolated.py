@@ -195,11 +195,11 @@ def _usual(values: Array) -> list[float]:
 
 def repeated(values: Array) -> list[float]:
     """Returns values in several cells of a measured column, at its ends, that stand apart from all others."""
-    there = finite(values)
-    if len(there) < LEAST + TIMES or not _ends_repeat(there):
+    known = finite(values)
+    if len(known) < LEAST + TIMES or not _ends_repeat(known):
         return []
-    different, counts = np.unique(there, return_counts=True)
-    many = max(TIMES, int(np.ceil(OF_ALL * len(there))))
+    different, counts = np.unique(known, return_counts=True)
+    many = max(TIMES, int(np.ceil(OF_ALL * len(known))))
     least = np.where(np.isin(different, CODES), TIMES - 1, many)
     # A code above zero that many cells have needs no gap among logarithms. 9 is an ordinary count, and so is -9 where others are
     # below zero.
@@ -220,10 +220,10 @@ def _may_be_code(value: float, different: Array) -> bool:
     return len(digits) == 1 and digits <= set("789")
 
 
-def _ends_repeat(there: Array) -> bool:
+def _ends_repeat(known: Array) -> bool:
     """Tells whether one of the outermost values stands in several cells: of most columns none does, and they need no sorting."""
-    few = min(len(there) - 1, ENDS + 1)
-    return any(len(np.unique(smallest(numbers, few + 1))) <= few for numbers in (there, -there))
+    few = min(len(known) - 1, ENDS + 1)
+    return any(len(np.unique(smallest(numbers, few + 1))) <= few for numbers in (known, -known))
 
 
 def _at_low_end(different: Array, counts: NDArray[np.int64], least: NDArray[np.int64], odd: NDArray[np.bool_]) -> list[float]:
@@ -303,10 +303,10 @@ def judge(columns: Mapping[str, Array]) -> tuple[list[str], dict[str, tuple[int,
     """
     far, shares = list[str](), dict[str, tuple[int, int]]()
     for name, values in columns.items():
-        there = finite(values)
-        n, z = len(there), len(there) - np.count_nonzero(there)
-        others = there[there != 0] if z else there
-        matters = decide(there)
+        known = finite(values)
+        n, z = len(known), len(known) - np.count_nonzero(known)
+        others = known[known != 0] if z else known
+        matters = decide(known)
         if matters and (not z or decide(others)):
             far.append(name)
         elif z and max((others > 0).sum(), (others < 0).sum()) >= ONE_SIDE * len(others):
@@ -331,9 +331,9 @@ def find_codes(y: Array, offset: Array | None = None) -> Cells:
     offset : (n,) the logarithm of each row's exposure
     """
     rate = np.log(np.maximum(y, 0.0) + 0.5) if offset is None else np.log(np.maximum(y, 0.0) + 0.5) - offset
-    there = np.isfinite(rate)
+    known = np.isfinite(rate)
     for found in _highest(y, rate):
-        others = there & ~found
+        others = known & ~found
         level = y[others].sum() / ((y[others] + 0.5) @ np.exp(-rate[others]))
         excess = (y[found] - level * (y[found] + 0.5) * np.exp(-rate[found])).sum()
         if excess > np.sqrt(y[others].sum() + 1):
@@ -353,18 +353,18 @@ def find_codes_of_times(time: Array) -> Cells:
 
 def _highest(values: Array, logs: Array) -> Iterator[Cells]:
     """Yields cells that are codes and stand far above all others by their logarithms, the most first."""
-    there = np.isfinite(logs)
-    usual = there & np.isin(values, CODES_OF_COUNTS)
+    known = np.isfinite(logs)
+    usual = known & np.isin(values, CODES_OF_COUNTS)
     if not usual.any():
         return
     # A code's value may be an ordinary one as well (a count where exposures are large): only the highest are looked at.
-    order = np.argsort(np.where(there, -logs, np.inf), kind="stable")
+    order = np.argsort(np.where(known, -logs, np.inf), kind="stable")
     run = int(np.argmin(np.append(usual[order], False)))
     falls = -np.diff(np.append(logs[order], -np.inf))[:run]
     for n in 1 + np.flatnonzero(falls > np.log(FOLD_OF_SEVERAL))[::-1]:
         found = np.zeros(len(values), bool)
         found[order[:n]] = True
-        if _stands_apart(values, logs, found, there & ~found):
+        if _stands_apart(values, logs, found, known & ~found):
             yield found
 
 

@@ -28,9 +28,9 @@ def find_rare(cells: Text, levels: Collection[str], weights: Array, least: int) 
     """
     many, sums, squares = (np.bincount(cells.codes, w, len(cells.levels)) for w in (np.ones(len(weights)), weights, weights**2))
     number = np.divide(sums**2, squares, out=np.zeros(len(sums)), where=squares > 0)
-    there = [k for k, level in enumerate(cells.levels) if level in levels and many[k]]
-    gone = [k for k in there if number[k] < least]
-    for k in sorted(there, key=lambda k: (number[k], cells.levels[k])) if gone else ():
+    present = [k for k, level in enumerate(cells.levels) if level in levels and many[k]]
+    gone = [k for k in present if number[k] < least]
+    for k in sorted(present, key=lambda k: (number[k], cells.levels[k])) if gone else ():
         if sums[gone].sum() ** 2 >= least * squares[gone].sum() > 0:
             break
         gone += [k] if k not in gone else []
@@ -53,7 +53,7 @@ def gone_of(cells: Cells) -> frozenset[str]:
 
 def as_before(table: Table) -> Table:
     """Returns the table with the cells of the file in the place of those whose rare levels have joined."""
-    cells = {name: one.before or one if isinstance(one, Text) else one for name, one in table.columns.items()}
+    cells = {name: column.before or column if isinstance(column, Text) else column for name, column in table.columns.items()}
     return replace(table, columns=cells)
 
 
@@ -69,7 +69,7 @@ def as_agreed(table: Table, encoding: Encoding) -> Table:
 
 def notes(table: Table) -> list[str]:
     """Returns, for the holder alone, which levels of its rows count as "other"."""
-    said = {name: ", ".join(map(repr, sorted(gone_of(cells)))) for name, cells in table.columns.items()}
+    texts = {name: ", ".join(map(repr, sorted(gone_of(cells)))) for name, cells in table.columns.items()}
     return [
-        f'column {name!r}: {gone} count as "other", for some client has few rows of each' for name, gone in said.items() if gone
+        f'column {name!r}: {gone} count as "other", for some client has few rows of each' for name, gone in texts.items() if gone
     ]

@@ -44,5 +44,5 @@ def _values(column: Cells) -> tuple[list[str], np.ndarray]:
         return [], column.numbers()
     written = [level if no else level.replace(column.decimal, ".") for level, no in zip(column.levels, none)]
     levels = sorted(written)
-    place = {level: at for at, level in enumerate(levels)}
+    place = {level: k for k, level in enumerate(levels)}
     return levels, np.array([place[level] for level in written], dtype=np.int64)[column.codes]

@@ -42,14 +42,14 @@ def counts(columns: Sequence[Sequence[str]], names: Sequence[str]) -> int | None
 
     `columns` of ids count upwards, one of them at least, as programs write the positions of areas in their own data.
     """
-    ids = {one for column in columns for one in column}
-    if not ids or not ids <= set(names) or not all(one.isdecimal() and str(int(one)) == one for one in ids):
+    ids = {label for column in columns for label in column}
+    if not ids or not ids <= set(names) or not all(label.isdecimal() and str(int(label)) == label for label in ids):
         return None
     first = 0 if "0" in ids else 1
     rising = any((np.diff([*map(int, column)]) >= 0).all() for column in columns)
     if not rising or max(map(int, ids)) - first >= len(names):
         return None
-    return first if any(names[int(one) - first] != one for one in ids) else None
+    return first if any(names[int(label) - first] != label for label in ids) else None
 
 
 def zeros(unknown: Sequence[str], known: Collection[str]) -> str:

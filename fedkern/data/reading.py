@@ -39,10 +39,10 @@ def read_numbers(table: Table, name: str, marks: Marks, missing: bool = False, i
     else:
         empty = np.array([level.lower() in MISSING for level in column.levels], dtype=bool)[column.codes]
         if not missing:
-            said = np.array([level.lower() != "nan" for level in column.levels], dtype=bool)[column.codes]
+            written = np.array([level.lower() != "nan" for level in column.levels], dtype=bool)[column.codes]
             others = NO_VALUE if instead is None else LEFT_OUT
             reason = "is missing" if instead is None else "is empty"  # a column that a job names as a role is no missing one
-            marks.mark(empty & said, name, reason, "fill in the value or remove the row", others)
+            marks.mark(empty & written, name, reason, "fill in the value or remove the row", others)
         none = np.isnan(column.values)
         keys: tuple[str, ...] = (COMMA,) if any(no and has_decimal_comma(level) for no, level in zip(none, column.levels)) else ()
         if instead is None:

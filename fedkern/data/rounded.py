@@ -30,15 +30,15 @@ def join_rounded(named: Sequence[float], *times: Array) -> list[Array]:
     named : the times that the job names, with which all clients compare theirs
     times : (n,) each; what is not finite is no time
     """
-    every = np.unique(np.concatenate([one[np.isfinite(one)] for one in times]))
+    all_times = np.unique(np.concatenate([column[np.isfinite(column)] for column in times]))
     fixed = np.array(sorted(named), np.float64)
-    scale = float(fixed[-1]) if len(named) else float(np.abs(every).mean()) if len(every) else 0.0
-    values = np.union1d(every, fixed)
+    scale = float(fixed[-1]) if len(named) else float(np.abs(all_times).mean()) if len(all_times) else 0.0
+    values = np.union1d(all_times, fixed)
     if not len(values):
         return [*times]
     group = np.concatenate([[0], np.cumsum(np.diff(values) > TOLERANCE * scale)])
     first = values[np.searchsorted(group, np.arange(group[-1] + 1))]
-    at = np.searchsorted(values, fixed[::-1])
-    first[group[at]] = fixed[::-1]
+    place = np.searchsorted(values, fixed[::-1])
+    first[group[place]] = fixed[::-1]
     new = first[group]
-    return [np.where(np.isfinite(one), new[np.searchsorted(values, one) % len(values)], one) for one in times]
+    return [np.where(np.isfinite(column), new[np.searchsorted(values, column) % len(values)], column) for column in times]

@@ -22,8 +22,8 @@ def train_test(n: int, test: float, seed: int = 0) -> tuple[NDArray[np.int64], N
     See docs/spec/pvi.md, section 13.
     """
     order = np.random.RandomState(seed).permutation(n).astype(np.int64)  # the published experiments' generator
-    at = math.ceil((1 - test) * n)
-    return order[:at], order[at:]
+    n_train = math.ceil((1 - test) * n)
+    return order[:n_train], order[n_train:]
 
 
 def imbalanced(
@@ -84,8 +84,8 @@ def imbalanced(
     parts += [pool[j * large : (j + 1) * large] for j in range(n_large)]
     if deal_rest:
         for k, row in enumerate(pool[n_large * large :]):
-            at = n_small + k % n_large
-            parts[at] = np.append(parts[at], row)
+            client = n_small + k % n_large
+            parts[client] = np.append(parts[client], row)
     return [part.astype(np.int64) for part in parts]
 
 

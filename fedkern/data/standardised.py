@@ -50,19 +50,19 @@ class Design(NamedTuple):
     def blocks(self) -> Iterator[Array]:
         """Yields the rows that count, times the roots of their weights."""
         for begin in range(0, len(self.weights), BLOCK):
-            at = begin + np.flatnonzero(self.weights[begin : begin + BLOCK] > 0)
-            yield self.rows(at) * np.sqrt(self.weights[at])[:, None]
+            rows = begin + np.flatnonzero(self.weights[begin : begin + BLOCK] > 0)
+            yield self.rows(rows) * np.sqrt(self.weights[rows])[:, None]
 
 
 def design(parts: Sequence[Part], weights: Array) -> Design:
     """Returns columns in their standard deviations, about their means, of weighted rows."""
     total, moments = float(weights.sum()), np.zeros((2, len(parts)))
     first = (part.numbers(slice(BLOCK)) for part in parts)
-    centre = np.array([middle(own[~np.isnan(own)][:SOME]) for own in first])
+    centre = np.array([middle(values[~np.isnan(values)][:SOME]) for values in first])
     for j, part in enumerate(parts):
         for begin in range(0, len(weights), BLOCK):
-            own = without_gaps(part.numbers(slice(begin, begin + BLOCK)) - centre[j])
-            moments[:, j] += [(weights[begin : begin + BLOCK] * own**power).sum() for power in (1, 2)]
+            values = without_gaps(part.numbers(slice(begin, begin + BLOCK)) - centre[j])
+            moments[:, j] += [(weights[begin : begin + BLOCK] * values**power).sum() for power in (1, 2)]
     mean, square = moments / total
     scale = np.sqrt(np.maximum(square - mean**2, 0))
     return Design(tuple(parts), weights, centre + mean, np.where(scale > 0, scale, 1.0))

@@ -106,12 +106,12 @@ def _snap(shapely: Shapely, drawn: Shapely, shapes: Mapping[str, Sequence[Part]]
 
 def _round_the_world(shapely: Shapely, drawn: Shapely) -> tuple[Shapely, Index]:
     """Returns the areas, those in the west once more a turn to the east if the map goes round; and which area each is."""
-    box, every = shapely.bounds(drawn), np.arange(len(drawn))
+    box, areas = shapely.bounds(drawn), np.arange(len(drawn))
     west = np.flatnonzero(box[:, 0] < box[:, 2].max() - TURN / 2)
     if not len(west):
-        return drawn, every
+        return drawn, areas
     turned = shapely.transform(drawn[west], lambda corners: corners + np.array([TURN, 0.0]))
-    return np.concatenate([drawn, turned]), np.concatenate([every, west])
+    return np.concatenate([drawn, turned]), np.concatenate([areas, west])
 
 
 @dataclass(frozen=True)
@@ -177,8 +177,8 @@ def _overlapping(names: Sequence[str], plane: _Plane, pairs: Index, near: float)
 
 def _missed(names: Sequence[str], pairs: Index, apart: Array, touching: Index, near: float) -> list[str]:
     """Returns a note on areas that nearly touch, and are no neighbours."""
-    there = set(map(tuple, touching.tolist()))
-    those = [k for k in np.argsort(apart, kind="stable").tolist() if tuple(pairs[k].tolist()) not in there]
+    touching_pairs = set(map(tuple, touching.tolist()))
+    those = [k for k in np.argsort(apart, kind="stable").tolist() if tuple(pairs[k].tolist()) not in touching_pairs]
     if not those:
         return []
     shown = listed([f"{_pair(names, pairs[k])} ({apart[k]:.3g} m)" for k in those])

@@ -93,9 +93,9 @@ def _checked(path: Path) -> Iterator[tuple[Record, bytes]]:
         raise JobError(f'{path}: cannot be read ({error.strerror}); only a run with schedule = "asynchronous" has it') from None
     for number, line in enumerate(lines, 1):
         try:
-            said = json.loads(line)
-            mark, record = marked(mark, said["of"]), json.loads(said["of"])
-            if mark.hex() != said["mark"]:
+            line_record = json.loads(line)
+            mark, record = marked(mark, line_record["of"]), json.loads(line_record["of"])
+            if mark.hex() != line_record["mark"]:
                 raise ValueError
             record |= {"frame": b64decode(record["frame"])} if "frame" in record else {}
         except (ValueError, KeyError, TypeError):

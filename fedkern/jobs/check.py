@@ -74,7 +74,7 @@ class Check(At[C]):
                 describe(rows, self.parties.spec, self.names[k], least_of_level=self.config.least_of_level)
             degenerate[k] = own_columns(self.parties.spec_of(rows.names), rows, intercept)
         found = column_notes.exchange_notes(self, degenerate, split=split, told=False)
-        return [Line("note", one) for one in sorted(found, key=lambda one: not one.doubt)]
+        return [Line("note", line) for line in sorted(found, key=lambda line: not line.doubt)]
 
     def unknown(self, encoding: Encoding) -> list[str]:
         """Returns the columns that only their rows can tell to be categorical."""
@@ -123,8 +123,8 @@ def own_columns(spec: Spec, table: Table, intercept: bool = True) -> Degenerate:
     if spec.formula is not None:
         encoding = of_file(spec, table)
     else:
-        there = (column_of(spec, table, name) for name in spec.covariates(table.names))
-        encoding = spec.encoding(tuple(column for column in there if len(column.levels or ()) <= MOST_LEVELS))
+        present = (column_of(spec, table, name) for name in spec.covariates(table.names))
+        encoding = spec.encoding(tuple(column for column in present if len(column.levels or ()) <= MOST_LEVELS))
     design = encode(table, encoding, private=True, missing=True)
     nothing = degenerate(design.X, encoding, intercept=intercept)
     return with_far(nothing, far.columns(table, encoding), encoding, design.y, design.offset)

@@ -42,15 +42,15 @@ def exchange(
     """
     ignored = at.config.data.ignore if at.config.privacy is None else []
     clients = {}
-    for k, own in degenerate.items():
+    for k, columns in degenerate.items():
         lacking = column_notes.near_names(ignored, at.parties.header(k)[1]) if ignored else {}
         # A value that is not the mean of all rows is one of several: the sites differ, and that tells the column's effect.
-        differ = _not_given(at, own.apart) if told and at.config.data.standardise == "exchange" else ()
-        constant = tuple(name for name in own.constant if name not in differ)
-        zeros = {name: own.zeros[name] for name in _not_given(at, tuple(own.zeros))}
+        differ = _not_given(at, columns.apart) if told and at.config.data.standardise == "exchange" else ()
+        constant = tuple(name for name in columns.constant if name not in differ)
+        zeros = {name: columns.zeros[name] for name in _not_given(at, tuple(columns.zeros))}
         if at.config.secure:
             zeros = column_notes.in_tenths(zeros)
-        mended = replace(own, constant=constant, far=_not_given(at, own.far), lacking=lacking, zeros=zeros)
+        mended = replace(columns, constant=constant, far=_not_given(at, columns.far), lacking=lacking, zeros=zeros)
         if at.is_small(k):  # which columns have one value says which levels its rows have
             mended = replace(mended, constant=(), coarse=(), collinear={}, judged=(False, False))
         clients[k] = column_notes.Client(mended)
@@ -85,9 +85,9 @@ def findings(at: At[Any], server: column_notes.Server) -> list[Finding]:
 
 def _check_ignored(at: At[Any], misspelt: Mapping[str, Mapping[str, str]]) -> None:
     """Refuses names of data.ignore that no client's file has, unless the server's own has them."""
-    own = at.parties.server() if misspelt else None
+    server_file = at.parties.server() if misspelt else None
     for name, near in misspelt.items():
-        if own is None or name not in own.names:
+        if server_file is None or name not in server_file.names:
             meant = " or ".join(f"{column!r} (at {where})" for column, where in near.items())
             remedy = f"did you mean {meant}? It is not left out now" if near else "correct the name, or take it out"
             raise JobError(f"data.ignore names {name!r}, and no client's file has such a column; {remedy}")

@@ -24,9 +24,9 @@ def undeclared(
     standardise : by it or not; "exchange" is a fault of its own
     roles : columns that are no covariates
     """
-    said = {name: section.encoded for name, section in columns.items()}
+    encoded = {name: section.encoded for name, section in columns.items()}
     try:
-        declared = {name: Column.declared(name, keys) for name, keys in said.items() if name not in roles}
+        declared = {name: Column.declared(name, keys) for name, keys in encoded.items() if name not in roles}
     except JobError as fault:
         yield str(fault)
         return

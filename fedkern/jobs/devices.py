@@ -67,18 +67,24 @@ def used(kind: str, place: Place, clients: Sequence[int]) -> Used:
     if kind == "cpu":
         return ON_HOST
     machine = hashlib.blake2b(socket.gethostname().encode(), digest_size=16).hexdigest() if clients else ""  # names stay at home
-    told = place.settle(machine.encode(), lambda told: json.dumps([name.decode() for name in told]).encode())
+    machines = place.settle(machine.encode(), lambda machines: json.dumps([name.decode() for name in machines]).encode())
     home, about = homes.HOST, dict[str, str]()
     if clients:
         home = homes.device_home()
         with reading("the server: which machines there are"):
-            near = [rank for rank, name in enumerate(json.loads(told)) if name == machine]
+            near = [rank for rank, name in enumerate(json.loads(machines)) if name == machine]
         cuda.current().take(near.index(place.rank), len(near))
         about = cuda.current().about()
-    every = place.settle(json.dumps(about).encode(), lambda told: b"[%s]" % b", ".join(told))
+    devices = place.settle(json.dumps(about).encode(), lambda machines: b"[%s]" % b", ".join(machines))
     with reading("the server: the cards of all"):
-        names = dict.fromkeys(name for one in json.loads(every) for name in one)
-        return Used(home, {name: ", ".join(sorted({one[name] for one in json.loads(every) if name in one})) for name in names})
+        names = dict.fromkeys(name for rank_devices in json.loads(devices) for name in rank_devices)
+        return Used(
+            home,
+            {
+                name: ", ".join(sorted({rank_devices[name] for rank_devices in json.loads(devices) if name in rank_devices}))
+                for name in names
+            },
+        )
 
 
 def guarded(home: homes.Home, lower: str = LOWER) -> AbstractContextManager[None]:

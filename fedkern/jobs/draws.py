@@ -124,10 +124,10 @@ class Draws:
                 remove_old(path, self.ground)
 
     def _write(self, file: int, data: bytes) -> None:
-        at, view = self._length, memoryview(data)
+        position, view = self._length, memoryview(data)
         while view:
-            done = os.pwrite(file, view, at)
-            view, at = view[done:], at + done
+            done = os.pwrite(file, view, position)
+            view, position = view[done:], position + done
         self._state.update(data)
         self._length += len(data)
 
@@ -143,12 +143,12 @@ class Draws:
         if len(data) < reference.length or state.hexdigest() != reference.digest:
             raise ValueError(f"{path} was cut short or altered")
         parts: dict[str, list[Any]] = {}
-        at = 0
-        while at < len(data):
-            (length,) = LENGTH.unpack_from(data, at)
-            for name, rows in unpack(data[at + LENGTH.size : at + LENGTH.size + length]).items():
+        position = 0
+        while position < len(data):
+            (length,) = LENGTH.unpack_from(data, position)
+            for name, rows in unpack(data[position + LENGTH.size : position + LENGTH.size + length]).items():
                 parts.setdefault(name, []).append(rows)
-            at += LENGTH.size + length
+            position += LENGTH.size + length
         return {name: np.concatenate(rows) for name, rows in parts.items()}, state
 
     def _path(self, number: int) -> Path:

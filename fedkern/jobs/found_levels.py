@@ -38,7 +38,11 @@ def with_levels(raw: Raw, read: Callable[[str], Iterable[Table]]) -> Raw:
         return raw
     try:
         response = str(table(laid.laid(raw), "data").get("response"))
-        cells = {one.source: one.columns[response] for one in read(response) if response in one.columns}
+        cells = {
+            client_table.source: client_table.columns[response]
+            for client_table in read(response)
+            if response in client_table.columns
+        }
     except JobError:  # a fault that is told where it is looked for
         return raw
     none = NO_LABEL.union(table(table(raw, "data"), "dialect").get("missing", ()))
@@ -47,8 +51,8 @@ def with_levels(raw: Raw, read: Callable[[str], Iterable[Table]]) -> Raw:
         return raw
     of_clients = {source: [level for level in text.levels if level and level not in none] for source, text in texts.items()}
     _check_shared(response, of_clients)
-    labels = dict.fromkeys(level for own in of_clients.values() for level in own)
-    orders = [own for source, own in of_clients.items() if texts[source].ordered]
+    labels = dict.fromkeys(level for labels_of_client in of_clients.values() for level in labels_of_client)
+    orders = [labels_of_client for source, labels_of_client in of_clients.items() if texts[source].ordered]
     found = _in_one_order(orders, labels)
     if found is None and (family in NOMINAL or not any(math.isnan(number(label)) for label in labels)):
         found = in_order(labels)
@@ -66,14 +70,14 @@ def _in_one_order(orders: Sequence[list[str]], labels: Collection[str]) -> list[
 
 def _check_shared(response: str, of_clients: Mapping[str, Collection[str]]) -> None:
     """Refuses labels that may be two spellings of the same: those of some clients and of others, which have none in common."""
-    first, labels = next(((source, {*own}) for source, own in of_clients.items() if own), ("", set[str]()))
+    first, labels = next(((source, {*known}) for source, known in of_clients.items() if known), ("", set[str]()))
     shared = dict(of_clients)
-    while joins := [source for source, own in shared.items() if not own or labels.intersection(own)]:
+    while joins := [source for source, known in shared.items() if not known or labels.intersection(known)]:
         labels = labels.union(*(shared.pop(source) for source in joins))
     if shared and max(map(len, of_clients.values())) > 1:
         other = next(iter(shared))
-        own, others = (", ".join(in_order(of_clients[source])[:MOST]) for source in (first, other))
+        firsts, others = (", ".join(in_order(of_clients[source])[:MOST]) for source in (first, other))
         raise JobError(
-            f"{response!r}: {first} has the labels {own}, {other} has {others}, and no client has labels of both: write the same "
+            f"{response!r}: {first} has the labels {firsts}, {other} has {others}, and no client has labels of both: write the same "
             "labels at all clients, or, where all of these are levels of one response, name them: levels = [..] in [data]"
         )

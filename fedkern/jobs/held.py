@@ -47,8 +47,8 @@ class Held:
         for name in data or ():
             if not isinstance(name, str):
                 raise JobError(f"data: a client is named by {memory.kind(name)}; name clients by texts")
-        own = {name: held for name, held in zip(OWN, (test, server)) if held is not None}
-        return cls(dict(sorted((data or {}).items())), own)
+        server_tables = {name: held for name, held in zip(OWN, (test, server)) if held is not None}
+        return cls(dict(sorted((data or {}).items())), server_tables)
 
     def laid(self) -> dict[str, object]:
         """Returns the keys of [data] that stand for files, with a word in their place."""
@@ -89,15 +89,15 @@ class Held:
             used = parties.spec.may_read if parties.spec.formula is not None else lambda column: True
             return memory.table(self.own[name], name, text=parties.texts, response=response, used=used)
 
-        def data_set(name: str, one: object) -> DataSet:
+        def data_set(name: str, table: object) -> DataSet:
             """Returns the marks by which a policy knows them under any name: a memory map's file, and a fingerprint."""
-            paths = memory.files(one)
+            paths = memory.files(table)
             stems = [called for path in paths for called in (stem(path), *([path.parent.name] if path.name in NPY else []))]
-            return DataSet(tuple(dict.fromkeys((name, *stems))), paths, mark=cache(partial(memory.mark, one)))
+            return DataSet(tuple(dict.fromkeys((name, *stems))), paths, mark=cache(partial(memory.mark, table)))
 
         if self.own:
             others = tuple(data for data in parties.own if IN_MEMORY not in data.names)
-            parties = replace(parties, own=(*others, *(data_set(name, one) for name, one in self.own.items())))
+            parties = replace(parties, own=(*others, *(data_set(name, table) for name, table in self.own.items())))
         # No file of a client is opened: its rows, header and names come from memory.
         if held:
             called = [*map(data_set, names, held)]

@@ -124,9 +124,9 @@ def bound(config: JobConfig, policies: Iterable[Policy], *, signed: bool = False
     policies, rules = tuple(policies), Rules()
     for policy in policies:
         rules = rules.with_strictest(policy.rules)
-    asked = config.requirement.bound_by(rules)
-    summed = signed and config.secure and asked.additive and rules == Rules() and refuses_near(policies)
-    return replace(asked, summed=summed)
+    requirement = config.requirement.bound_by(rules)
+    summed = signed and config.secure and requirement.additive and rules == Rules() and refuses_near(policies)
+    return replace(requirement, summed=summed)
 
 
 def refuses_near(policies: Iterable[Policy]) -> bool:
@@ -237,11 +237,11 @@ def differing(name: str, policies: Iterable[Policy], near: Iterable[Near], many:
     HolderError
         A policy forbids such a job. Others read one sentence, whichever it was: how its rows are read must not show.
     """
-    said, policies = _said(near), tuple(policies)
+    texts, policies = _said(near), tuple(policies)
     too_many = [_many(many)] if many is not None and many.told else []
-    if why := [*said, *(too_many if many is not None and many.refused else [])]:
+    if why := [*texts, *(too_many if many is not None and many.refused else [])]:
         refuse(name, policies, why)
-    return [*said, *too_many]
+    return [*texts, *too_many]
 
 
 def refuse(name: str, policies: Iterable[Policy], why: list[str]) -> None:
@@ -263,13 +263,13 @@ def _said(near: Iterable[Near]) -> list[str]:
     """Returns the texts for a holder about earlier jobs that differ by little from this one."""
     clients, rows = dict[frozenset[str], list[str]](), dict[bool, list[str]]()  # when each of one kind was
     columns = dict[tuple[str, str], list[str]]()
-    for one in near:
-        for pair in one.columns:
-            columns.setdefault(pair, []).append(one.when)
-        if one.clients:
-            clients.setdefault(one.clients, []).append(one.when)
-        if one.rows:
-            rows.setdefault(one.begun, []).append(one.when)
+    for job in near:
+        for pair in job.columns:
+            columns.setdefault(pair, []).append(job.when)
+        if job.clients:
+            clients.setdefault(job.clients, []).append(job.when)
+        if job.rows:
+            rows.setdefault(job.begun, []).append(job.when)
     return [
         *starmap(_few_clients, clients.items()),
         *starmap(_few_rows, rows.items()),
@@ -510,9 +510,9 @@ def described(policy: Policy) -> str:
     cap = "no cap" if policy.delta is None else f"epsilon {policy.epsilon:g} at delta {policy.delta:g}"
     noise = f", noise multiplier at least {policy.least_noise:g}" if policy.least_noise else ""
     kinds = f"open jobs {'yes' if policy.open else 'no'}, client-level jobs {'yes' if 'client' in policy.units else 'no'}"
-    asked = ", ".join(f"{name} {value:g}" for name, value in policy.disclosure.items() if name != "level")
+    rules = ", ".join(f"{name} {value:g}" for name, value in policy.disclosure.items() if name != "level")
     few = f', at level "{policy.disclosure["level"]}" or a stricter one' if "level" in policy.disclosure else ""
-    few += f", with at least {asked}" if asked else ""
+    few += f", with at least {rules}" if rules else ""
     few += "" if policy.lower else ", none with smaller numbers of its own"
     strict = ", none with nearly the clients, rows or a column of an earlier one, nor with its own words for empty cells"
     few += strict if policy.differencing == "refuse" else ""
@@ -528,7 +528,7 @@ def of_file(parties: Parties, path: Path, dialect: Dialect) -> tuple[str, DataSe
     """Returns which client a file is, and the names that policies may give it."""
     data = replace(data_set(path), mark=partial(mark_of_rows, path, dialect))
     for k in range(parties.n_clients):
-        if path.exists() and any(one.exists() and one.samefile(path) for one in parties.holding(k).paths):
+        if path.exists() and any(known.exists() and known.samefile(path) for known in parties.holding(k).paths):
             return parties.names[k], replace(data, policy=parties.site(k).policy)
     return data.names[0], data
 
@@ -571,9 +571,9 @@ def local(
         files = ", ".join(str(file.path) for _, file in binding.files)
         lines.append("  policy  none names this file" + (f" ({files})" if files else ""))
         lines += [f"  note: {ANY_FACTORY}"] if config.factory is not None else []
-    own = parties.site(parties.names.index(client)) if client in parties.names else Site()
+    site = parties.site(parties.names.index(client)) if client in parties.names else Site()
     refusal = binding.refusal(use_of(config), source_of(config))
-    refusal = refusal or _asks_more(config, binding, own, signed=own.signing_key is not None)  # as between organisations
+    refusal = refusal or _asks_more(config, binding, site, signed=site.signing_key is not None)  # as between organisations
     refusal = refusal or _foreign(config, binding, None)
     # An account that cannot be used would end the run: it is a refusal here too.
     books, budget, broken = None, "", ""

@@ -111,8 +111,8 @@ class RunHooks(Keeper):
 
     def find(self, findings: Iterable[Finding]) -> None:
         """Notes findings at the server, or doubts the result where it cannot stand with one."""
-        for one in findings:
-            (self.doubts if one.doubt else self.notes).append(one)
+        for finding in findings:
+            (self.doubts if finding.doubt else self.notes).append(finding)
 
     def __enter__(self) -> RunHooks:
         return self
@@ -227,15 +227,15 @@ class RunHooks(Keeper):
 
     def say_lost(self) -> None:
         """Tells holders at every run which paths in their policies do not exist, at their terminal and in their folders."""
-        said = set[str]()
+        printed = set[str]()
         for party in self.clients:
             texts = [*holders.lost(self.bindings[party])]
             if texts:
                 self.keep_fault(party, "\n".join(texts))
             for text in texts:
-                if self.alone and text not in said:
+                if self.alone and text not in printed:
                     print(f"fedkern: {printable(text)}", file=sys.stderr, flush=True)
-                said.add(text)
+                printed.add(text)
 
     def note_use(self) -> None:
         """Looks into the account of every client whose policy allows this job without one, and for an open job into every home.
@@ -301,8 +301,8 @@ class RunHooks(Keeper):
         """Warns the holder of earlier jobs from which this one differs by little, or that are many, or refuses it."""
         warnings, rows = self._warnings.setdefault(party, []), self._rows.get(party)
         many = self._unnoted[party].many(rows, self.config.disclosure.jobs) if rows is not None else None
-        said = holders.differing(holders.who(self.names, party), self.bindings[party].policies, near, many)
-        warnings.extend(text for text in said if text not in warnings)
+        differences = holders.differing(holders.who(self.names, party), self.bindings[party].policies, near, many)
+        warnings.extend(text for text in differences if text not in warnings)
 
     def open_budget(self, party: int, plan: Plan, table: str = "", *, drawn: bool = False) -> None:
         """Opens the account of a data holder for this job (for unit "client", of the federation at the server).

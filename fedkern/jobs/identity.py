@@ -98,16 +98,16 @@ class Identity:
             Another job is running in a folder, or has run there; no run can be resumed; or ranks differ in `resume`.
         """
         folder, before = self.folder, dict[int, dict[str, Any]]()
-        own, clients = [p for p in self.parties if p == SERVER], [p for p in self.parties if p != SERVER]
-        if resume and own and not self._path(SERVER).exists():
+        server_parties, clients = [p for p in self.parties if p == SERVER], [p for p in self.parties if p != SERVER]
+        if resume and server_parties and not self._path(SERVER).exists():
             left = f"{NAME} is missing, and without it there is" if folder.begun(self.parties) else "there is"
             raise JobError(f"{folder.path}: {left} no run to resume; give the --out of the run, or leave out --resume")
-        before |= self._claimed(own, resume=resume)
+        before |= self._claimed(server_parties, resume=resume)
         new = before[SERVER]["run"]["id"] if before else uuid4().hex
         # The server locks first: of two jobs that start at once one goes on.
-        said = place.settle(b"with" if resume else b"without", lambda told: _settled(told, new))
+        settled = place.settle(b"with" if resume else b"without", lambda starts: _settled(starts, new))
         with reading("the server: the id of the run"):
-            run = said.decode("ascii")
+            run = settled.decode("ascii")
             if len(bytes.fromhex(run)) != ID or run != run.lower().strip():
                 raise ValueError
         # Every folder must be of the run that the server has.
@@ -132,8 +132,8 @@ class Identity:
         for party in clients:
             self._write(party, sync=False)  # it is when rows are bound
         # The server's record is written when all others are: where it exists, all others do.
-        place.settle(b"", lambda told: b"")
-        for party in own:
+        place.settle(b"", lambda starts: b"")
+        for party in server_parties:
             self._write(party)
 
     def _claimed(self, parties: Sequence[int], *, resume: bool) -> dict[int, dict[str, object]]:
@@ -282,11 +282,11 @@ def given_digest(about: Record) -> bytes:
     return hashlib.blake2b(digests.encode(), digest_size=32).digest()
 
 
-def _settled(told: Sequence[bytes], run: str) -> bytes:
+def _settled(starts: Sequence[bytes], run: str) -> bytes:
     """Returns rank 0's answer to all: the run's id. JobError if not all ranks were started alike."""
-    for rank, asked in enumerate(told):
-        if asked != told[0]:
-            raise JobError(f"rank {rank} was started {asked.decode()} --resume, rank 0 {told[0].decode()}; start all alike")
+    for rank, start in enumerate(starts):
+        if start != starts[0]:
+            raise JobError(f"rank {rank} was started {start.decode()} --resume, rank 0 {starts[0].decode()}; start all alike")
     return run.encode()
 
 

@@ -46,8 +46,8 @@ def centers(config: JobConfig) -> dict[str, float]:
     """Returns the columns that are filled and marked, each with its filling: those that the job file declares as numeric."""
     if of(config) != "indicator":
         return {}
-    said = {name: c.encoded for name, c in _columns(config)}
-    declared = {name: Column.declared(name, keys) for name, keys in said.items()}
+    encoded = {name: c.encoded for name, c in _columns(config)}
+    declared = {name: Column.declared(name, keys) for name, keys in encoded.items()}
     return {name: column.center or 0.0 for name, column in declared.items() if column.kind == "numeric"}
 
 
@@ -196,7 +196,7 @@ def notes(config: JobConfig, counted: Record) -> list[str]:
 
     They are those of each client, or where sums are secure of all clients together.
     """
-    lacking = [f"{name} {one['incomplete']} of {one['rows']}" for name, one in counted.items() if one["incomplete"]]
+    lacking = [f"{name} {counts['incomplete']} of {counts['rows']}" for name, counts in counted.items() if counts["incomplete"]]
     if not lacking:
         return []
     if _or_end(config):

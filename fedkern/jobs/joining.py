@@ -44,8 +44,8 @@ def describe(config: JobConfig) -> list[str]:
     if not config.joins_levels:
         return []
     least = of_a_value(_asked(config), getattr(config.model, "family", "gaussian"))
-    said = f'levels in fewer than {least} rows of any client become "{OTHER}" at all'
-    return [f"joined   {said}; each client says which of the others' levels it cannot keep"]
+    text = f'levels in fewer than {least} rows of any client become "{OTHER}" at all'
+    return [f"joined   {text}; each client says which of the others' levels it cannot keep"]
 
 
 def _asked(config: JobConfig, policies: Iterable[Policy] = ()) -> Requirement:

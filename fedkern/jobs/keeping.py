@@ -379,7 +379,7 @@ class Keeper(Hooks):
         hidden = PRIVATE_TEXT if self.private else ()
         foreseen = isinstance(error, (FedkernError, RemoteFault, KeyboardInterrupt)) and not isinstance(error, hidden)
         if isinstance(error, Refused) and not hasattr(error, "party"):  # of several clients that live here
-            written = [self.write_fault(one) for one in error.errors]
+            written = [self.write_fault(part) for part in error.errors]
             error.kept = any(written)
             return error.kept
         if self.folder is None or (foreseen and not isinstance(error, OwnFault)):
@@ -432,8 +432,8 @@ class Keeper(Hooks):
 
     def _log(self, path: Path, *, at: int | None = None) -> Lines:
         if path not in self._logs:
-            own = path.parent.name == "ledger"  # as those of clients are
-            self._logs[path] = Lines(path, None if self.folder is None else self.folder.ground(path), secret=own)
+            secret = path.parent.name == "ledger"  # as those of clients are
+            self._logs[path] = Lines(path, None if self.folder is None else self.folder.ground(path), secret=secret)
             if at is not None:
                 self._logs[path].cut(at)
         return self._logs[path]

@@ -493,7 +493,7 @@ class JobConfig(Section):
     def resumable(self) -> frozenset[str]:
         """The keys that a resumed run may change."""
         marks = marked_keys(type(self), "resumable")
-        return frozenset(name for name, said in marks.items() if said is True or getattr(self, str(said)))
+        return frozenset(name for name, mark in marks.items() if mark is True or getattr(self, str(mark)))
 
     @property
     def readers(self) -> str:

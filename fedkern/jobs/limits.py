@@ -27,13 +27,13 @@ def refusal(error: BaseException, writing: object = "standard output") -> BaseEx
     """
     if not isinstance(error, OSError) or isinstance(error, BrokenPipeError):
         return error
-    what, said = str(error.filename or writing), error.strerror or str(error)
+    what, reason = str(error.filename or writing), error.strerror or str(error)
     if error.errno in MANY:
         return JobError(too_many(what, error))
     if error.errno in FULL:
-        return JobError(f"cannot write {what}: {said}; free some space there, or choose another folder")
+        return JobError(f"cannot write {what}: {reason}; free some space there, or choose another folder")
     if error.errno in CLOSED:
-        return JobError(f"cannot open {what}: {said}; change its permissions, or choose another folder")
+        return JobError(f"cannot open {what}: {reason}; change its permissions, or choose another folder")
     return error
 
 

@@ -54,15 +54,15 @@ def written_once(tables: Raw, kind: Model | None, name: str) -> dict[str, Any]:
     """
     paths = {} if kind is None else marked_keys(kind, "path")
 
-    def once(value: object, at: str) -> Any:
+    def once(value: object, path: str) -> Any:
         if isinstance(value, list):
-            return [once(one, at) for one in value]
+            return [once(item, path) for item in value]
         if not isinstance(value, Mapping):
             return value if not isinstance(value, str) or value.isascii() else normalize("NFC", value)
         out = dict[str, Any]()
         for given, inner in value.items():
-            own = canonical(given)
-            out[own] = inner if at + own in paths else once(inner, f"{at}{own}.")
+            name_once = canonical(given)
+            out[name_once] = inner if path + name_once in paths else once(inner, f"{path}{name_once}.")
         if len(out) < len(value):
             both = f"two of the keys {', '.join(map(repr, value))} are one but for blanks or the way letters are written"
             raise JobError(f"{name}: {both}; leave one of them out")

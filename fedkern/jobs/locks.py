@@ -41,8 +41,8 @@ class Locks:
     def take(self, folder: Path, whose: str, ground: Ground | None = None) -> None:
         """Locks a folder, which is made if need be; JobError if another job has it. `ground`: below which it lies."""
         path, until = folder / NAME, time.monotonic() + PATIENCE
-        with writing(path), on(ground, folder) as own:
-            file = own.open(path, os.O_RDWR | os.O_CREAT, OWN, make=OPEN_FOLDER)
+        with writing(path), on(ground, folder) as ground_of_lock:
+            file = ground_of_lock.open(path, os.O_RDWR | os.O_CREAT, OWN, make=OPEN_FOLDER)
             with suppress(OSError):
                 os.fchmod(file, OWN)  # whatever the umask
         self._held.append(file)
@@ -53,14 +53,14 @@ class Locks:
                     f"ended, or choose another --out{parent.beside_others()}"
                 )
             time.sleep(0.02)
-        said = f"process {os.getpid()} on {socket.gethostname()}\n{self._token}\n"
+        holder = f"process {os.getpid()} on {socket.gethostname()}\n{self._token}\n"
         if len(self._held) == 1:
             self._first = folder.resolve()
         elif len(self._held) > MOST:
-            said += f"{os.path.relpath(self._first, folder.resolve())}\n"
+            holder += f"{os.path.relpath(self._first, folder.resolve())}\n"
         with writing(path):
             os.ftruncate(file, 0)
-            os.pwrite(file, os.fsencode(said), 0)
+            os.pwrite(file, os.fsencode(holder), 0)
         if len(self._held) > MOST:
             os.close(self._held.pop())
 

@@ -20,17 +20,17 @@ from urllib.parse import unquote, urlparse
 def installed(job: Path) -> Iterator[Distribution]:
     """Yields the distributions that are installed: none that only lies in the current folder or the job's."""
     folders, lies = _folders(job), dict[str, bool]()  # most distributions share one place, which is followed once
-    for one in distributions():
-        place = str(one.locate_file(""))
+    for distribution in distributions():
+        place = str(distribution.locate_file(""))
         if place not in lies:
             lies[place] = os.path.realpath(place) in folders
         if not lies[place]:
-            yield one
+            yield distribution
 
 
 def barred(job: Path) -> tuple[str, ...]:
     """Returns the entries of sys.path where no code is looked for: the current folder and the job's, if not installed from."""
-    projects = [root for one in distributions() if (root := project(one)) is not None]
+    projects = [root for distribution in distributions() if (root := project(distribution)) is not None]
     folders = _folders(job)
     return tuple(
         entry
@@ -60,10 +60,10 @@ def project(one: Distribution) -> str | None:
     if text is None:
         return None
     try:
-        said = json.loads(text)
-        if not said.get("dir_info", {}).get("editable"):
+        record = json.loads(text)
+        if not record.get("dir_info", {}).get("editable"):
             return None
-        return os.path.realpath(unquote(urlparse(said["url"]).path))
+        return os.path.realpath(unquote(urlparse(record["url"]).path))
     except (ValueError, KeyError, AttributeError):
         return None
 

@@ -99,7 +99,7 @@ class JobModel(Generic[O_co]):
     @property
     def given_constants(self) -> tuple[str, ...]:
         """The columns whose center and scale, or bounds, the job file gives."""
-        return tuple(name for name, one in self.declared.items() if one.center is not None or one.lower is not None)
+        return tuple(name for name, column in self.declared.items() if column.center is not None or column.lower is not None)
 
     @property
     def telling(self) -> tuple[str, ...]:

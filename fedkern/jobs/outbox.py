@@ -124,15 +124,15 @@ class Outbox:
         JobError
             A record is not whole though others follow it, or is another's.
         """
-        data, at = self._path(number).read_bytes(), 0
-        while at + RECORD.size <= len(data):
-            if not data[at:].strip(b"\0"):  # the disk had got no more than the file's length: it had not been sent either
+        data, position = self._path(number).read_bytes(), 0
+        while position + RECORD.size <= len(data):
+            if not data[position:].strip(b"\0"):  # the disk had got no more than the file's length: it had not been sent either
                 return
-            length, digest = RECORD.unpack_from(data, at)
-            body = data[at + RECORD.size : at + RECORD.size + length]
+            length, digest = RECORD.unpack_from(data, position)
+            body = data[position + RECORD.size : position + RECORD.size + length]
             if hashlib.blake2b(body, digest_size=DIGEST).digest() != digest:
                 # Only the last record can be torn: a fault before it is an alteration.
-                if at + RECORD.size + length < len(data):
+                if position + RECORD.size + length < len(data):
                     raise JobError(
                         f"{self._path(number)} was altered, and noise would be drawn again, or an answer computed, for what has "
                         "left the client; put it back as the run left it, or start anew (--out)"
@@ -145,7 +145,7 @@ class Outbox:
                 raise JobError(f"{self._path(number)} {text}") from None
             self.check(self._path(number), stamp)
             yield body[stamping.LENGTH :]
-            at += RECORD.size + length
+            position += RECORD.size + length
 
     def _numbers(self) -> list[int]:
         return sorted(int(path.stem.rpartition("-")[2]) for path in self.folder.glob(f"{self.protocol}-*.log"))
@@ -158,14 +158,14 @@ def stamps(folder: Path) -> Iterator[tuple[Path, Stamp]]:
     """Yields the stamps of all whole records in a client's outbox."""
     for path in sorted(folder.glob("*.log")):
         with path.open("rb") as file:
-            at, size = 0, path.stat().st_size
+            position, size = 0, path.stat().st_size
             while len(head := file.read(RECORD.size + stamping.LENGTH)) == RECORD.size + stamping.LENGTH:
-                at += RECORD.size + RECORD.unpack_from(head)[0]
-                if at > size:
+                position += RECORD.size + RECORD.unpack_from(head)[0]
+                if position > size:
                     break
                 with suppress(ValueError):
                     yield path, Stamp.read(head[RECORD.size :])
-                file.seek(at)
+                file.seek(position)
 
 
 def pack_frames(frames: Iterable[Frame]) -> bytes:

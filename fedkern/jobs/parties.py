@@ -90,11 +90,11 @@ def there(parties: Parties, **named: Iterable[str]) -> Parties:
 def declared(columns: Mapping[str, ColumnSection]) -> dict[str, Column]:
     """Returns the job file's declarations of columns."""
     tables = columns.items()
-    said = {name: section.encoded for name, section in tables}
+    encoded = {name: section.encoded for name, section in tables}
     for name, section in tables:
         if section.reference is not None:
-            said[name].setdefault("kind", "categorical")
-    return {name: Column.declared(name, keys) for name, keys in said.items()}
+            encoded[name].setdefault("kind", "categorical")
+    return {name: Column.declared(name, keys) for name, keys in encoded.items()}
 
 
 class Known(NamedTuple):
@@ -201,8 +201,8 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
             return sites.of(names[k])
 
     def source(k: int) -> tuple[Path, Dialect]:
-        said = site(k)
-        return said.path or paths[k], said.dialect or dialect
+        section = site(k)
+        return section.path or paths[k], section.dialect or dialect
 
     def rows(k: int) -> Table:
         path, written = source(k)

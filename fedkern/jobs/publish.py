@@ -144,7 +144,9 @@ def publish(run: Run[C], fit: Fit) -> Result:
             "stop": fit.stop,
             "rounds": fit.rounds,
             **judged.content,
-            "clients": {name: {**one, "lost": hooks.gone[name]} if name in hooks.gone else one for name, one in clients.items()},
+            "clients": {
+                name: {**entry, "lost": hooks.gone[name]} if name in hooks.gone else entry for name, entry in clients.items()
+            },
             "parameters": fit.posterior.parameters(),
             "metrics": fit.metrics,
             "privacy": fit.privacy,
@@ -159,11 +161,11 @@ def publish(run: Run[C], fit: Fit) -> Result:
     # What is said of the numbers themselves may have failed just now, too.
     judged, notes = guard.judged(judged), [*hooks.notes, *guard.notes(), *fit.notes, *kept.notes]
     doubts = dict.fromkeys([*judged.doubts, *hooks.doubts])
-    found = [one.content for one in (*doubts, *notes) if isinstance(one, Finding)]
-    said = {**judged.content, "notes": notes, "findings": found}
+    found = [entry.content for entry in (*doubts, *notes) if isinstance(entry, Finding)]
+    publication = {**judged.content, "notes": notes, "findings": found}
     if hooks.columns and not run.config.private:
-        said["columns"] = flagged(hooks.columns, (*doubts, *notes))
-    content |= {key: plain(value) for key, value in said.items()}
+        publication["columns"] = flagged(hooks.columns, (*doubts, *notes))
+    content |= {key: plain(value) for key, value in publication.items()}
     if run.config.counts_rows and not run.config.private:
         content["disclosure"] = {
             "level": run.config.level,

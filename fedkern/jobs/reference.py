@@ -55,7 +55,7 @@ def table_in(annotation: object) -> type[Section] | None:
     """Returns the section of a key's type, or of the names in the user's table; None if the key is no table."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
-    return next((section for one in get_args(annotation) if (section := table_in(one)) is not None), None)
+    return next((section for argument in get_args(annotation) if (section := table_in(argument)) is not None), None)
 
 
 def toml(value: object) -> str:

@@ -92,10 +92,10 @@ class Replaying:
             self.came[client].clear()
             self.lost.add(client)
             return client, ClientLost(client)
-        client, said = self.codec.decode(line["frame"], self.kinds)
+        client, message = self.codec.decode(line["frame"], self.kinds)
         came = self.came[client]
         # Before a client that was lost is told its site, it may still answer an older question.
-        while client in self.lost and came and not isinstance(self.codec.decode(came[0], self.kinds)[1], type(said)):
+        while client in self.lost and came and not isinstance(self.codec.decode(came[0], self.kinds)[1], type(message)):
             came.popleft()
         if not came:
             return None
@@ -105,4 +105,4 @@ class Replaying:
                 f"{self.path}: line {number}: computed again, the answer of client {line['client']!r} is another: {why}"
             )
         self.lost.discard(client)
-        return client, said
+        return client, message

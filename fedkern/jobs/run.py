@@ -179,8 +179,8 @@ class At(Generic[C]):
         answering = len(self.names) if stage.sums is None else 1
         if question.drops:
             instead = partial(once.impossible, question.reply, stage.dims, zeros=stage.sums is not None)
-            one = guard.Diagnostic(_name_answer(question), once.Client.make, question.judges, lambda *_: instead())
-            clients = {k: replace(client, answer=partial(_answered, k, one, client)) for k, client in clients.items()}
+            diagnostic = guard.Diagnostic(_name_answer(question), once.Client.make, question.judges, lambda *_: instead())
+            clients = {k: replace(client, answer=partial(_answered, k, diagnostic, client)) for k, client in clients.items()}
         server, clients = self.exchange(stage, lambda: question.start(answering, asked), clients)
         if server is not None and server.dropped and question.judges:
             guard.fail(_name_answer(question))
@@ -372,8 +372,8 @@ class Run(At[C]):
                 numbers_of[k] = totals.counts(requirement, table, facts, n)
         few_of = dict.fromkeys(numbers_of, False)  # clients that know of too few rows for values
         for round in range(counted.ROUNDS - 1):
-            told = {k: totals.numbers(both[round], **flags[k]) for k, both in numbers_of.items()}
-            _, added = self._counted(round, told)
+            sums_of_round = {k: totals.numbers(both[round], **flags[k]) for k, both in numbers_of.items()}
+            _, added = self._counted(round, sums_of_round)
             for k, (total, others) in added.items():
                 with owned(k):
                     judged = totals.judge(numbers_of[k][round], total, others, self.names[k], tables[k].source)
@@ -388,7 +388,7 @@ class Run(At[C]):
 
     def _counted(self, round: int, numbers: Mapping[int, Array]) -> tuple[Array, dict[int, tuple[Array, Array]]]:
         """Returns the sum of all clients' numbers at the server's place, and at each client that, and of all but its own."""
-        clients = {k: counted.Client(round, self.verified[k], self.hiders[k], own) for k, own in numbers.items()}
+        clients = {k: counted.Client(round, self.verified[k], self.hiders[k], mine) for k, mine in numbers.items()}
         stage = counts_stage().with_alias(f"counts-{round}")
         server, clients = self.exchange(stage, partial(counted.start, round, self.names), clients)
         added = dict[int, tuple[Array, Array]]()

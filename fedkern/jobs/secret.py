@@ -28,12 +28,12 @@ def secret(home: Path, *, sync: bool = True, ground: Ground | None = None) -> by
     `ground`: below which the folder lies.
     """
     path = home / SECRET
-    with on(ground, home) as own:
+    with on(ground, home) as folder:
         if not os.path.lexists(path):
             with writing(path):
-                own.first(path, os.urandom(LENGTH), sync=sync)
+                folder.first(path, os.urandom(LENGTH), sync=sync)
         try:
-            with open(own.open(path, os.O_RDONLY), "rb") as file:
+            with open(folder.open(path, os.O_RDONLY), "rb") as file:
                 key = file.read()
         except OSError as error:
             raise JobError(f"{path} cannot be read ({error.strerror}); make it readable for its owner") from None

@@ -136,10 +136,10 @@ def begin(run: Run[C]) -> Run[C]:
         return run
     check_number(run.names)
     place, job = run.place, job_digest(run.config, run.names)
-    own = signers(place, len(run.names))
-    clients = {k: sum_keys.Client(k, run.names, job, os.urandom(KEY), own.get(k)) for k in run.mine}
+    signers_here = signers(place, len(run.names))
+    clients = {k: sum_keys.Client(k, run.names, job, os.urandom(KEY), signers_here.get(k)) for k in run.mine}
     server, ended = run.exchange(_stage_of_keys(len(run.names)), lambda: sum_keys.start(run.names), clients)
-    signed = len(own) == len(clients) and (server is None or server.signed)
+    signed = len(signers_here) == len(clients) and (server is None or server.signed)
     waits, hiders = signed and run.config.requirement.additive, {}
     for k, pairs in sum_keys.pairs_of(ended).items():
         book = run.hooks.questions(k, job, run.parties)

@@ -120,9 +120,9 @@ class Sites:
             There is none, or it cannot be read.
         """
         path = self.folder / SHARED if self.given is None or self.given.is_dir() else self.given
-        said = self._said(path)
-        key = _there(path, "signing_key", said.signing_key)
-        return said.model_copy(update={"signing_key": None if key is None else str(key)})
+        content = self._said(path)
+        key = _there(path, "signing_key", content.signing_key)
+        return content.model_copy(update={"signing_key": None if key is None else str(key)})
 
     def everyone(self) -> Iterator[Site]:
         """Yields the paths and policies of all site files that a client could find here, whatever the clients are called.
@@ -140,8 +140,8 @@ class Sites:
             paths = sorted(self.given.glob("*.toml")) if self.given.is_dir() else [self.given]
         for path in paths:
             if os.access(path, os.R_OK):
-                said = self._said(path)
-                data, policy = (None if text is None else _beside(path, text) for text in (said.path, said.policy))
+                content = self._said(path)
+                data, policy = (None if text is None else _beside(path, text) for text in (content.path, content.policy))
                 yield Site(data, policy)
 
     def _file(self, client: str) -> Path | None:
@@ -165,18 +165,18 @@ class Sites:
         return validate_file(SiteFile, tables, lambda _: iter(()), path.name)
 
     def _read(self, path: Path, client: str) -> Site:
-        said = self._said(path)
-        own = path.stem == client and path.name != SHARED
-        if said.client is not None and said.client != client:
-            if own or said.client not in self.names:
+        content = self._said(path)
+        is_its_file = path.stem == client and path.name != SHARED
+        if content.client is not None and content.client != client:
+            if is_its_file or content.client not in self.names:
                 known = ", ".join(self.names)
-                raise JobError(f"{path.name}: client = {said.client!r} is not {client!r}; the job's clients are {known}")
+                raise JobError(f"{path.name}: client = {content.client!r} is not {client!r}; the job's clients are {known}")
             return Site()
-        if said.path is not None and not own and said.client is None and len(self.names) > 1:
+        if content.path is not None and not is_its_file and content.client is None and len(self.names) > 1:
             many = f"it names a path, and the job has {len(self.names)} clients"
             raise JobError(f"{path.name}: client is missing: {many}; say whose it is, or write {EACH}/NAME.toml for each")
-        data, policy, signing_key = (_there(path, name, getattr(said, name)) for name in ("path", "policy", "signing_key"))
-        return Site(data, policy, said.threads, None if said.dialect is None else said.dialect.dialect, signing_key)
+        data, policy, signing_key = (_there(path, name, getattr(content, name)) for name in ("path", "policy", "signing_key"))
+        return Site(data, policy, content.threads, None if content.dialect is None else content.dialect.dialect, signing_key)
 
 
 def _there(site: Path, name: str, text: str | None) -> Path | None:

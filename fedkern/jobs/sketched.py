@@ -40,12 +40,12 @@ def rows_of(config: JobConfig, table: Table, spec: Spec, key: bytes) -> Rows:
     """
     spec = with_event(spec, table)
     numbers, row_weights = _numbers(table, key), weights(table, spec)
-    there = row_weights > 0
-    weight = np.ascontiguousarray(_relative(row_weights[there]))
-    columns = ((name, values[there]) for name, values in _columns(config, table, spec, key))
-    sketch = Sketch.of(mark_of(key), numbers[there], weight.view(np.uint64))
+    counted = row_weights > 0
+    weight = np.ascontiguousarray(_relative(row_weights[counted]))
+    columns = ((name, values[counted]) for name, values in _columns(config, table, spec, key))
+    sketch = Sketch.of(mark_of(key), numbers[counted], weight.view(np.uint64))
     joined = {name: sorted(gone) for name, cells in table.columns.items() if (gone := gone_of(cells))}
-    return Rows(sketch, Columns.of(numbers[there], columns, joined), key)
+    return Rows(sketch, Columns.of(numbers[counted], columns, joined), key)
 
 
 def _numbers(table: Table, key: bytes) -> Numbers:
@@ -109,9 +109,9 @@ def _values(cells: Cells, key: bytes) -> Numbers:
         return np.where(np.isnan(values), np.nan, values).view(np.uint64)
     numbers = cells.values + 0.0
     levels = numbers.view(np.uint64)
-    for at, level in enumerate(cells.levels):
-        if np.isnan(numbers[at]) and level.lower() not in MISSING:
-            levels[at] = int.from_bytes(_digest(level.encode("utf-8", "surrogatepass"), key), "little")
+    for k, level in enumerate(cells.levels):
+        if np.isnan(numbers[k]) and level.lower() not in MISSING:
+            levels[k] = int.from_bytes(_digest(level.encode("utf-8", "surrogatepass"), key), "little")
     return levels[cells.codes]
 
 

@@ -90,7 +90,7 @@ class Stage:
         if not secure:
             return self
         made = Sums(self.protocol, sums, self.dims, {kind: self.often(kind, None) for kind in self.protocol.to_client})
-        masks: dict[type[Message], type[Message]] = {one.kind: one.masked for one in sums}
+        masks: dict[type[Message], type[Message]] = {added.kind: added.masked for added in sums}
         times = {masks.get(kind, kind): n for kind, n in self.times.items()}
         return replace(self, protocol=made.masked, dims=made.masked_dims, times=times, sums=made)
 

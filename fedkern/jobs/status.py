@@ -127,8 +127,8 @@ def _measured(path: Path) -> tuple[int, int]:
     with suppress(OSError):
         for line in reversed(path.read_bytes().splitlines()):
             with suppress(ValueError, KeyError, TypeError):  # the last one may be half written
-                said = json.loads(line)
-                return int(said["round"]), int(said.get("since", 0))
+                record = json.loads(line)
+                return int(record["round"]), int(record.get("since", 0))
     return 0, 0
 
 
@@ -157,16 +157,16 @@ def _clients(run: Opened, state: str) -> Iterator[Client]:
     most = max(answered.values(), default=0)
     ended = {} if run.summary is None else run.summary["clients"]
     for k, name in enumerate(run.names):
-        own = lines.get(name, [])
+        entries = lines.get(name, [])
         if name in ended:
             did = str(ended[name].get("status", "finished"))
         elif state == "interrupted":
             did = "interrupted"
         else:
-            did = "waits" if own and answered[name] == most else "is waited for"
-        last = "" if not own else own[-1].kind + ("" if own[-1].round is None else f" of round {own[-1].round}")
-        ago = max(0.0, time.time() - files[name][-1].stat().st_mtime) if own else None
-        yield Client(name, did, len(own), last, ago, *_spent(run, k))
+            did = "waits" if entries and answered[name] == most else "is waited for"
+        last = "" if not entries else entries[-1].kind + ("" if entries[-1].round is None else f" of round {entries[-1].round}")
+        ago = max(0.0, time.time() - files[name][-1].stat().st_mtime) if entries else None
+        yield Client(name, did, len(entries), last, ago, *_spent(run, k))
 
 
 def _spent(run: Opened, k: int) -> tuple[int | None, float | None, float | None]:

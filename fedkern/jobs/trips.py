@@ -71,16 +71,16 @@ def count_trips(
     expected = [_expected(stage, n_clients, legs) for stage in stages]
     items = 2 * site
     for stage in stages:
-        asked, said = (
+        questions, answers = (
             sum(1 if spec.private and kind in TIMES else stage.often(kind, rounds) for kind in kinds)
             for kinds in (stage.protocol.to_client, stage.protocol.to_server)
         )
-        site += asked
+        site += questions
         # Of clients in turn each answer is waited for; what else they are told travels beside the next one's question.
-        in_all = min(asked, said) * n_clients + max(0, asked - said) if stage.in_turn else asked
+        in_all = min(questions, answers) * n_clients + max(0, questions - answers) if stage.in_turn else questions
         path += max(in_all, stage.trips or 0)  # of a run without one client this client is asked nothing
-        items += 2 * asked + said + 1  # a question without an answer is received; the end of the exchange
-    known = [one for one in expected if one is not None]
+        items += 2 * questions + answers + 1  # a question without an answer is received; the end of the exchange
+    known = [number for number in expected if number is not None]
     exact = start + EXIT + (0 if stages[-1].protocol.once else END) + sum(known)
     return Trips(
         site,
@@ -124,11 +124,11 @@ def in_short(trips: Trips, latency: float | None) -> str:
     """Returns the same in one line; without a latency the number of requests."""
     usual = "" if trips.expected is None else f"{'usually about' if trips.usually else 'exactly'} {trips.expected:,}, "
     most = f"{'on average ' * trips.by_chance}at most {trips.path:,}"
-    said = f"{usual}{most} questions, each when the one before is answered"
+    questions = f"{usual}{most} questions, each when the one before is answered"
     if latency is None:
-        return f"{said}; --latency SECONDS says how long a relay takes for them"
+        return f"{questions}; --latency SECONDS says how long a relay takes for them"
     long = "" if trips.expected is None else f"{_long(trips.expected * latency)}, "
-    return f"{said}: {long}at most {_long(trips.path * latency)} of waiting at {latency:g} s each, beside computing"
+    return f"{questions}: {long}at most {_long(trips.path * latency)} of waiting at {latency:g} s each, beside computing"
 
 
 def _long(seconds: float) -> str:

@@ -75,8 +75,10 @@ def describe_messages(
             sizes = {kind: stage.dims for stage in stages for kind in stage.protocol.to_server}
             yield from describe.describe_disclosure(config.requirement, sizes, spec)
     yield f"{CONTROL} besides"
-    asked = config.requirement
-    told_few = asked.counts and asked.level != "none" and (asked.small == "leave-out" or asked.small_by_summary)
+    requirement = config.requirement
+    told_few = (
+        requirement.counts and requirement.level != "none" and (requirement.small == "leave-out" or requirement.small_by_summary)
+    )
     control = _control(device, told_few, bool(config.read_alike))
     yield from laid_out(("message", "what", "bytes", ""), control)
     for kind, text in _texts(spec).items():
@@ -92,19 +94,19 @@ def totals(n_clients: int, stages: Sequence[Stage], spec: Spec, rounds: int | No
     n_clients, stages, spec : as in `describe_messages`
     rounds : at most, where budgets end the job
     """
-    ways, every = count(n_clients, stages, spec, rounds)
+    ways, all_bytes = count(n_clients, stages, spec, rounds)
     most = "on average" if any(stage.by_chance for stage in stages) else "at most"
     yield f"each client in the whole job, {most} (not counted: answers without content, checkpoints, long texts)"
     rows = [(title, f"{messages:,}", f"{size:,}", _short(size)) for title, messages, size in ways]
     yield from laid_out(("", "messages", "bytes", ""), rows)
-    yield f"all {n_clients} clients together: {every:,} bytes{f' ({short})' if (short := _short(every)) else ''}"
+    yield f"all {n_clients} clients together: {all_bytes:,} bytes{f' ({short})' if (short := _short(all_bytes)) else ''}"
 
 
 def count(
     n_clients: int, stages: Sequence[Stage], spec: Spec, rounds: int | None = None
 ) -> tuple[list[tuple[str, int, int]], int]:
     """Counts what each client sends and receives (messages, bytes), and the bytes of all clients together; see `totals`."""
-    ways, every = [], 0
+    ways, all_bytes = [], 0
     for title, way in (("sends", "to_server"), ("receives", "to_client")):
         messages = n_bytes = 0
         for stage in stages:
@@ -114,9 +116,9 @@ def count(
                 often = 1 if once else stage.often(kind, rounds)
                 size = often * codec.longest((kind,))
                 messages, n_bytes = messages + often, n_bytes + size
-                every += n_clients * size
+                all_bytes += n_clients * size
         ways.append((title, messages, n_bytes))
-    return ways, every
+    return ways, all_bytes
 
 
 def _short(n_bytes: int) -> str:

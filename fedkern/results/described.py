@@ -35,9 +35,11 @@ def table_one(content: Record) -> Cells:
     first = next(iter(levels), "")
     add("rows", first, "", lambda row: f"{row['n'] + (row['missing'] or 0):,}")
     for column, names in levels.items():
-        own = [row for row in rows if row["column"] == column]
+        rows_of_column = [row for row in rows if row["column"] == column]
         # Of a column of many numbers its bins are a histogram's.
-        few = any(row["level"] and row["from"] is row["to"] is None for row in own) or all(row["mean"] is None for row in own)
+        few = any(row["level"] and row["from"] is row["to"] is None for row in rows_of_column) or all(
+            row["mean"] is None for row in rows_of_column
+        )
         if not few or len(names) - 1 != VALUES:
             add(f"{column}, mean (sd)", column, "", _mean)
             add(f"{column}, median [quartiles]", column, "", _quartiles)
@@ -71,11 +73,11 @@ def cross(content: Record) -> dict[str, Cells]:
     tables: dict[str, dict[str, dict[str, str]]] = {}
     for row in content["rows"]:
         if not row["client"] and row["level"] and row["by"] not in ("", content["group"]):
-            one = tables.setdefault(f"{row['column']} by {row['by']}", {})
-            one.setdefault(row["level"], {})[row["group"]] = f"{row['count']:,}"
+            table = tables.setdefault(f"{row['column']} by {row['by']}", {})
+            table.setdefault(row["level"], {})[row["group"]] = f"{row['count']:,}"
     heads = {name: list(dict.fromkeys(level for cells in rows.values() for level in cells)) for name, rows in tables.items()}
     return {
-        name: [["", *heads[name]], *([level, *(cells.get(one, "") for one in heads[name])] for level, cells in rows.items())]
+        name: [["", *heads[name]], *([level, *(cells.get(table, "") for table in heads[name])] for level, cells in rows.items())]
         for name, rows in tables.items()
     }
 
@@ -148,8 +150,10 @@ def survival(content: Record) -> Figure | None:
             label=caption(name or "all rows"),
         )
         axes.fill_between(times, lower, upper, color=colour, alpha=0.15, linewidth=0)
-        for at in np.unique(np.searchsorted(times[:-1], np.linspace(0, times[-1], RISKS), side="right") - 1):
-            risks.text(times[at], -k, f"{rows[at]['at_risk']:,}", ha="center", va="center", fontsize=8, color=colour)
+        for drawn_row in np.unique(np.searchsorted(times[:-1], np.linspace(0, times[-1], RISKS), side="right") - 1):
+            risks.text(
+                times[drawn_row], -k, f"{rows[drawn_row]['at_risk']:,}", ha="center", va="center", fontsize=8, color=colour
+            )
     axes.set_ylim(0, 1.02)
     axes.set_ylabel("probability to be without event", color=MUTED, fontsize=8.5)
     if len(lines) > 1:

@@ -61,12 +61,12 @@ def doubt(
         return ""
     bound = lost & (not exact)
     most = np.where(bound, 1 / np.sqrt(variance * L[0, 0]), sd)
-    said = [
+    texts = [
         f"{names[j]!r} (the rows' mean is about {center + mean[j] * scale:.2g}, their standard deviation "
         f"{'at most ' * bool(bound[j])}{most[j] * scale:.2g}; given are {center:g} and {scale:g})"
         for j, (center, scale) in ((j, given[names[j]]) for j in odd.tolist())
     ]
-    return Finding.of("given-scales-do-not-fit", columns=said)
+    return Finding.of("given-scales-do-not-fit", columns=texts)
 
 
 def given_columns(encoding: Encoding, named: Collection[str]) -> dict[str, tuple[float, float]]:
@@ -74,4 +74,4 @@ def given_columns(encoding: Encoding, named: Collection[str]) -> dict[str, tuple
     given, formula = {*named}, encoding.formula
     if formula is not None:
         given = {made.name for made in formula.made if any(given & {*formula.factors[text].variables} for text, *_ in made.of)}
-    return {one.name: one.constants for one in encoding.columns if one.levels is None and one.name in given}
+    return {column.name: column.constants for column in encoding.columns if column.levels is None and column.name in given}

@@ -149,7 +149,7 @@ def _priors(summary: Record, model: Record, data: Record) -> str:
     words = f"{effects} N({prior.get('mean', 0):g}, {sd:g}^2) per {UNITS.get(str(data.get('standardise')), 'sd')}{by}"
     words += _widened(summary, "prior_sd", PRIOR_SD)
     single = model.get("priors", {}) if summary["method"] == "likelihood" else {}
-    named = "".join(f", {of_number(name, one)}" for name, one in single.items())
+    named = "".join(f", {of_number(name, single_prior)}" for name, single_prior in single.items())
     spread, centre = used.get("intercept_sd") or model.get("coefficient_sd"), model.get("intercept_centre")
     if spread is None or not (model.get("intercept") or model.get("family") == "ordinal") or model.get("family") in NOMINAL:
         return words + named
@@ -169,7 +169,7 @@ def of_number(name: str, prior: Record) -> str:
     """
     numbers = [0.0] if prior.get("mean") is None and prior["kind"] in ("normal", "student") else []
     numbers += [real(prior[key]) for key in ("mean", "df", "sd", "scale", "shape", "rate") if prior.get(key) is not None]
-    return f"{name} {prior['kind']}({', '.join(f'{one:g}' for one in numbers)}){' in sds' * (prior.get('unit') == 'sd')}"
+    return f"{name} {prior['kind']}({', '.join(f'{number:g}' for number in numbers)}){' in sds' * (prior.get('unit') == 'sd')}"
 
 
 def _of_effects(summary: Record, model: Record) -> bool:

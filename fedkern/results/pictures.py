@@ -116,5 +116,5 @@ def plot(result: Result, kind: str, options: Mapping[str, Any]) -> Any:
     drawn = draw(result, options)
     if drawn is None:
         raise JobError(f"plot({kind!r}): {why}")
-    axes = [one for one in drawn.axes if one.get_visible() and one.get_label() != "<colorbar>"]
+    axes = [panel for panel in drawn.axes if panel.get_visible() and panel.get_label() != "<colorbar>"]
     return axes[0] if len(axes) == 1 else np.array(axes, object)

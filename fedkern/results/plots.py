@@ -292,10 +292,10 @@ def _legend(axes: Axes) -> None:
 def shares(pairs: Mapping[str, tuple[float, float]], model: str, along: str) -> Figure:
     """Draws shares of rows as bars, with what a model makes of each as a mark: name -> both; `along`: what the names are."""
     drawn = canvas(7.2, 2.6)
-    axes, at = drawn.subplots(), range(len(pairs))
-    axes.bar(at, [real(seen) for seen, _ in pairs.values()], color=BLUE, alpha=0.45, width=0.8, label="seen", zorder=2)
-    axes.plot(at, [real(made) for _, made in pairs.values()], "D", color=ORANGE, markersize=4.5, label=model, zorder=3)
-    axes.set_xticks([*at], list(map(caption, pairs)))
+    axes, places = drawn.subplots(), range(len(pairs))
+    axes.bar(places, [real(seen) for seen, _ in pairs.values()], color=BLUE, alpha=0.45, width=0.8, label="seen", zorder=2)
+    axes.plot(places, [real(made) for _, made in pairs.values()], "D", color=ORANGE, markersize=4.5, label=model, zorder=3)
+    axes.set_xticks([*places], list(map(caption, pairs)))
     axes.set_ylabel("share of rows", color=MUTED, fontsize=8.5)
     axes.set_xlabel(along)
     _legend(axes)

@@ -94,13 +94,13 @@ def grid(encoding: Encoding, at: Mapping[str, object], by: Sequence[str]) -> tup
     if lacking := [name for name in needed if name not in {*at, *levels, *centres}]:
         raise JobError(f"effects: nothing tells at which value of {', '.join(lacking)}; give one, such as {lacking[0]}=0")
     values = {name: np.atleast_1d(np.asarray(given, object)).tolist() for name, given in at.items()}
-    asked = values | {name: [*levels[name]] for name in by if name not in values}
-    others = {name: [*levels[name]] for name in levels if name not in asked}
-    cells = [dict(zip(asked, row)) for row in product(*asked.values())]
+    values_of = values | {name: [*levels[name]] for name in by if name not in values}
+    others = {name: [*levels[name]] for name in levels if name not in values_of}
+    cells = [dict(zip(values_of, row)) for row in product(*values_of.values())]
     over = [dict(zip(others, row)) for row in product(*others.values())]
     if len(cells) * len(over) > MOST_CELLS:
         raise JobError(f"effects: {len(cells)} cells of {len(over)} rows each; give values of columns of levels, too")
-    fixed = {name: centre for name, centre in centres.items() if name not in asked}
+    fixed = {name: centre for name, centre in centres.items() if name not in values_of}
     return cells, [{**fixed, **cell, **row} for cell in cells for row in over]
 
 

@@ -349,7 +349,7 @@ class Result:
             return groups
         named = {str(row["parameter"]) for row in self.rows() if " vs " in row["parameter"] and not row["site"]}
         contrasts = {name: draws for name in sorted(named) if (draws := questions.drawn(groups, name)) is not None}
-        variables = {**groups["posterior"].variables, **{name: (("chain", "draw"), own) for name, own in contrasts.items()}}
+        variables = {**groups["posterior"].variables, **{name: (("chain", "draw"), values) for name, values in contrasts.items()}}
         return {**groups, "posterior": groups["posterior"]._replace(variables=variables)}
 
     def to_arviz(self, rows: object = None) -> Any:
@@ -504,8 +504,8 @@ class Result:
     def _shown(self) -> tuple[Rows[Any], int]:
         """Returns the rows that are shown, and how many there are; without numbers where chains disagree, none is."""
         rows: Rows[Any] = self.rows(levels=False)
-        said = [row for row in rows if not math.isnan(plain.real(row["mean"])) or shown.not_estimated(self.summary, row)]
-        return Rows(shown.choose(said, self.summary)), len(rows)
+        estimated = [row for row in rows if not math.isnan(plain.real(row["mean"])) or shown.not_estimated(self.summary, row)]
+        return Rows(shown.choose(estimated, self.summary)), len(rows)
 
     def _ratios(self) -> tuple[str, dict[tuple[str, str], list[float]]]:
         """Returns what the ratio of a slope is called, and parameter and site -> it with its 95 % interval; empty without one."""
@@ -520,8 +520,8 @@ class Result:
         if "describe" in self.summary:
             first, *body = described.table_one(self.summary["describe"])
             notes = head.notes(self.notes, shown.PRINTED, ".notes")
-            said = page.piece("notebook", *_first([*reversed(self._head())]))
-            return said + page.table(first, body) + (page.piece("bullets", notes) if notes else "")
+            verdict = page.piece("notebook", *_first([*reversed(self._head())]))
+            return verdict + page.table(first, body) + (page.piece("bullets", notes) if notes else "")
         rows, count = self._shown()
         word, ratios = self._ratios()
         text = page.piece("notebook", *_first([*head.lines(self.summary, self.job)]))

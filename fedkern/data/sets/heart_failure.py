@@ -60,7 +60,7 @@ class Patients:
         """
         parts = {client: [self._encoded(name, train) for name in names] for client, names in CLIENTS.items()}
         X = tuple(np.column_stack([x for x, _ in part]) for part in parts.values())
-        names = tuple(tuple(name for _, own in part for name in own) for part in parts.values())
+        names = tuple(tuple(name for _, columns_of_source in part for name in columns_of_source) for part in parts.values())
         return Columns(X, names, self.response())
 
     def _encoded(self, name: str, train: NDArray[np.int64]) -> tuple[Array, tuple[str, ...]]:

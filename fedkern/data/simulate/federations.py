@@ -144,12 +144,12 @@ def survival(settings: Settings) -> Simulated:
         x = np.round(_center(p) + _scale(p) * z, 4)
         x[:, 0] = np.round(63 + 9 * z[:, 0], 4)
         x[:, 1:2] = z[:, 1:2] > 0.3
-        at = x.copy()
-        at[:, 0] = (x[:, 0] - 63) / 9
-        at[:, 2:] = (x[:, 2:] - _center(p)[2:]) / _scale(p)[2:]
+        standardised = x.copy()
+        standardised[:, 0] = (x[:, 0] - 63) / 9
+        standardised[:, 2:] = (x[:, 2:] - _center(p)[2:]) / _scale(p)[2:]
         rate = 0.06 * np.exp(0.4 * draws.normal(1)[0])
         life, seen = (-np.log(draws.uniform(n)) for _ in range(2))
-        life = life / (rate * np.exp(at @ theta))
+        life = life / (rate * np.exp(standardised @ theta))
         life, seen = life if shape == 1 else 12 * (life / 12) ** (1 / shape), 24 * seen + 6
         months = np.ceil(4 * np.minimum(life, seen)) / 4
         return np.column_stack([x, months, life <= seen])
@@ -249,9 +249,9 @@ def vertical(settings: Settings) -> Simulated:
         truth |= {f"theta[{name}]": float(slope) for name, slope in zip(names[-1][1:], slopes)}
         files.append(np.column_stack([ids, x])[np.argsort(draws.uniform(n))])
     y = BERNOULLI.draw(server, BERNOULLI.mean(a - 0.5), 1.0, None)
-    own = np.column_stack([ids, y])[np.argsort(server.uniform(n))]
+    outcome = np.column_stack([ids, y])[np.argsort(server.uniform(n))]
     truth = {"intercept": float(a.mean()) - 0.5} | truth
-    return Simulated(names[0], tuple(files), None, truth, _vertical_job(settings), tuple(names), (("id", "y"), own))
+    return Simulated(names[0], tuple(files), None, truth, _vertical_job(settings), tuple(names), (("id", "y"), outcome))
 
 
 def sigma(settings: Settings) -> Simulated:
@@ -281,11 +281,11 @@ def sigma(settings: Settings) -> Simulated:
     files = []
     for k in range(m):
         # Each client draws its rows from a stream of its own.
-        draws, own = Draws(settings.seed, k), slice(k * n, (k + 1) * n)
+        draws, rows = Draws(settings.seed, k), slice(k * n, (k + 1) * n)
         expected = np.round(np.exp(2.0 + 0.8 * draws.normal(n)) + 0.5, 2)
         x = np.round(draws.normal(n, p), 4)
-        counts = POISSON.draw(draws, expected * np.exp(intercept + x @ beta + scale * theta[own]), 1.0, None)
-        files.append(np.column_stack([10_001.0 + number[own], expected, x, counts]))
+        counts = POISSON.draw(draws, expected * np.exp(intercept + x @ beta + scale * theta[rows]), 1.0, None)
+        files.append(np.column_stack([10_001.0 + number[rows], expected, x, counts]))
     truth = {"intercept": intercept, "phi": phi, "sigma_theta": scale}
     truth |= {f"theta[x{j + 1}]": float(beta[j]) for j in range(p)}
     truth |= {f"field[{10_001 + k}]": float(theta[k]) for k in range(total)}
@@ -400,8 +400,8 @@ def _graph(settings: Settings, kind: str, rows_of: Callable[[Draws, int], Array]
         draws = Draws(settings.seed, k)
         clients.append(np.round(center + scale * (rows_of(draws, settings.rows) + 0.5 * draws.normal(p)), 6))
     names = tuple(f"x{j + 1}" for j in range(p))
-    own = effects * scale[:, None] / scale
-    truth = {f"theta[{names[h]} -> {names[j]}]": float(own[j, h]) for j in range(p) for h in range(p) if h != j}
+    slopes = effects * scale[:, None] / scale
+    truth = {f"theta[{names[h]} -> {names[j]}]": float(slopes[j, h]) for j in range(p) for h in range(p) if h != j}
     return Simulated(names, tuple(clients), None, truth, _sparse_job(settings, kind))
 
 
@@ -457,8 +457,8 @@ def _squares(names: Sequence[str], column: NDArray[np.int64], row: NDArray[np.in
     side = min(1.0, 170.0 / (float(column.max()) + 1), 80.0 / (float(row.max()) + 1))
     corners = np.array([(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5), (-0.5, -0.5)])
     features = []
-    for name, at in zip(names, np.column_stack([column, row])):
-        ring = np.round(side * (at + corners), 9).tolist()
+    for name, cell in zip(names, np.column_stack([column, row])):
+        ring = np.round(side * (cell + corners), 9).tolist()
         geometry = {"type": "Polygon", "coordinates": [ring]}
         features.append(json.dumps({"type": "Feature", "properties": {"area": name}, "geometry": geometry}))
     return '{"type": "FeatureCollection", "features": [\n' + ",\n".join(features) + "\n]}\n"

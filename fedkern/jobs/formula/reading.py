@@ -319,7 +319,7 @@ def _terms(text: str) -> Formula:
         raise _no(text.replace(WORD, ""), f"cannot be read ({why})") from None
     if many > MOST_TERMS:
         raise _no(text, f"makes more than {MOST_TERMS} terms; leave some out")
-    if any(len(str(one)) > 1 and not str(one).strip("+-") and str(after) != "1" for one, after in pairwise(tokens)):
+    if any(len(str(token)) > 1 and not str(token).strip("+-") and str(after) != "1" for token, after in pairwise(tokens)):
         raise _no(text, "has two signs one after another; write one of them")
     terms, intercept = _Expansion(text).of(tree)
     for term in terms:
@@ -352,7 +352,7 @@ class _Expansion:
         if getattr(tree, "args", None) is None:
             return self._factor(tree)
         symbol, (first, *more) = str(tree.operator.symbol), tree.args
-        if symbol == ":" and any(str(one) in ("0", "1") for one in tree.args):
+        if symbol == ":" and any(str(argument) in ("0", "1") for argument in tree.args):
             raise _no(self.text, "1 and 0 stand for the intercept, which is in no product of columns")
         left = [] if symbol == "-" and not more else self._terms(first)
         if symbol == "-":

@@ -70,8 +70,8 @@ def exchange_slopes(run: Run[Config], model: Model, server: Server | None, rows:
     """
     if model.privacy is not None:
         return None
-    asked = stage(model)
-    if asked is None:
+    slope_stage = stage(model)
+    if slope_stage is None:
         why = f"it has {model.encoding.size} coefficients, and X'WX is asked for up to {keys.MOST_FULL}"
         return Arrived(None, why)
     # After a loss q is not the posterior of all rows, so the server has no question.
@@ -79,13 +79,13 @@ def exchange_slopes(run: Run[Config], model: Model, server: Server | None, rows:
     if server is not None and not server.lost:
         q = pvi.released(server)
         question = arrival.AskSlope(0, q.h, pack(q.P))
-    clients = {k: client(run, model, k, own) for k, own in rows.items()}
-    told, _ = run.ask(asked, arrival.Slope.question, question, clients)
-    if told is None or server is None:
+    clients = {k: client(run, model, k, client_rows) for k, client_rows in rows.items()}
+    answers, _ = run.ask(slope_stage, arrival.Slope.question, question, clients)
+    if answers is None or server is None:
         return None
-    by_client = {} if model.secure else {k: reply for k, reply in sorted(told.replies.items()) if reply.told}
-    told = replace(told, replies=PersistentMap({k: _in_data_units(model, one) for k, one in told.replies.items()}))
-    return replace(_judge_step(model, pvi.released(server), told), told=by_client)
+    by_client = {} if model.secure else {k: reply for k, reply in sorted(answers.replies.items()) if reply.told}
+    answers = replace(answers, replies=PersistentMap({k: _in_data_units(model, answer) for k, answer in answers.replies.items()}))
+    return replace(_judge_step(model, pvi.released(server), answers), told=by_client)
 
 
 def client(run: Run[Config], model: Model, k: int, rows: Rows) -> once.Client[arrival.AskSlope, arrival.Slope]:
@@ -93,16 +93,16 @@ def client(run: Run[Config], model: Model, k: int, rows: Rows) -> once.Client[ar
 
     unit = model.unit if model.secure else 1.0  # in which sums have room for what rows add, whatever the response's own
 
-    def answer(asked: arrival.AskSlope) -> tuple[Array, Array, int]:
+    def answer(query: arrival.AskSlope) -> tuple[Array, Array, int]:
         if model.box is not None:
-            model.box.check_q(asked.h, asked.P, type(asked).__name__)
+            model.box.check_q(query.h, query.P, type(query).__name__)
         with owned(k):
-            q = Gaussian(asked.h, unpack(asked.P, model.encoding.size))
+            q = Gaussian(query.h, unpack(query.P, model.encoding.size))
             gradient, curvature, cut = slope(rows, model.settings, q, run.threads, unit)
             return gradient * unit, curvature * unit**2, cut
 
-    told = answer if tells(run, model, rows) else None
-    return once.Client(lambda asked: arrival.answer(asked, told))
+    compute = answer if tells(run, model, rows) else None
+    return once.Client(lambda query: arrival.answer(query, compute))
 
 
 def _in_data_units(model: Model, told: arrival.Slope) -> arrival.Slope:
@@ -212,11 +212,11 @@ def _remedy(model: Model) -> str:
 @guard.check("the coding of the response", None)
 def find_reversed(model: Model, server: Server, arrived: Arrived | None) -> other_way.Reversed | None:
     """Returns the words on a client whose outcome of 0 and 1 seems to be coded the other way round; None where none does."""
-    told, d = {} if arrived is None else arrived.told, model.encoding.size
+    slopes, d = {} if arrived is None else arrived.told, model.encoding.size
     asks = FAMILIES[model.family].binary and model.given.intercept and not model.offset and d > 1
-    if not asks or len(told) < 2:
+    if not asks or len(slopes) < 2:
         return None
-    g = np.stack([one.gradient for one in told.values()])
-    P = np.stack([unpack(one.curvature, d) for one in told.values()])
+    g = np.stack([slope.gradient for slope in slopes.values()])
+    P = np.stack([unpack(slope.curvature, d) for slope in slopes.values()])
     sums = other_way.where_slopes_are_0(pvi.released(server).mean, g, P, range(1, d))
-    return sums and other_way.find(sums, [model.names[k] for k in told], model.encoding.response)
+    return sums and other_way.find(sums, [model.names[k] for k in slopes], model.encoding.response)

@@ -31,19 +31,19 @@ def stages(model: Model) -> list[Stage]:
 def exchange_weights(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> None:
     """Asks the clients for the sums of their weights, and notes what is to be said of these."""
     question = None if server is None or server.lost else AskPearson(0, pvi.released(server).mean)
-    clients = {k: once.Client(partial(_told, model, own, k)) for k, own in rows.items()}
+    clients = {k: once.Client(partial(_told, model, client_rows, k)) for k, client_rows in rows.items()}
     for stage in stages(model):
-        told, _ = run.ask(stage, PearsonSums.question, question, clients)
-        if told is not None and question is not None:
-            said = _said(model, told)
-            run.hooks.notes += said.notes
-            run.hooks.doubts += said.doubts
+        answers, _ = run.ask(stage, PearsonSums.question, question, clients)
+        if answers is not None and question is not None:
+            report = _said(model, answers)
+            run.hooks.notes += report.notes
+            run.hooks.doubts += report.doubts
 
 
 @guard.check("the case weights", lambda *_: Said())
 def _said(model: Model, told: once.Server[PearsonSums]) -> Said:
     """Compares the clients' weights; precisions of measurements are about 1 over all, not at each client."""
-    weighed = {model.telling[k]: case_weights.Weighed(one.rows, one.weight) for k, one in sorted(told.replies.items())}
+    weighed = {model.telling[k]: case_weights.Weighed(reply.rows, reply.weight) for k, reply in sorted(told.replies.items())}
     counts, precisions = model.counted_weights is not None, model.family == "gaussian"
     return case_weights.compare(str(model.weight), weighed, counts=counts, precisions=precisions)
 

@@ -173,8 +173,8 @@ class AlgorithmSection(Section):
         own.
         """
         exact = whole and self.optimiser == "exact" and self.variant == "pvi"
-        own = self.schedule in ("sequential", "random") or exact
-        return self.damping or (1.0 if own else 1.0 / n_clients)
+        full_step = self.schedule in ("sequential", "random") or exact
+        return self.damping or (1.0 if full_step else 1.0 / n_clients)
 
 
 class Terms(Section):
@@ -204,18 +204,18 @@ class PrivacySection(Terms):
     def of(self, client: str) -> Terms:
         """Returns the terms of one client: the section's, overridden by the client's."""
         common = {name: getattr(self, name) for name in Terms.model_fields}
-        own = self.clients[client].model_dump(exclude_none=True) if client in self.clients else {}
-        return Terms(**{**common, **own})
+        overrides = self.clients[client].model_dump(exclude_none=True) if client in self.clients else {}
+        return Terms(**{**common, **overrides})
 
     def promised(self, client: str) -> dict[str, Any]:
         """Returns the entries that a certificate of this job must have about its noise, as far as the job file decides them."""
         terms = self.of(client)
-        said: dict[str, object] = {"unit": self.unit, "noise_source": self.noise_source, "clip": terms.clip}
+        entries: dict[str, object] = {"unit": self.unit, "noise_source": self.noise_source, "clip": terms.clip}
         if self.unit == "example":
-            said["sampling"] = self.sampling
+            entries["sampling"] = self.sampling
             if terms.sampling_rate is not None:
-                said["sampling_rate"] = math.ceil(terms.sampling_rate * COIN_VALUES) / COIN_VALUES
-        return said if self.calibrate else said | {"noise_multiplier": terms.noise_multiplier}
+                entries["sampling_rate"] = math.ceil(terms.sampling_rate * COIN_VALUES) / COIN_VALUES
+        return entries if self.calibrate else entries | {"noise_multiplier": terms.noise_multiplier}
 
     def cap(self, client: str) -> tuple[float, float]:
         """Returns epsilon and delta of one client, or of the federation."""
@@ -300,13 +300,13 @@ class Config(JobConfig):
         if self.privacy is not None or FAMILIES[self.model.family].linear:
             return None
         model, variant, optimiser = self.model, self.algorithm.variant, self.algorithm.optimiser
-        sd, own, link = model.intercept_sd, f"model.prior_sd = {model.prior_sd:g}", FAMILIES[model.family].link
-        held = [own] * (model.prior_sd <= HELD)
+        sd, given, link = model.intercept_sd, f"model.prior_sd = {model.prior_sd:g}", FAMILIES[model.family].link
+        held = [given] * (model.prior_sd <= HELD)
         held += [f"model.intercept_sd = {sd:g}"] * (sd is not None and sd <= HELD)
         if held:
             return Finding.of("narrow-prior-tells-rows", priors=" and ".join(held), part="q")
         if link == "logit" and model.prior_sd > VAGUE:
-            return Finding.of("vague-prior-tells-rows", prior=own)
+            return Finding.of("vague-prior-tells-rows", prior=given)
         if link == "log" and (variant == "global-vi" or optimiser != "exact"):
             key = f'variant = "{variant}"' if variant == "global-vi" else f'optimiser = "{optimiser}"'
             return Finding.of("single-steps-tell-rows", key=key)
@@ -515,10 +515,10 @@ def _secure(config: Config) -> Iterator[str]:
     if not config.secure:
         return
     yield from faults_of_sums(config)
-    asked, a = 'job.sums = "secure"', config.algorithm
+    key, a = 'job.sums = "secure"', config.algorithm
     if config.privacy is not None:
         yield (
-            f"{asked}: answers of a private job are stored, and sent again after a crash, under masks that nobody has by then; "
+            f"{key}: answers of a private job are stored, and sent again after a crash, under masks that nobody has by then; "
             "remove it, or [privacy]"
         )
     if a.variant != "global-vi" and a.schedule != "synchronous":
@@ -526,7 +526,7 @@ def _secure(config: Config) -> Iterator[str]:
     if a.estimator != "analytic" or (a.batch < 1 and a.random_source == "keyed"):
         what, instead = ("estimator", "analytic") if a.estimator != "analytic" else ("random_source", "secure")
         yield (
-            f'{asked}: with algorithm.{what} = "{getattr(a, what)}" a server knows each client\'s random numbers (job.seed), and '
+            f'{key}: with algorithm.{what} = "{getattr(a, what)}" a server knows each client\'s random numbers (job.seed), and '
             f'could compute by regression how each part of a sum depends on its own; take "{instead}"'
         )
 
@@ -540,10 +540,10 @@ def _binary(config: Config) -> Iterator[str]:
             yield f'data.columns.{name}.shape = "binary" needs data.standardise = "public", by which center and scale are taken'
         if column.share is not None:
             continue
-        own = column.center if column.center is not None and 0 < column.center < 1 else 0.1
+        share = column.center if column.center is not None and 0 < column.center < 1 else 0.1
         yield (
             f'data.columns.{name}.shape = "binary" needs center = the share of ones and scale = sqrt(center x (1 - center)), '
-            f"for example center = {own:g} and scale = {math.sqrt(own * (1 - own)):.4g}"
+            f"for example center = {share:g} and scale = {math.sqrt(share * (1 - share)):.4g}"
         )
 
 
@@ -604,10 +604,10 @@ def _centred(config: Config) -> Iterator[str]:
     """Yields the refusal of a private job without an intercept that declares centres and has no column of levels in its place."""
     if config.model.intercept or config.data.builtin is not None or config.formula is not None:
         return
-    columns = {name: one.encoded for name, one in config.data.columns.items() if name != config.data.response}
-    declared = [Column.declared(name, said) for name, said in columns.items()]
-    centred = [repr(one.name) for one in declared if one.center]
-    if centred and all(one.kind == "numeric" for one in declared):
+    columns = {name: column.encoded for name, column in config.data.columns.items() if name != config.data.response}
+    declared = [Column.declared(name, keys) for name, keys in columns.items()]
+    centred = [repr(column.name) for column in declared if column.center]
+    if centred and all(column.kind == "numeric" for column in declared):
         yield (
             f"model.intercept = false with a centre of {', '.join(centred)} is a model of centred columns, which is another one: "
             "give center = 0 and a scale in [data.columns], or leave model.intercept out"
@@ -687,10 +687,10 @@ def _missing(privacy: PrivacySection) -> Iterator[str]:
 
     Whether these sections name every client is checked once the clients are known (`check_terms`).
     """
-    need, own = _needed(privacy), list(privacy.clients.values())
+    need, sections = _needed(privacy), list(privacy.clients.values())
     for name, field in type(privacy).model_fields.items():
-        given = [getattr(privacy, name, None)] + [getattr(terms, name, None) for terms in own]
-        if name not in need or given[0] is not None or (own and None not in given[1:]):
+        given = [getattr(privacy, name, None)] + [getattr(terms, name, None) for terms in sections]
+        if name not in need or given[0] is not None or (sections and None not in given[1:]):
             continue
         why = f'sampling = "{privacy.sampling}" needs it' if name in SAMPLING[privacy.sampling] else remedy(field)
         why = "or calibrate = true" if name == "noise_multiplier" else why
@@ -703,14 +703,14 @@ def check_terms(privacy: PrivacySection | None, clients: Sequence[str]) -> None:
         return
     need = [name for name in Terms.model_fields if name in _needed(privacy)]
     lacking = [(client, [name for name in need if getattr(privacy.of(client), name) is None]) for client in clients]
-    said = [
+    texts = [
         f"privacy.{', '.join(names)} {'is' if len(names) == 1 else 'are'} missing for client {client!r}; "
         f"give {'it' if len(names) == 1 else 'them'} in [privacy] or [privacy.clients.{client}]"
         for client, names in lacking
         if names
     ]
-    if said:
-        raise JobError("; also ".join(said))
+    if texts:
+        raise JobError("; also ".join(texts))
 
 
 def _terms(config: Config, privacy: PrivacySection, terms: Terms, where: str) -> Iterator[str]:

@@ -186,7 +186,7 @@ def larger(estimate: noise_aware.Estimate, clips: Sequence[float], spread: NDArr
     if not estimate.uncut < expected(1.0) - SURE * estimate.uncut_error:
         return None
     # The share falls as errors grow: take the factor on a grid whose expected share is nearest.
-    times = min(np.geomspace(1, LARGEST, 200).tolist(), key=lambda one: abs(expected(one) - estimate.uncut))
+    times = min(np.geomspace(1, LARGEST, 200).tolist(), key=lambda factor: abs(expected(factor) - estimate.uncut))
     return None if times < NAMED else float(times)
 
 

@@ -103,12 +103,12 @@ def describe_long_rows(X: NDArray[np.float64], clip: float | None) -> Iterator[s
 
 def not_binary(model: Model, X: NDArray[np.float64]) -> Iterator[str]:
     """Yields a note for each column that is declared as binary and has other values."""
-    for at, share in model.declared_binary.items():
+    for j, share in model.declared_binary.items():
         # Columns are standardised: a 0 has become -share / sd, and a 1 (1 - share) / sd.
         sd = math.sqrt(share * (1 - share))
-        other = int(np.abs(X[:, at] * sd - np.where(X[:, at] > 0, 1 - share, -share) > 0.05).sum())
+        other = int(np.abs(X[:, j] * sd - np.where(X[:, j] > 0, 1 - share, -share) > 0.05).sum())
         if other:
-            name = model.encoding.names[at]
+            name = model.encoding.names[j]
             yield f'column {name!r} is declared with shape = "binary" and has other values in {other} rows: remove the shape'
 
 
@@ -116,20 +116,20 @@ def of_columns(model: Model) -> str:
     """Names columns that may not be near normal and standard, from the job file alone: the sentence does not depend on the
     rows."""
     marks = incomplete.marks(model.config)
-    told = {
+    reasons = {
         column.name: _unlike(model.declared, column.name, categorical=column.levels is not None, mark=column.name in marks)
         for column in model.encoding.columns
     }
-    said = [f"{name} ({why})" for name, why in told.items() if why]
+    columns = [f"{name} ({why})" for name, why in reasons.items() if why]
     if (several := len(model.declared_binary)) > noise_aware.MOST:
-        said.append(f"{several} binary ones (at most {noise_aware.MOST})")
+        columns.append(f"{several} binary ones (at most {noise_aware.MOST})")
     if model.offset is not None:
-        said.append(f"{model.offset} (an offset)")
-    if not said:
+        columns.append(f"{model.offset} (an offset)")
+    if not columns:
         return ""
     return (
         "the noise-aware posterior of a logistic job is made for columns that are near normal, with mean 0 and standard "
-        f"deviation 1 by their center and scale, and these may not be: {listed(said, NAMED)}; its "
+        f"deviation 1 by their center and scale, and these may not be: {listed(columns, NAMED)}; its "
         "intervals may be too narrow, and off"
     )
 
@@ -159,14 +159,14 @@ def _unlike(declared: Mapping[str, ColumnSection], name: str, *, categorical: bo
         return "it marks missing cells"
     if categorical:
         return "categorical"
-    said = declared.get(name, ColumnSection())
-    if said.shape == "skewed":
+    section = declared.get(name, ColumnSection())
+    if section.shape == "skewed":
         return 'shape = "skewed"'
-    if said.lower is not None:
+    if section.lower is not None:
         return "by lower and upper, which tell neither"
-    share = None if said.share is None else min(said.share, 1 - said.share)
-    if share is None or share >= (RAREST if said.shape == "binary" else BALANCED):
+    share = None if section.share is None else min(section.share, 1 - section.share)
+    if share is None or share >= (RAREST if section.shape == "binary" else BALANCED):
         return ""
-    if said.shape == "binary":
+    if section.shape == "binary":
         return f"binary with {share:.1%} of one value; tried from {RAREST:.1%}"
     return f'center and scale are those of a 0/1 column with {share:.0%} of one value; if it is one, say shape = "binary"'

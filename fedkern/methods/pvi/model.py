@@ -151,22 +151,24 @@ class Model(WeighedModel[OutputSection]):
         """Where the server may ask, if it gets sums alone: by the job file and the agreed units."""
         if not self.secure:
             return None
-        own = replace(self, response=replace(self.response, ended=False)).prior
-        reach = box.reach(own.sd, self._standardised)
+        open_prior = replace(self, response=replace(self.response, ended=False)).prior
+        reach = box.reach(open_prior.sd, self._standardised)
         if self.encoding.intercept and self.given.centre is not None:
-            reach[0] = box.REACH * own.sd[0] + (abs(own.mean[0]) if self.given.measured else 0.0)  # the agreed level is 0
-        centre, unit = own.mean, 1.0
+            reach[0] = box.REACH * open_prior.sd[0] + (
+                abs(open_prior.mean[0]) if self.given.measured else 0.0
+            )  # the agreed level is 0
+        centre, unit = open_prior.mean, 1.0
         if self.given.measured and self.response.ended:
-            centre, unit = response.centre_of(self) + self.unit * own.mean, self.unit
-        return BoxOfQ.about(centre, unit * reach).of(unit * own.sd)
+            centre, unit = response.centre_of(self) + self.unit * open_prior.mean, self.unit
+        return BoxOfQ.about(centre, unit * reach).of(unit * open_prior.sd)
 
     @property
     def _standardised(self) -> NDArray[np.bool_]:
         """(d,) whether each coefficient is of a column that all have scaled, of a level, or the intercept."""
-        own = [True] * self.encoding.intercept
+        flags = [True] * self.encoding.intercept
         for column in self.encoding.columns:
-            own += [(column.center, column.scale) != (0.0, 1.0)] if column.levels is None else [True] * len(column.levels)
-        return np.array(own)
+            flags += [(column.center, column.scale) != (0.0, 1.0)] if column.levels is None else [True] * len(column.levels)
+        return np.array(flags)
 
     @property
     def settings(self) -> Settings:
@@ -211,7 +213,7 @@ class Model(WeighedModel[OutputSection]):
         """What the server has told every client alike, beside columns: the response's units, and the scale once it is told."""
         known = self.response
         numbers = (known.units.level, known.units.scale, known.variance)
-        return repr([one and float(one) for one in numbers]).encode()
+        return repr([number and float(number) for number in numbers]).encode()
 
     @property
     def agreed(self) -> Record:
@@ -253,12 +255,12 @@ class Model(WeighedModel[OutputSection]):
     @property
     def declared_binary(self) -> dict[int, float]:
         """The share of ones in each column that is declared as binary (private jobs), by its coefficient's number."""
-        shares, at = {}, int(self.encoding.intercept)
+        shares, j = {}, int(self.encoding.intercept)
         for column in self.encoding.columns:
-            said = self.declared.get(column.name)
-            if column.levels is None and said is not None and said.shape == "binary" and said.share is not None:
-                shares[at] = said.share
-            at += 1 if column.levels is None else len(column.levels)
+            section = self.declared.get(column.name)
+            if column.levels is None and section is not None and section.shape == "binary" and section.share is not None:
+                shares[j] = section.share
+            j += 1 if column.levels is None else len(column.levels)
         return shares
 
     def noise(self, client: str) -> noise_aware.Noise:
@@ -281,8 +283,8 @@ class Model(WeighedModel[OutputSection]):
     def progress(self, updates: int) -> float | None:
         """Returns how far `updates` updates lead the sites of a private job from the prior, as a share; None where that is not
         known."""
-        said = self.config.of_posterior(updates * self.config.spending.update).get("progress")
-        return said if isinstance(said, float) else None
+        share = self.config.of_posterior(updates * self.config.spending.update).get("progress")
+        return share if isinstance(share, float) else None
 
     @property
     def averaged(self) -> bool:

@@ -52,18 +52,18 @@ def predicted(result: Result, rows: object) -> Prediction:
     X, offset = np.asarray(design.X, np.float64), design.offset
     notes = new_rows.notes(result.job["data"].get("columns"), encoding, X)
     scale = result.summary.get("scale", model["scale"])  # a learnt one is a result
-    own, family, scale = Rows(design.X, design.y, design.offset, design.weights), str(model["family"]), float(scale)
+    design_rows, family, scale = Rows(design.X, design.y, design.offset, design.weights), str(model["family"]), float(scale)
     mean, sd = np.asarray(design.X @ q.mean), np.sqrt(q.variance_of(X))
     mean = mean if design.offset is None else mean + design.offset
-    of, predicted_mean = FAMILIES[family].mean, predictive_mean(q, own, family, scale)
+    of, predicted_mean = FAMILIES[family].mean, predictive_mean(q, design_rows, family, scale)
     quantiles = {name: np.asarray(of(mean + float(ndtri(p)) * sd), np.float64) for name, p in ENDS.items()}
     # Then encode the scored ones again, with their response.
     if known and (trials is not None or not scored.all()):
         whole = whole if whole.weight in read.names else replace(whole, weight=None)
         design = encode(read if scored.all() else read.select(np.flatnonzero(scored)), whole)
-        own = Rows(design.X, design.y, design.offset, design.weights, design.units)
+        design_rows = Rows(design.X, design.y, design.offset, design.weights, design.units)
     method = averaged(private=bool(result.job.get("privacy")))  # as `metrics` of the run
-    scores = metrics(q, own, family, scale, method) if known else {}
+    scores = metrics(q, design_rows, family, scale, method) if known else {}
 
     one_trial = "bernoulli" if family == "binomial" else family
 

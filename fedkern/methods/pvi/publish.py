@@ -93,14 +93,16 @@ def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
     estimate = _estimate(model, ended)[0]
     q = _released(model, ended, estimate)
     # A verdict of the posterior itself comes first; doubts of the files are stronger.
-    own = _of_noise(model, estimate, pvi.released(server).mean) if model.with_noise else _verdict(model, server, ended.arrived)
+    verdict = (
+        _of_noise(model, estimate, pvi.released(server).mean) if model.with_noise else _verdict(model, server, ended.arrived)
+    )
     turned = find_reversed(model, server, ended.arrived)
     found = [turned.doubt if turned else "", ended.arrived.doubt if ended.arrived else ""]
-    own = against([*ended.doubts, *filter(None, found)], own)
+    verdict = against([*ended.doubts, *filter(None, found)], verdict)
     scores, scored = _scores(model, q, test)
     return replace(
         made,
-        verdict=own,
+        verdict=verdict,
         metrics=scores,
         notes=[
             *([turned.note] if turned else []),
@@ -141,11 +143,11 @@ def _verdict(model: Model, server: Server, arrived: Arrived | None) -> Verdict:
     """
     if (of_scale := _of_learning(model, server)) is not None:
         return of_scale
-    own = judge_arrival(model, arrived)
-    if own is None or own.converged == "not judged":
+    judged = judge_arrival(model, arrived)
+    if judged is None or judged.converged == "not judged":
         moved = _of_movement(model, server)
-        return moved if own is None or moved.converged is False else own
-    return own.also(*_assumed(model))
+        return moved if judged is None or moved.converged is False else judged
+    return judged.also(*_assumed(model))
 
 
 def _assumed(model: Model) -> list[Check]:
@@ -156,11 +158,11 @@ def _assumed(model: Model) -> list[Check]:
 
 def _of_movement(model: Model, server: Server) -> Verdict:
     """Judges a q by its movement; in a private linear job it adds what the intervals assume, and any doubt of it."""
-    own = _of_course(model, server)
+    judged = _of_course(model, server)
     if not linear.is_private(model):
-        return own
+        return judged
     doubts = [*linear.of_file(model), *filter(None, [linear.of_level(model, pvi.released(server).mean)])]
-    return own.also(*(Check(doubt, "not judged") for doubt in doubts), *_assumed(model))
+    return judged.also(*(Check(doubt, "not judged") for doubt in doubts), *_assumed(model))
 
 
 def _of_course(model: Model, server: Server) -> Verdict:
@@ -262,11 +264,11 @@ def _estimate(model: Model, ended: Ended) -> tuple[noise_aware.Estimate | None, 
 
     The posterior is None where the job asks for none, or no client's sums are enough.
     """
-    design, told = model.design_of_sums(model.names[0]), ended.noisy_sums
-    if design is None or told is None:
+    design, answers = model.design_of_sums(model.names[0]), ended.noisy_sums
+    if design is None or answers is None:
         return None, {}
-    used = {k: (sums, model.noise(model.names[k])) for k, sums in told.replies.items() if sums.late}
-    without = {k: LITTLE for k in range(len(model.names)) if k not in used} | dict(told.dropped)
+    used = {k: (sums, model.noise(model.names[k])) for k, sums in answers.replies.items() if sums.late}
+    without = {k: LITTLE for k in range(len(model.names)) if k not in used} | dict(answers.dropped)
     estimate, improper = noise_aware.posterior_of(design, model.prior, used)
     return estimate, without | improper
 

@@ -44,19 +44,19 @@ class Pulls(NamedTuple):
 
 def pulls(q: Gaussian, prior: Gaussian, R: Vector) -> Pulls:
     """Computes what the prior does to R theta (n,)."""
-    own = np.diag(prior.P) if prior.P.ndim == 2 else prior.P  # all priors here have independent coefficients
+    prior_precision = np.diag(prior.P) if prior.P.ndim == 2 else prior.P  # all priors here have independent coefficients
     whole = np.diag(q.P) if q.diagonal else q.P
-    of_rows, root = whole - np.diag(own), np.sqrt(np.diag(whole))
+    of_rows, root = whole - np.diag(prior_precision), np.sqrt(np.diag(whole))
     values, vectors = np.linalg.eigh(of_rows / np.outer(root, root))
     factor = vectors / root[:, None] / np.sqrt(np.maximum(values, LEAST))
-    top = q.mean + factor @ (factor.T @ (own * q.mean - prior.h))
+    top = q.mean + factor @ (factor.T @ (prior_precision * q.mean - prior.h))
     reached = R @ factor @ factor.T
     variance, posterior = ((R @ factor) ** 2).sum(axis=1), np.diag(R @ q.covariance @ R.T)
     return Pulls(
-        reached * (own * q.mean - prior.h) / np.sqrt(posterior)[:, None],
-        reached * (own * top - prior.h) / np.sqrt(variance)[:, None],
+        reached * (prior_precision * q.mean - prior.h) / np.sqrt(posterior)[:, None],
+        reached * (prior_precision * top - prior.h) / np.sqrt(variance)[:, None],
         posterior / variance,
-        reached**2 * own / variance[:, None],
+        reached**2 * prior_precision / variance[:, None],
     )
 
 
@@ -64,12 +64,12 @@ def notes(coding: Coding, q: Gaussian, prior: Gaussian, given: Given, intercept:
     """Returns a note for a reader on coefficients that the prior moves or tells, and the remedy; nothing where there are none."""
     each = pulls(q, prior, coding.matrix)
     total = np.abs(each.moves.sum(axis=1))
-    said = []
+    texts = []
     if moved := _listed(coding.spoken, total, LIMIT):
-        said.append(f"the prior moves these by so many of their posterior standard deviations: {moved}")
+        texts.append(f"the prior moves these by so many of their posterior standard deviations: {moved}")
     if narrower := _listed(coding.spoken, each.left**-0.5, HALF**-0.5):
-        said.append(f"the prior tells more of these than rows, and makes their sds so many times smaller: {narrower}")
-    if not said:
+        texts.append(f"the prior tells more of these than rows, and makes their sds so many times smaller: {narrower}")
+    if not texts:
         return []
     named, first = (total > LIMIT) | (each.left < HALF), int(intercept)
     by_slopes, by_intercept = (
@@ -78,7 +78,7 @@ def notes(coding: Coding, q: Gaussian, prior: Gaussian, given: Given, intercept:
     )
     advice = " and ".join(_advice(by_slopes, by_intercept, given, intercept))
     return [
-        f"{'; '.join(said)}. Where it is not meant to, {advice}; "
+        f"{'; '.join(texts)}. Where it is not meant to, {advice}; "
         "what is still named then is what the rows alone do not tell (as where a column separates the responses)"
     ]
 

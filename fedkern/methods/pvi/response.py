@@ -80,18 +80,18 @@ class Given:
     @property
     def words(self) -> str:
         """The text of `check` about the priors and the scale."""
-        said = f"prior precision {self.precision:g}"
+        text = f"prior precision {self.precision:g}"
         if not self.open:
-            return f"{said}, errors' standard deviation {self.scale:g}" if self.family == "gaussian" else said
+            return f"{text}, errors' standard deviation {self.scale:g}" if self.family == "gaussian" else text
         if self.intercept:
             centre = "the response's pooled level" if self.centre is None else f"{self.centre:g}"
-            said += f", intercept's prior about {centre} with sd {self.spread:g}"
+            text += f", intercept's prior about {centre} with sd {self.spread:g}"
         if self.measured:
-            said += "; units of the prior: standard deviations of the response; "
-            said += "scale learnt" if self.scale is None else f"scale {self.scale:g} in the data's units"
+            text += "; units of the prior: standard deviations of the response; "
+            text += "scale learnt" if self.scale is None else f"scale {self.scale:g} in the data's units"
         elif self.family == "negative-binomial":
-            said += f"; r = {self.scale:g}"
-        return said
+            text += f"; r = {self.scale:g}"
+        return text
 
 
 @dataclass(frozen=True)
@@ -147,15 +147,18 @@ def exchange_level(run: Run[Config], model: Known, rows: Mapping[int, Rows]) -> 
     given = model.given
     if not given.asks:
         return Response()
-    asked = level.Settings(given.family, given.column, given.intercept, given.scale, masked=model.secure)
-    clients = {k: level.Client(run.names[k], asked, _responses(own), weights=own.weights) for k, own in rows.items()}
-    server, clients = run.exchange(stages(model)[0], lambda: level.start(asked, model.telling), clients)
+    level_settings = level.Settings(given.family, given.column, given.intercept, given.scale, masked=model.secure)
+    clients = {
+        k: level.Client(run.names[k], level_settings, _responses(client_rows), weights=client_rows.weights)
+        for k, client_rows in rows.items()
+    }
+    server, clients = run.exchange(stages(model)[0], lambda: level.start(level_settings, model.telling), clients)
     if server is not None:
         run.hooks.compare_twins(server.answers)
         run.hooks.notes += filter(None, [server.note])
         # Weights may say that a client varies more.
-        run.hooks.find(one for one in server.found if model.weight is None or not one.doubt)
-    units = next(one.units for one in (server, *clients.values()) if one is not None and one.units is not None)
+        run.hooks.find(place for place in server.found if model.weight is None or not place.doubt)
+    units = next(place.units for place in (server, *clients.values()) if place is not None and place.units is not None)
     return Response(units)
 
 
@@ -183,13 +186,13 @@ def prior(model: Known, plain: Gaussian) -> Gaussian:
     if model.encoding.intercept and (given.open or given.sd is not None or given.centre is not None):
         P, h = plain.P.copy(), plain.h.copy()
         centre = units.level if given.centre is None else given.centre
-        own = (centre - units.level) / units.scale if given.measured else centre
+        standardised_centre = (centre - units.level) / units.scale if given.measured else centre
         precision = 1 / given.spread**2
         if P.ndim == 1:
             P[0] = precision
         else:
             P[0, 0] = precision
-        h[0] = precision * own
+        h[0] = precision * standardised_centre
         made = Gaussian(h, P)
     return to_data_units(made, model) if response.ended else made
 
@@ -245,10 +248,10 @@ def notes(response: Response, encoding: Encoding) -> list[str]:
 
 def centre_of(model: Known) -> Vector:
     """Returns the centre of theta = centre + scale x theta of the model."""
-    at = np.zeros(model.encoding.size)
+    centre = np.zeros(model.encoding.size)
     if model.encoding.intercept:
-        at[0] = model.response.units.level
-    return at
+        centre[0] = model.response.units.level
+    return centre
 
 
 def to_data_units(q: Gaussian, model: Known) -> Gaussian:
@@ -269,9 +272,9 @@ def end_rounds(run: Run[Config], model: Known, server: Server | None) -> tuple[S
     """
     known_now, given = replace(model.response, ended=True), model.given
     for stage in after(given):
-        told = {k: scale.Told() for k in run.mine}
-        at_server, clients = run.exchange(stage, lambda: scale.tell(len(run.names), _so_far(server)), told)
-        known = [one.value for one in (at_server, *clients.values()) if one is not None and one.value is not None]
+        scales = {k: scale.Told() for k in run.mine}
+        at_server, clients = run.exchange(stage, lambda: scale.tell(len(run.names), _so_far(server)), scales)
+        known = [place.value for place in (at_server, *clients.values()) if place is not None and place.value is not None]
         known_now = replace(known_now, variance=known[0] if known else None)
     if server is None or not given.measured:
         return server, known_now
@@ -303,6 +306,9 @@ def in_data_units(server: Server, model: Known) -> Server:
         to_data_units(Gaussian(h, unpack(P, d) if full else P), model)
         for h, P in zip(server.sites.h, server.sites.P, strict=True)
     ]
-    h, P = (np.stack([part(one) for one in factors]) for part in (lambda one: one.h, lambda one: pack(one.P)))
+    h, P = (
+        np.stack([part(gaussian) for gaussian in factors])
+        for part in (lambda gaussian: gaussian.h, lambda gaussian: pack(gaussian.P))
+    )
     sites = Sites.of(prior, h, P)
     return replace(server, prior=prior, sites=sites, q=to_data_units(server.q, model), trajectory=trajectory)

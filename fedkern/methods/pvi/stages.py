@@ -63,10 +63,17 @@ def stages(model: Model) -> list[Stage]:
     notes = [Stage.of(column_notes)] if open_job else []
     sums = [noisy_sums(model)] if model.with_noise else []
     before = [*incomplete.stages(model.config), *notes, *response.stages(model)]
-    told, judged = response.after(model.given), arrival.stage(model)
+    of_response, judged = response.after(model.given), arrival.stage(model)
     after = [] if judged is None else [judged]
     after += case_weights.stages(model)
-    return [*before, trained(model), *told, *sums, *after, *([] if open_job or model.by_client else [Stage.asking(Certificate)])]
+    return [
+        *before,
+        trained(model),
+        *of_response,
+        *sums,
+        *after,
+        *([] if open_job or model.by_client else [Stage.asking(Certificate)]),
+    ]
 
 
 def trained(model: Model) -> Stage:
@@ -76,8 +83,8 @@ def trained(model: Model) -> Stage:
     in_turn = settings.schedule in ("random", "sequential") and not (model.by_client or model.one_posterior)
     d = model.encoding.size
     sizes = settings.sizes(d) | ({"t": d * (d + 1) // 2} if settings.until else {})
-    asked = (arrivals.AskSlope, arrivals.Slope)
-    late = dict.fromkeys(asked, len(looks(settings.rounds or 0))) if settings.until else {}
+    of_slopes = (arrivals.AskSlope, arrivals.Slope)
+    late = dict.fromkeys(of_slopes, len(looks(settings.rounds or 0))) if settings.until else {}
     if settings.lead and settings.rounds:  # nobody is further ahead of the slowest, who has the rounds
         by_chance = False
         most = dict.fromkeys((*model.protocol.to_client, *model.protocol.to_server), settings.rounds + settings.lead)
@@ -155,8 +162,8 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     trials = f", successes of {model.trials} trials" if model.trials else ""
     yield f"columns  {d} coefficients{more}; response {model.encoding.response}{trials}"
     yield from described.curvature(config.requirement, d)
-    if a.variant == "pvi" and (said := linear.of_clip(model)):
-        yield Line("clip", said)
+    if a.variant == "pvi" and (clip := linear.of_clip(model)):
+        yield Line("clip", clip)
     yield from (Line("clip", note) for note in linearised.of_clip(model))
 
 
@@ -165,8 +172,8 @@ def _rounds(model: Model) -> str:
     s, rounds = model.settings, model.rounds
     if not s.until:
         return f"rounds = {rounds}"
-    at = ", ".join(map(str, looks(s.rounds or 0)))
-    return f"rounds until q is where the posterior of all rows is, at most {rounds} (asked after {at})"
+    rounds_of_looks = ", ".join(map(str, looks(s.rounds or 0)))
+    return f"rounds until q is where the posterior of all rows is, at most {rounds} (asked after {rounds_of_looks})"
 
 
 def _memory(model: Model) -> tuple[float, float]:
