@@ -76,8 +76,8 @@ def _check_shared(response: str, of_clients: Mapping[str, Collection[str]]) -> N
         labels = labels.union(*(shared.pop(source) for source in joins))
     if shared and max(map(len, of_clients.values())) > 1:
         other = next(iter(shared))
-        firsts, others = (", ".join(in_order(of_clients[source])[:MOST]) for source in (first, other))
+        known, others = (", ".join(in_order(of_clients[source])[:MOST]) for source in (first, other))
         raise JobError(
-            f"{response!r}: {first} has the labels {firsts}, {other} has {others}, and no client has labels of both: write the same "
+            f"{response!r}: {first} has the labels {known}, {other} has {others}, and no client has labels of both: write the same "
             "labels at all clients, or, where all of these are levels of one response, name them: levels = [..] in [data]"
         )

@@ -148,17 +148,17 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     return state, [answer]
 
 
-def _may_be_asked(state: Client, asked: AskCurvature | AskNormal | AskValues) -> None:
+def _may_be_asked(state: Client, query: AskCurvature | AskNormal | AskValues) -> None:
     """Refuses a question that this client does not answer: of one by a summary all but its point and its normals."""
     most, normals = state.settings.questions, "one normal distribution"
     if most > QUESTIONS:
         normals = f"at most {most - 1} normal distributions"
     if not state.settings.has_summary(state.index):
-        if isinstance(asked, AskNormal):
+        if isinstance(query, AskNormal):
             raise RemoteFault("server: AskNormal was not expected: this client takes part by values at draws")
-    elif state.round >= most or not isinstance(asked, AskNormal if state.round else AskCurvature):
+    elif state.round >= most or not isinstance(query, AskNormal if state.round else AskCurvature):
         raise RemoteFault(
-            f"server: {type(asked).__name__} was not expected after {state.round} questions: this client takes part by a "
+            f"server: {type(query).__name__} was not expected after {state.round} questions: this client takes part by a "
             f"summary, and answers one point and {normals}, each once"
         )
 
@@ -189,18 +189,18 @@ def few_rows(state: Client, point: Array) -> bool:
 
 
 def _rounded(
-    state: Client, asked: AskCurvature | AskNormal, value: Array, gradient: Array, hessian: Array
+    state: Client, query: AskCurvature | AskNormal, value: Array, gradient: Array, hessian: Array
 ) -> tuple[Array, Array, Array]:
     """Returns values (c,), gradients (c, P) and minus Hessians (c, P, P) at the points of a question, as a client tells them."""
     s, none = state.settings, np.zeros_like(hessian[0])
     if not s.rounded:
         return value, gradient, hessian
-    prior = [none if state.prior is None else state.prior.curvature(xi)[2] for xi in _points(asked, state)]
-    if s.box is not None and isinstance(asked, AskNormal):
-        prior = [np.linalg.inv(unpacked(asked.covariance[np.newaxis], len(asked.mean))[0])]
+    prior = [none if state.prior is None else state.prior.curvature(xi)[2] for xi in _points(query, state)]
+    if s.box is not None and isinstance(query, AskNormal):
+        prior = [np.linalg.inv(unpacked(query.covariance[np.newaxis], len(query.mean))[0])]
     known = hessian if s.box is None else [none for _ in prior]
-    units = [of_derivatives(own, of_prior, s.clients) for own, of_prior in zip(known, prior, strict=True)]
-    of_gradient, of_hessian = (np.array(one) for one in zip(*units, strict=True))
+    units = [of_derivatives(curvature, of_prior, s.clients) for curvature, of_prior in zip(known, prior, strict=True)]
+    of_gradient, of_hessian = (np.array(unit) for unit in zip(*units, strict=True))
     return told(value, power(s.needed())), told(gradient, of_gradient), told(hessian, of_hessian)
 
 
@@ -214,63 +214,63 @@ def told_values(state: Client, points: Array, values: Array) -> Array:
     return told(values, power(s.needed_at_draws(state.drawn) * of_draws(points, alike)))
 
 
-def _points(asked: AskCurvature | AskNormal | AskValues, state: Client) -> Array:
+def _points(query: AskCurvature | AskNormal | AskValues, state: Client) -> Array:
     """Returns the points of a question; refuses draws that are none."""
-    if isinstance(asked, AskNormal):
-        return asked.mean[np.newaxis]
-    if isinstance(asked, AskValues):
+    if isinstance(query, AskNormal):
+        return query.mean[np.newaxis]
+    if isinstance(query, AskValues):
         size = state.settings.sizes(state.model.size)["steps"]
-        if len(asked.steps) != size or not np.isfinite(asked.points).all():
-            raise RemoteFault(f"server: AskValues.steps of round {asked.round} are no draws")
-    return asked.points
+        if len(query.steps) != size or not np.isfinite(query.points).all():
+            raise RemoteFault(f"server: AskValues.steps of round {query.round} are no draws")
+    return query.points
 
 
 def _curved(
-    state: Client, asked: AskCurvature | AskNormal, of: Callable[[Array], tuple[Array, ...]], rule: Callable[..., Array]
+    state: Client, query: AskCurvature | AskNormal, of: Callable[[Array], tuple[Array, ...]], rule: Callable[..., Array]
 ) -> tuple[Array, ...]:
     """Returns what a function of points is at those of a question, or over its normal; and by how much values are others with
     more nodes, or than those of a quadratic, in the unit of values."""
-    if isinstance(asked, AskNormal):
-        *curved, remains = average(of, asked, state.settings.seed)
+    if isinstance(query, AskNormal):
+        *curved, remains = average(of, query, state.settings.seed)
         return *curved, told(remains, power(state.settings.needed())) if state.settings.rounded else remains
-    return *of(asked.points), rule(asked.points, asked.nodes)
+    return *of(query.points), rule(query.points, query.nodes)
 
 
-def _curvature(state: Client, asked: AskCurvature | AskNormal, refused: NDArray[np.bool_]) -> Curvature:
+def _curvature(state: Client, query: AskCurvature | AskNormal, refused: NDArray[np.bool_]) -> Curvature:
     """Returns an answer, in which nothing stands for numbers that are none, or that are refused."""
-    model, nodes = state.model, asked.nodes
-    value, gradient, hessian, rule = _curved(state, asked, lambda points: model.curvature(points, nodes), model.rule)
+    model, nodes = state.model, query.nodes
+    value, gradient, hessian, rule = _curved(state, query, lambda points: model.curvature(points, nodes), model.rule)
     good = np.isfinite(value) & np.isfinite(gradient).all(axis=1) & np.isfinite(hessian).all(axis=(1, 2))
     good &= (value > LOST) & ~refused
     gradient, hessian = np.where(good[:, np.newaxis], gradient, 0.0), np.where(good[:, np.newaxis, np.newaxis], hessian, 0.0)
-    value, gradient, hessian = _rounded(state, asked, np.where(good, value, 0.0), gradient, hessian)
+    value, gradient, hessian = _rounded(state, query, np.where(good, value, 0.0), gradient, hessian)
     value = np.where(refused, REFUSED, np.where(good, value, LOST))
-    return Curvature(asked.round, value, gradient, packed(hessian), np.where(good, _finite(np.abs(rule)), 0.0))
+    return Curvature(query.round, value, gradient, packed(hessian), np.where(good, _finite(np.abs(rule)), 0.0))
 
 
-def _summed_curvature(state: Client, asked: AskCurvature | AskNormal) -> Message:
+def _summed_curvature(state: Client, query: AskCurvature | AskNormal) -> Message:
     rows = cast(Saturated, state.model)
-    *curved, cut, rule = _curved(state, asked, lambda points: rows.curved(points, asked.nodes), rows.rule)
-    value, gradient, hessian = _rounded(state, asked, *curved)
-    rule = 0.0 * rule if isinstance(asked, AskNormal) else rule  # sums do not tell what remains
-    return cast(Message, SummedCurvature(asked.round, value, gradient, packed(hessian), rule, cut))
+    *curved, cut, rule = _curved(state, query, lambda points: rows.curved(points, query.nodes), rows.rule)
+    value, gradient, hessian = _rounded(state, query, *curved)
+    rule = 0.0 * rule if isinstance(query, AskNormal) else rule  # sums do not tell what remains
+    return cast(Message, SummedCurvature(query.round, value, gradient, packed(hessian), rule, cut))
 
 
-def _values(state: Client, asked: AskValues) -> tuple[Array, Message]:
-    points = asked.points
-    values = state.model.values(points, asked.nodes)
-    rule = np.abs(state.model.rule(points[:CHECKED], asked.nodes))
+def _values(state: Client, query: AskValues) -> tuple[Array, Message]:
+    points = query.points
+    values = state.model.values(points, query.nodes)
+    rule = np.abs(state.model.rule(points[:CHECKED], query.nodes))
     rule = rule[np.isfinite(values[:CHECKED])]
     values = np.where(np.isfinite(values) & (values > LOST), told_values(state, points, values), LOST)
-    answer = Values.of(asked.round, values, float(_finite(rule).max(initial=0.0)))
+    answer = Values.of(query.round, values, float(_finite(rule).max(initial=0.0)))
     return answer.values, answer
 
 
-def _summed_values(state: Client, asked: AskValues) -> tuple[Array, Message]:
-    rows, points = cast(Saturated, state.model), asked.points
-    values, cut = rows.counted(points, asked.nodes)
-    rule = rows.rule(points[:CHECKED], asked.nodes)
-    return np.where(cut > 0, LOST, told(values, OF_WORDS)), cast(Message, SummedValues(asked.round, values, cut, rule))
+def _summed_values(state: Client, query: AskValues) -> tuple[Array, Message]:
+    rows, points = cast(Saturated, state.model), query.points
+    values, cut = rows.counted(points, query.nodes)
+    rule = rows.rule(points[:CHECKED], query.nodes)
+    return np.where(cut > 0, LOST, told(values, OF_WORDS)), cast(Message, SummedValues(query.round, values, cut, rule))
 
 
 def _finite(rule: Array) -> Array:

@@ -99,7 +99,7 @@ class Coordinates:
         deviations above their mean, where the posterior has next to no draws.
         """
         off = [z[:, k] - weights @ z[:, k] for k in self.exponents]
-        return tuple(k for k, one in zip(self.exponents, off) if weights @ one**2 > LOOSE**2)
+        return tuple(k for k, deviations in zip(self.exponents, off) if weights @ deviations**2 > LOOSE**2)
 
     def read(self, z: Array, flat: tuple[int, ...]) -> Array:
         """Returns (n, P + flat) the points, and beside them the exponentials of flat exponents."""
@@ -108,9 +108,9 @@ class Coordinates:
     def sent(self, z: Array, units: Array) -> Array:
         """Returns xi (n, P); `units` (scales,) is a large value for each t."""
         xi = np.array(z, np.float64)
-        for unit, (at, *below) in zip(units, self.scales, strict=True):
-            t = z[:, at]
-            xi[:, at] = np.log(np.maximum(np.abs(t), SMALLEST_SCALE * unit))
+        for unit, (k, *below) in zip(units, self.scales, strict=True):
+            t = z[:, k]
+            xi[:, k] = np.log(np.maximum(np.abs(t), SMALLEST_SCALE * unit))
             xi[:, below] *= np.where(t < 0, -1.0, 1.0)[:, np.newaxis]
         xi[:, self.anchored[:1]] -= self._between(z)
         return xi if self.box is None else self.box.nearest(xi)
@@ -131,9 +131,9 @@ class Coordinates:
         if self.box is None:
             return None
         low, high = self.box.ends()
-        at = [at for at, *_ in self.scales]
-        high[at] = np.exp(high[at])
-        low[at] = -high[at]
+        places = [places for places, *_ in self.scales]
+        high[places] = np.exp(high[places])
+        low[places] = -high[places]
         return Ends(low, high, self.box.sums)
 
     def beyond(self, xi: Array) -> NDArray[np.bool_]:
@@ -141,14 +141,14 @@ class Coordinates:
         if self.box is None:
             return np.zeros(len(xi), np.bool_)
         sums, (low, high) = self.box.sums(xi), self.box.ends(self._border)
-        low[[at for at, *_ in self.scales]] = -np.inf
+        low[[k for k, *_ in self.scales]] = -np.inf
         return np.asarray(((sums <= low) | (sums >= high)).any(axis=1))
 
     def of(self, xi: Array) -> Array:
         """Returns z (n, P) with t > 0."""
         z = np.array(xi, np.float64)
-        for at, *_ in self.scales:
-            z[:, at] = np.exp(z[:, at])
+        for k, *_ in self.scales:
+            z[:, k] = np.exp(z[:, k])
         z[:, self.anchored[:1]] += self._between(xi)
         return z
 
@@ -158,18 +158,18 @@ class Coordinates:
 
     def units(self, xi: Array) -> Array:
         """Returns the units (scales,) of a start value (P,)."""
-        return np.exp(xi[[at for at, *_ in self.scales]])
+        return np.exp(xi[[k for k, *_ in self.scales]])
 
     def log_jacobian(self, xi: Array) -> Array:
         """Returns log |dxi / dz| (n,)."""
-        return np.asarray(-xi[:, [at for at, *_ in self.scales]].sum(axis=1))
+        return np.asarray(-xi[:, [k for k, *_ in self.scales]].sum(axis=1))
 
     def safe(self, z: Array, units: Array) -> Array:
         """Returns the points (n, P) at which derivatives are asked for."""
         out = np.array(z, np.float64)
-        for unit, (at, *_) in zip(units, self.scales, strict=True):
-            small = np.abs(z[:, at]) < SMALL * unit
-            out[small, at] = np.where(z[small, at] < 0, -1.0, 1.0) * SMALL * unit
+        for unit, (k, *_) in zip(units, self.scales, strict=True):
+            small = np.abs(z[:, k]) < SMALL * unit
+            out[small, k] = np.where(z[small, k] < 0, -1.0, 1.0) * SMALL * unit
         return out
 
     def derivatives(self, z: Array, units: Array, of_xi: Derivatives) -> Derivatives:
@@ -179,16 +179,16 @@ class Coordinates:
         value, gradient, hessian = of_xi.value + self.log_jacobian(xi), of_xi.gradient.copy(), of_xi.hessian.copy()
         slope = np.ones(z.shape)  # dxi_k / dz_k
         bent = np.zeros(z.shape)
-        for at, *below in self.scales:
-            t = safe[:, at]
-            gradient[:, at] -= 1.0  # of the Jacobian
-            slope[:, at] = 1 / t
-            bent[:, at] = gradient[:, at] / t**2
+        for k, *below in self.scales:
+            t = safe[:, k]
+            gradient[:, k] -= 1.0  # of the Jacobian
+            slope[:, k] = 1 / t
+            bent[:, k] = gradient[:, k] / t**2
             slope[:, below] = np.sign(t)[:, np.newaxis]
         gradient = gradient * slope
         hessian = hessian * slope[:, :, np.newaxis] * slope[:, np.newaxis, :]
-        every = np.arange(self.size)
-        hessian[:, every, every] += bent
+        diagonal = np.arange(self.size)
+        hessian[:, diagonal, diagonal] += bent
         if self.anchored:
             first, *gaps = self.anchored
             J = np.tile(np.eye(self.size), (len(z), 1, 1))
@@ -196,17 +196,17 @@ class Coordinates:
             hessian = J.swapaxes(1, 2) @ hessian @ J
             hessian[:, gaps, gaps] -= gradient[:, [first]] * J[:, first, gaps]
             gradient = np.einsum("cji,cj->ci", J, gradient)
-        for at, *_ in self.scales:
-            inner = np.abs(z[:, at]) < np.abs(safe[:, at])
+        for k, *_ in self.scales:
+            inner = np.abs(z[:, k]) < np.abs(safe[:, k])
             if not inner.any():
                 continue
-            share = np.where(inner, z[:, at] / safe[:, at], 1.0)
-            value = value + np.where(inner, gradient[:, at] * (z[:, at] * share - safe[:, at]) / 2, 0.0)
-            gradient[:, at] *= share
-            own = hessian[:, at, at].copy()
-            hessian[:, at, :] *= share[:, np.newaxis]
-            hessian[:, :, at] *= share[:, np.newaxis]
-            hessian[:, at, at] = own
+            share = np.where(inner, z[:, k] / safe[:, k], 1.0)
+            value = value + np.where(inner, gradient[:, k] * (z[:, k] * share - safe[:, k]) / 2, 0.0)
+            gradient[:, k] *= share
+            curvature = hessian[:, k, k].copy()
+            hessian[:, k, :] *= share[:, np.newaxis]
+            hessian[:, :, k] *= share[:, np.newaxis]
+            hessian[:, k, k] = curvature
         return Derivatives(value, gradient, hessian)
 
 
@@ -285,11 +285,11 @@ class Proposal:
         if not B:
             return self
         several = []
-        for one in self.scale:
-            across = one[:, B]
-            several.append(one + (WIDER**2 - 1) * across @ np.linalg.solve(one[np.ix_(B, B)], across.T))
+        for component in self.scale:
+            across = component[:, B]
+            several.append(component + (WIDER**2 - 1) * across @ np.linalg.solve(component[np.ix_(B, B)], across.T))
         weights, n = self.counts / self.counts.sum(), int(self.counts.sum())
-        scale = np.concatenate([self.scale, [(one + one.T) / 2 for one in several]])
+        scale = np.concatenate([self.scale, [(component + component.T) / 2 for component in several]])
         both = Proposal.of(np.tile(self.mean, (2, 1)), scale, np.concatenate([(1 - WIDE) * weights, WIDE * weights]), n)
         return evolve(both, cores=self.cores)
 
@@ -357,10 +357,10 @@ class Proposal:
         of, K = self._shares_of(points), self.cores
         mean, scale, share = self.mean[:K].copy(), self.scale[:K].copy(), np.zeros(K)
         for k in range(K):
-            own = weights * of[:, k]
-            share[k] = own.sum()
+            part_weights = weights * of[:, k]
+            share[k] = part_weights.sum()
             if share[k] > 0:
-                mean[k], scale[k] = _moved(mean[k], scale[k], points, own / share[k])
+                mean[k], scale[k] = _moved(mean[k], scale[k], points, part_weights / share[k])
         return Proposal.of(mean, scale, np.maximum(share, LEAST_SHARE), int(self.counts.sum())).with_wide(loose)
 
 
@@ -397,10 +397,10 @@ def mirrors(fold: Fold, size: int) -> list[Array]:
     """Returns the signs (size,) of each mirror image."""
     several = []
     for signs in product((1.0, -1.0), repeat=len(fold)):
-        one = np.ones(size)
+        image = np.ones(size)
         for sign, group in zip(signs, fold, strict=True):
-            one[list(group)] *= sign
-        several.append(one)
+            image[list(group)] *= sign
+        several.append(image)
     return several
 
 
@@ -432,12 +432,12 @@ FLAT = 1e-3  # of the curvature where the mode was found: the least that is left
 Prior = Callable[[float], tuple[float, Array, Array]]  # at the mode with this log s: log-density, gradient, minus the Hessian
 
 
-def held(free: Derivatives, at: int) -> Derivatives:
+def held(free: Derivatives, k: int) -> Derivatives:
     """Returns derivatives by which no step moves this coordinate."""
     gradient, hessian = free.gradient.copy(), free.hessian.copy()
-    gradient[:, at] = 0.0
-    hessian[:, at, :] = hessian[:, :, at] = 0.0
-    hessian[:, at, at] = 1.0
+    gradient[:, k] = 0.0
+    hessian[:, k, :] = hessian[:, :, k] = 0.0
+    hessian[:, k, k] = 1.0
     return Derivatives(free.value, gradient, hessian)
 
 
@@ -556,9 +556,9 @@ class Scaled:
     def _standard(self, points: Array, g: NDArray[np.int64]) -> Array:
         """Returns the rest (n, P - 1), in the coordinates of `inner`."""
         off, standard = points[:, self.order] - self.mean[g], np.empty((len(points), len(self.order)))
-        for one in np.unique(g):
-            there = g == one
-            standard[there] = solve_triangular(self.root[one], off[there].T, lower=True).T
+        for component in np.unique(g):
+            rows = g == component
+            standard[rows] = solve_triangular(self.root[component], off[rows].T, lower=True).T
         return standard
 
     def adapted(self, points: Array, weights: Array, loose: Sequence[int]) -> Scaled:

@@ -46,12 +46,12 @@ def dims(rounds: int, points: int) -> dict[str, int]:
 def answer_of(values: Array, most: int) -> Callable[[AskSingleValues], SingleValues]:
     """Returns what answers of a client's values (rounds, points) in its rounds of draws; `most`: rounds that a message has."""
 
-    def answer(asked: AskSingleValues) -> SingleValues:
-        if not 1 <= asked.rounds <= min(len(values), most):
-            raise RemoteFault(f"server: AskSingleValues of {asked.rounds} rounds, and there were {len(values)}")
-        told = np.zeros((most, values.shape[1]))
-        told[: asked.rounds] = values[len(values) - asked.rounds :]
-        return SingleValues(told.ravel())
+    def answer(query: AskSingleValues) -> SingleValues:
+        if not 1 <= query.rounds <= min(len(values), most):
+            raise RemoteFault(f"server: AskSingleValues of {query.rounds} rounds, and there were {len(values)}")
+        values_of_rounds = np.zeros((most, values.shape[1]))
+        values_of_rounds[: query.rounds] = values[len(values) - query.rounds :]
+        return SingleValues(values_of_rounds.ravel())
 
     return answer
 
@@ -68,16 +68,16 @@ def read(answers: list[SingleValues], sums: Array) -> Array:
     RemoteFault
         They do not add up to these sums: a client has told other values than it has masked.
     """
-    told = np.stack([answer.values[: len(sums)] for answer in answers], axis=1)
-    none = (told <= LOST).any(axis=1)
+    values = np.stack([answer.values[: len(sums)] for answer in answers], axis=1)
+    none = (values <= LOST).any(axis=1)
     highest = sums.max(initial=-np.inf)  # far below it sums are as in `Values`
     off = OF_WORDS * (1 + len(answers)) / 2  # each is rounded, and so is their sum
-    same = np.where(none, sums == -np.inf, np.abs(told.sum(axis=1) - sums) <= off) | (sums < highest - FAR)
+    same = np.where(none, sums == -np.inf, np.abs(values.sum(axis=1) - sums) <= off) | (sums < highest - FAR)
     if not same.all():
         raise RemoteFault(
             f"client {ALL!r}: SingleValues do not add up to the sums of the rounds, at {int((~same).sum())} of {len(sums)} draws"
         )
-    return np.where(told <= LOST, -np.inf, told)
+    return np.where(values <= LOST, -np.inf, values)
 
 
 QUESTION = once.Question("single-values", AskSingleValues, SingleValues)

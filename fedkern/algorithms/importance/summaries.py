@@ -90,8 +90,8 @@ class Quadratics:
         sloped = self._sloped(points)
         c, none = len(points), np.zeros(len(points))
         return [
-            Curvature(round, value, gradient, np.tile(packed(own[np.newaxis]), (c, 1)), none)
-            for value, gradient, own in zip(self.values(points), sloped, self.hessian, strict=True)
+            Curvature(round, value, gradient, np.tile(packed(hessian[np.newaxis]), (c, 1)), none)
+            for value, gradient, hessian in zip(self.values(points), sloped, self.hessian, strict=True)
         ]
 
     def values(self, points: Array) -> Array:
@@ -116,7 +116,7 @@ class Quadratics:
         return float(moved), float(np.trace(B.T @ self.hessian.sum(axis=0) @ B)) / len(mode), float(self.remains.sum())
 
 
-def average(curved: Callable[[Array], tuple[Array, ...]], asked: AskNormal, seed: int) -> tuple[Array, ...]:
+def average(curved: Callable[[Array], tuple[Array, ...]], query: AskNormal, seed: int) -> tuple[Array, ...]:
     """Returns a log-likelihood's quadratic over a normal distribution, as `curved` at its mean has it.
 
     Parameters
@@ -133,20 +133,20 @@ def average(curved: Callable[[Array], tuple[Array, ...]], asked: AskNormal, seed
     RemoteFault
         The question has no covariance matrix.
     """
-    P = len(asked.mean)
-    covariance = unpacked(asked.covariance[np.newaxis], P)[0]
+    P = len(query.mean)
+    covariance = unpacked(query.covariance[np.newaxis], P)[0]
     try:
         L = np.tril(factor(covariance))
     except np.linalg.LinAlgError:
         raise RemoteFault("server: AskNormal.covariance is no covariance matrix") from None
     z = ndtri(sobol(AVERAGED // 2, P, (seed,)))
     steps = np.concatenate([z, -z]) @ L.T
-    points = asked.mean + steps
-    several = [curved(points[at : at + BLOCK]) for at in range(0, AVERAGED, BLOCK)]
-    value, *more = (np.asarray(sum(one.sum(axis=0) for one in every))[np.newaxis] / AVERAGED for every in zip(*several))
+    points = query.mean + steps
+    several = [curved(points[begin : begin + BLOCK]) for begin in range(0, AVERAGED, BLOCK)]
+    value, *more = (np.asarray(sum(block.sum(axis=0) for block in blocks))[np.newaxis] / AVERAGED for blocks in zip(*several))
     # At the mean the quadratic is above its own average.
     quadratic = steps @ more[0][0] - ((steps @ more[1][0]) * steps).sum(axis=1) / 2
-    remains = np.std(np.concatenate([every[0] for every in several]) - quadratic)
+    remains = np.std(np.concatenate([blocks[0] for blocks in several]) - quadratic)
     return value + (more[1] * covariance).sum() / 2, *more, remains[np.newaxis]
 
 
@@ -174,5 +174,5 @@ def allowed(P: int, rows: float, columns: int) -> int:
 
 def merged(answers: list[Curvature], summed: list[Curvature], summaries: tuple[int, ...]) -> list[Curvature]:
     """Returns answers of clients and of summaries in client order."""
-    own, others = dict(zip(summaries, summed, strict=True)), iter(answers)
-    return [own[k] if k in own else next(others) for k in range(len(answers) + len(summed))]
+    of_summaries, others = dict(zip(summaries, summed, strict=True)), iter(answers)
+    return [of_summaries[k] if k in of_summaries else next(others) for k in range(len(answers) + len(summed))]

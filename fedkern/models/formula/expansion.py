@@ -336,14 +336,14 @@ class Formula:
     def monomial(self, made: Made) -> Monomial:
         """Returns the labels and powers whose product a column is."""
         labels, powers = list[tuple[str, bool, int]](), Counter[str]()
-        for text, reduced, at in made.of:
+        for text, reduced, k in made.of:
             factor = self.factors[text]
             if self.is_labels(factor):
-                labels.append((text, reduced, at))
+                labels.append((text, reduced, k))
             elif factor.call == "poly" and factor.option["raw"]:
-                powers[self._names(text, reduced)[0]] += at + 1
+                powers[self._names(text, reduced)[0]] += k + 1
             elif factor.call:
-                powers[self._scoped(text, reduced)[at]] += 1
+                powers[self._scoped(text, reduced)[k]] += 1
             else:
                 powers += factor.node.powers if factor.node.powers.total() > 1 else Counter({factor.label: 1})
         return frozenset(labels), frozenset(powers.items())
