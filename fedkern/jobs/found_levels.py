@@ -79,5 +79,6 @@ def _check_shared(response: str, of_clients: Mapping[str, Collection[str]]) -> N
         known, others = (", ".join(in_order(of_clients[source])[:MOST]) for source in (first, other))
         raise JobError(
             f"{response!r}: {first} has the labels {known}, {other} has {others}, and no client has labels of both: "
-            "write the same labels at all clients, or, where all of these are levels of one response, name them: levels = [..] in [data]"
+            "write the same labels at all clients, or, where all of these are levels of one response, name them: "
+            "levels = [..] in [data]"
         )
