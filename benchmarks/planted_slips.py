@@ -158,7 +158,8 @@ def look(slip: Slip, folder: Path) -> tuple[str, str]:
     one = next(one for one in false_alarms.sets() if f"{one.package}::{one.name}" == slip.data)
     files = false_alarms.deal(false_alarms.read(one, folder), one.group, 0)
     slip.plant(files, slip.column)
-    names = ("have as many rows, and the same sums",) if "twice" in slip.what else (f"column {slip.column!r}",)
+    of_column = (f"column {slip.column!r}", f"theta[{slip.column}]: not estimated")
+    names = ("have as many rows, and the same sums",) if "twice" in slip.what else of_column
     try:
         result = fedkern.run(one.job, data=files)
     except FedkernError as fault:

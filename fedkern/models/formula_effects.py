@@ -18,6 +18,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import JobError
 from .encoding import Encoding
 from .formula.expansion import Formula, Labels, Monomial, Powers
 
@@ -38,7 +39,12 @@ def coefficients_of_effects(encoding: Encoding, *, of_constant: bool, most: floa
     Parameters
     ----------
     of_constant : whether products of numbers with levels may leave a constant: to an intercept, or to numbers without a prior
-    most : standardised coefficients per effect beyond which columns are their own effects
+    most : the largest standardised coefficient that an effect of 1 may make
+
+    Raises
+    ------
+    JobError
+        One is larger: rows of numbers far from 0 tell such coefficients where no question reaches them.
 
     Examples
     --------
@@ -75,8 +81,15 @@ def _coefficients(encoding_as_json: bytes, of_constant: bool, most: float) -> Ar
         kept = several and (of_constant or not (factors and powers))
         of_family = _expanded(formula, columns, constants, (factors, powers), len(A)) if kept else None
         standard = None if of_family is None else np.linalg.solve(A, of_family)
-        if standard is None or standard.shape[1] < len(places) or np.abs(standard).max(initial=0.0) > most:
+        if standard is None or standard.shape[1] < len(places):
             standard = np.eye(len(A))[:, places]
+        if np.abs(standard).max(initial=0.0) > most:
+            about = ", ".join(f"{name} {float(format(constants[name][0], '.3g')):g}" for name, _ in sorted(powers))
+            raise JobError(
+                f"{', '.join(repr(encoding.columns[j - first].name) for j in places)}: with secure sums no question reaches the "
+                "coefficients of such powers and products of numbers far from 0; take these about their mean in each term "
+                f"({about}), as I(year - 2008), or run the job without job.sums"
+            )
         effects.append(np.asarray(standard, np.float64))
     K = np.hstack(effects)
     return None if K.shape == A.shape and (K == np.eye(len(A))).all() else K

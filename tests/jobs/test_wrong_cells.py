@@ -350,6 +350,24 @@ def test_of_two_clients_means_do_not_say_which_is_right_either() -> None:
     assert "column 'weight' is in another unit at b or at a: its mean is 2.22 times" in said["verdict"]
 
 
+# Rows, means and variances of R's sites: petals of iris by species, years of service of carData's Salaries by rank.
+PETALS = ([50.0] * 3, [1.462, 4.26, 5.552], [0.030159, 0.220816, 0.304588])
+SERVICE = ([67.0, 64.0, 266.0], [2.373134, 11.953125, 22.815789], [2.237449, 102.013641, 134.339523])
+
+
+@pytest.mark.parametrize(("n", "means", "variances"), [PETALS, SERVICE])
+def test_sites_of_all_sizes_are_in_no_other_unit(n: list[float], means: list[float], variances: list[float]) -> None:
+    """Mean and standard deviation are the same multiple of the others', as in another unit; the others differ as much."""
+
+    def found(means: list[float], variances: list[float]) -> tuple[bool, bool]:
+        both = compare._moments(np.array(n), np.array(means), np.array(variances))
+        return bool(any(one.odd[0] for one in both)), bool(any(one.sure.any() for one in both))
+
+    assert found(means, variances) == (True, False)  # it is noted
+    alike = np.array([1 / 6, 1, 1.03])  # the others, and the first in another unit
+    assert found([*alike * means[1]], [*alike**2 * variances[1]]) == (True, True)
+
+
 def test_a_response_in_another_unit_is_named() -> None:
     clients = sites()
     clients["b"]["chol"] /= 2.4

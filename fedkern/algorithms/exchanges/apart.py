@@ -37,6 +37,8 @@ NEARER = 3.5  # times, where the others differ little among themselves: weeks am
 NOTED, NO_ORDINARY = 3.5, 4.5  # sds of the others by which a site is one that is noted, and one that is no ordinary one
 USUAL, WORTH = 0.3, 4.0  # sd of hospitals' logarithms, and the degrees of freedom that it counts for
 ERRORS = 4.0  # standard errors by which a logarithm is not that of the others
+# Multiples
+NO_CHANCE = 0.995  # quantile of t beyond which a site's mean is a multiple by a unit, where the others differ as they do
 # One value
 FEWEST = 4.0  # degrees of freedom of the site: fewer rows have one value by chance
 SHOWN = 4  # sites in a sentence
@@ -108,7 +110,8 @@ def compare_spreads(
         # A wrong cell makes a standard deviation larger; a unit that makes it smaller makes the mean so too.
         with np.errstate(divide="ignore", invalid="ignore"):
             beside = means / np.median(means[agree]) / times
-        certain |= (times > 1) | ((beside >= 1 / ALIKE) & (beside <= ALIKE))
+        multiple = (beside >= 1 / ALIKE) & (beside <= ALIKE)
+        certain |= multiple & _beyond_sizes(means, variance, degrees, varies) | (times > 1) & ~multiple
     return Apart(times, np.log(times), odd, agree, odd & certain & (far > NO_ORDINARY) & (degrees >= LEAST), torn)
 
 
@@ -131,6 +134,26 @@ def _beyond_others(values: Array, with_value: Sites, alike: float | Array, usual
             variance = (WORTH * usual[k] ** 2 + ((others - others.mean()) ** 2).sum()) / (WORTH + len(others) - 1)
             found[k] = abs(values[k] - others.mean()) / np.sqrt(variance)
     return found
+
+
+def _beyond_sizes(means: Array, variances: Array, degrees: Array, among: Sites) -> Sites:
+    """Tells which sites have a mean that is another multiple of the others' than these are of each other's.
+
+    Petals, incomes and years of service have mean and standard deviation in one ratio wherever they are large or small, as
+    in another unit. What differs there is known by the other sites alone, and by chance, which counts as one more of them.
+    """
+    beyond = np.ones(len(means), bool)
+    if not (means[among] > 0).all():
+        return beyond  # no multiples of each other
+    logs = np.log(np.where(among, means, 1.0))
+    chance = variances / (degrees + 1) / np.where(among, means, 1.0) ** 2
+    for k in np.flatnonzero(among):
+        others = among & (np.abs(logs - logs[k]) > np.log(ALIKE))  # the rest may be in the same other unit
+        if (n := int(others.sum())) > 1:
+            variance = (((logs[others] - logs[others].mean()) ** 2).sum() + chance[others].mean()) / n
+            far = np.abs(logs[k] - logs[others].mean()) / np.sqrt(variance * (1 + 1 / n))
+            beyond[k] = far > scipy.special.stdtrit(n, NO_CHANCE)
+    return beyond
 
 
 def _beyond(ratio: float, above: float, below: float, sure: float) -> bool:
@@ -165,6 +188,7 @@ def compare_means(means: Array, variances: Array, degrees: Array, among: Sites) 
         another = (times <= 0) | (np.maximum(times, 1 / times) >= ANOTHER)
         factor = (np.maximum(wider, 1 / wider) >= ANOTHER) & (np.maximum(times / wider, wider / times) <= ALIKE)
         outlying = distance > max(UNLIKE, OUTLYING * float(distance[agree].max(initial=0.0)))
+        factor &= _beyond_sizes(means, variances, degrees, among & (variances > 0) & (degrees >= LEAST))
         sure = odd & outlying & another & (factor | (distance > BEYOND))
     return Apart(times, distance, odd, agree, sure, torn)
 

@@ -420,7 +420,8 @@ class Config(JobConfig):
             twenty = ", twenty rows each with output.marginal" if self.output.marginal else ""
             counted_too = f", and {others} threshold{'s' if others > 1 else ''}{twenty}"
         elif self.shapes:
-            counted_too = f", and {self.shapes} number{'s' if self.shapes > 1 else ''} of the family"
+            whose = 'a negative binomial, which family = "poisson" has not' if self.model.by_evidence else "the family"
+            counted_too = f", and {self.shapes} number{'s' if self.shapes > 1 else ''} of {whose}"
         levels = "levels (one that nobody has need not be in data.levels)"
         return replace(
             asked,

@@ -173,6 +173,16 @@ def test_jobs_that_have_no_evidence_or_no_counts_are_refused() -> None:
 # What is said before any draw --------------------
 
 
+def test_a_refusal_of_the_negative_binomials_number_names_the_family_without_it() -> None:
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"x": rng.normal(size=120), "y": rng.poisson(2, 120)})
+    files = {"a": frame[::2], "b": frame[1::2]}
+    job: dict[str, Any] = {"job": {"method": "likelihood"}, "disclosure": {"level": "standard"}}
+    with pytest.raises(JobError, match='1 number of a negative binomial, which family = "poisson" has not; more than 75 rows'):
+        fedkern.run({**job, "model": {"formula": "y ~ x", "family": "auto"}}, data=files)
+    assert fedkern.run({**job, "model": {"formula": "y ~ x", "family": "poisson"}}, data=files).converged
+
+
 @pytest.mark.parametrize("of_job", [{}, SECURE], ids=["open", "secure"])
 def test_counts_that_vary_more_are_said_before_any_draw_is_asked(
     of_job: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
