@@ -423,8 +423,16 @@ def _roles(
     return y, offset, weights
 
 
+def check_precisions(table: Table, name: str, client: str = "") -> None:
+    """Refuses weights that are precisions and not above 0; raises as `check_counts`."""
+    marks = Marks(table)
+    none = read_numbers(table, name, marks) <= 0
+    marks.mark(none, name, "is no precision, which is above 0", "correct the cell, or leave the row out, which says nothing")
+    marks.refuse(client, [name])
+
+
 def check_counts(table: Table, name: str, client: str = "") -> None:
-    """Refuses weights that are counts of equal rows and have a fraction.
+    """Refuses weights that are counts of equal rows and have a fraction, or are below 0.
 
     Raises
     ------
@@ -433,8 +441,9 @@ def check_counts(table: Table, name: str, client: str = "") -> None:
     """
     marks = Marks(table)
     weights = read_numbers(table, name, marks)
-    remedy = "correct the cell, or remove data.weight_counts, and divide the weights by their mean"
-    marks.mark(weights != np.floor(weights), name, "is no number of rows, which data.weight_counts says it is", remedy)
+    remedy = "correct the cell, or say what weights are by data.weight_kind"
+    odd = (weights != np.floor(weights)) | (weights < 0)
+    marks.mark(odd, name, "is no number of rows, which data.weight_kind says it is", remedy)
     marks.refuse(client, [name])
 
 
@@ -445,9 +454,9 @@ def describe_counts(table: Table, name: str) -> list[str]:
     if not len(odd):
         return []
     return [
-        f"column {name!r}: rows with a weight that is no number of rows, which data.weight_counts says it is: {len(odd)}, "
+        f"column {name!r}: rows with a weight that is no number of rows, which data.weight_kind says it is: {len(odd)}, "
         f"the first in {table.place(int(odd[0]))}; they weigh what is written: correct these cells, or divide the weights by "
-        "their mean, in a job without data.weight_counts"
+        'their mean, in a job without data.weight_kind = "frequency"'
     ]
 
 

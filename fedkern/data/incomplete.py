@@ -64,7 +64,7 @@ def levels_of(table: Table, spec: Spec) -> dict[str, tuple[str, ...]]:
 
 def _used(table: Table, spec: Spec) -> set[str]:
     """Returns the columns that a job uses, if the table has them."""
-    roles = (spec.response, spec.offset, spec.weight, spec.trials, spec.group, *spec.times)
+    roles = (spec.response, spec.offset, spec.weight, spec.trials, spec.group, *spec.times, spec.repeats, spec.strata)
     return {name for name in (*spec.covariates(table.names), *roles) if name is not None and name in table.columns}
 
 

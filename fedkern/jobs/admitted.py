@@ -36,7 +36,7 @@ from ..models.encoding import Spec
 from ..transports.place import Place, signers
 from . import holders, joining
 from .holding.binding import Binding
-from .keys import JobConfig
+from .keys import OLD_KEYS_END, OLD_KEYS_OF_DATA, JobConfig
 from .parties import Parties
 
 KEYS = ("rows", "rows_per_value", "groups")  # whose numbers are those of rules
@@ -225,11 +225,17 @@ def describe_apart(config: JobConfig, kept: Kept) -> list[str]:
 
 
 def renamed(config: JobConfig) -> list[str]:
-    """Returns a line on keys of earlier versions, with those that are meant."""
-    if not config.old_keys:
-        return []
+    """Returns lines on keys of earlier versions, with those that are meant."""
+    said = []
+    for name in config.old_keys:
+        if name in OLD_KEYS_OF_DATA:
+            new, value = OLD_KEYS_OF_DATA[name][0], json.dumps(getattr(config.data, OLD_KEYS_OF_DATA[name][0]))
+            given = f"is now data.{new} = {value}: write that" if value != "null" else f"is now data.{new}: remove it"
+            said.append(f"data.{name} {given}; the old key ends in version {OLD_KEYS_END}")
+    if not (old := [name for name in config.old_keys if name not in OLD_KEYS_OF_DATA]):
+        return said
     now = ", ".join(f"{name} = {json.dumps(value)}" for name, value in config.disclosure.model_dump(exclude_none=True).items())
-    return [f"{', '.join(f'data.{name}' for name in config.old_keys)}: the table [disclosure] has these now ({now})"]
+    return [*said, f"{', '.join(f'data.{name}' for name in old)}: the table [disclosure] has these now ({now})"]
 
 
 def leave_out(place: Place, kept: Kept) -> list[int]:

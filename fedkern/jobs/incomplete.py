@@ -16,6 +16,7 @@ from ..data import incomplete
 from ..data.design import with_event
 from ..data.dialect import Dialect
 from ..data.formula import failures_of, joined_columns, made_times, of_end, offset_node, with_calculated
+from ..data.repeated import repeated
 from ..data.table import Table
 from ..errors import owned
 from ..finding import Finding
@@ -116,7 +117,15 @@ def laid(config: JobConfig, parties: Parties) -> Parties:
 
 
 def prepared(config: JobConfig, parties: Parties, table: Table, client: str = "", *, open_file: bool = False) -> Table:
-    """Returns one party's table; `open_file`: the server's, whose rows no noise protects in any job."""
+    """Returns one party's table, a client's with rows repeated as their weights say; `open_file`: the server's, whose rows no
+    noise protects in any job."""
+    table, times = _completed(config, parties, table, client, open_file=open_file), parties.spec.repeats
+    if open_file or times is None or times not in table.columns:
+        return table
+    return repeated(table, times, client)
+
+
+def _completed(config: JobConfig, parties: Parties, table: Table, client: str, *, open_file: bool) -> Table:
     table = _with_empty(config, parties, table)
     if of(config) == "indicator":
         return incomplete.fill_cells(table, centers(config))

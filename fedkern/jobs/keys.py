@@ -176,9 +176,11 @@ class SplitSection(Section):
     seed: int = key(0, ge=0, lt=2**32, help="of the shuffle", remedy="a number of 32 bits", expert=True)
 
 
-# Of data.weight_counts, of the methods that have it: the meaning, and what is wrong with it alone.
-WEIGHT_COUNTS = "each weight is a number of equal rows, whole: the sum of the weights may be far more than the rows"
-NO_WEIGHT = "data.weight_counts says what data.weight is, and there is none: name the column, or remove the key"
+# Of data.weight_kind, of the methods that have it: the meaning, and what is wrong with it alone.
+WEIGHT_KIND = "frequency: each weight is a number of equal rows, whole; precision: the error's variance is divided by it"
+NO_WEIGHT = "data.weight_kind says what data.weight is, and there is none: name the column, or remove the key"
+OLD_KEYS_OF_DATA = {"weight_counts": ("weight_kind", {True: "frequency"})}  # of earlier versions: the new one, and its values
+OLD_KEYS_END = "0.3"
 
 
 class DataSection(Section):
@@ -198,9 +200,7 @@ class DataSection(Section):
         None, help="the label that counts as 1 in a binary response; open jobs: default by all files' labels"
     )
     offset: str | None = key(None, help="a column that is added to the linear predictor")
-    weight: str | None = key(
-        None, help='a column of case weights, for method = "pvi", and "likelihood" with family = "cox" alone'
-    )
+    weight: str | None = key(None, help='a column of case weights, for method = "pvi" and "likelihood"')
     row_id: str | None = key(None, help="a column that names the row; shards are made from its hash", expert=True)
     ignore: list[str] = key([], help="columns of the files that the model does not use")
     standardise: Literal["public", "exchange", "none"] = key("exchange", help="by [data.columns], by statistics, or not")

@@ -15,7 +15,7 @@ from ..errors import JobError
 from ..sections import Model, marked_keys
 from ..sections import validate_file as validate_file
 from . import retired
-from .keys import C, JobConfig, Keys, Raw, Tables, counts_nobody
+from .keys import OLD_KEYS_OF_DATA, C, JobConfig, Keys, Raw, Tables, counts_nobody
 
 TOML_FAULTS = (ValueError, RecursionError)  # beside TOMLDecodeError: thousands of digits, or of brackets
 
@@ -114,7 +114,22 @@ def config_of(keys: Keys[C], raw: Raw, *, name: str = "job") -> C:
 
 
 def _with_new_keys(raw: Raw) -> tuple[Raw, tuple[str, ...]]:
-    """Returns a job's tables with keys of [disclosure] in the place of those of [data] that earlier versions had, and these."""
+    """Returns a job's tables with new keys in the place of those of [data] that earlier versions had, and these."""
+    data, renamed = dict(table(raw, "data")), []
+    for name in OLD_KEYS_OF_DATA.keys() & data.keys():
+        new, values = OLD_KEYS_OF_DATA[name]
+        value = data.pop(name)
+        if new in data:
+            raise JobError(f"data.{name} is the old name of data.{new}; give one of them")
+        data |= {new: values.get(value)} if isinstance(value, bool) else {name: value}
+        renamed.append(name)
+        raw = {**raw, "data": data}
+    raw, old = _with_disclosure(raw)
+    return raw, (*old, *renamed)
+
+
+def _with_disclosure(raw: Raw) -> tuple[Raw, tuple[str, ...]]:
+    """Returns the tables with keys of [disclosure] in the place of those of [data]."""
     data = table(raw, "data")
     old = {name: data[name] for name in OLD_KEYS if name in data}
     if not old or not isinstance(raw.get("disclosure", {}), Mapping):

@@ -30,7 +30,7 @@ class _WeighedData(_Data, Protocol):
     @property
     def weight(self) -> str | None: ...
     @property
-    def weight_counts(self) -> bool: ...
+    def weight_kind(self) -> str | None: ...
 
 
 class Sections(Protocol[O_co]):
@@ -138,4 +138,4 @@ class WeighedModel(JobModel[O_co]):
     @property
     def counted_weights(self) -> str | None:
         """The column of case weights, where these are numbers of equal rows."""
-        return self.weight if self.config.data.weight_counts else None
+        return self.weight if self.config.data.weight_kind == "frequency" else None

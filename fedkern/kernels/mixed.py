@@ -89,7 +89,7 @@ _WORDS = {
     "Z": "Factors of the group's effects: ones for an intercept, then slopes; at most 3 columns, and "
     "1 where a product of densities may have several modes. Without columns the value is the sum over rows.",
     "y": "The response. A value that the family does not have makes all results NaN.",
-    "trials": "Trials of a binomial response; 1 if it is not given.",
+    "trials": "Trials of a binomial response; of a gamma one of how many such numbers y is the mean; 1 if it is not given.",
     "offset": "Added to the predictor.",
     "starts": "Where each group begins, from 0, and the number of rows at the end.",
     "upper": "The second column of a time: y itself for an event, inf where it is censored on the right at y, and the end of an "

@@ -155,6 +155,8 @@ class Spec:
     formula : the covariates are then the columns that it reads
     coefficients : their number in the model, where the covariates do not tell it
     derived : columns that a formula's terms make of several, or of splines: clients' means of these are not compared
+    repeats : a column that says as how many rows each is taken (`data.repeated`); it is no covariate
+    strata : the column of a survey's strata, of which `group` has the clusters
     """
 
     response: str | None
@@ -179,6 +181,8 @@ class Spec:
     formula: Formula | None = None
     coefficients: int | None = None
     derived: frozenset[str] = frozenset()
+    repeats: str | None = None
+    strata: str | None = None
 
     def __post_init__(self) -> None:
         declared = self.declared_labels or ()
@@ -205,9 +209,14 @@ class Spec:
             raise JobError(self.undeclared)
 
     @property
+    def _single(self) -> tuple[str | None, ...]:
+        first = (self.response, self.offset, self.weight, self.row_id, self.trials, self.group)
+        return (*first, self.upper, self.repeats, self.strata)
+
+    @property
     def needed(self) -> tuple[str, ...]:
         """The names of the columns that a file must have: with a role, or declared, unless a covariate may be missing."""
-        roles = (self.response, self.offset, self.weight, self.row_id, self.trials, self.group, *self.times, self.upper)
+        roles = (*self._single, *self.times)
         declared = () if self.missing else self.columns if self.formula is None else self.formula.variables
         return tuple(dict.fromkeys([*(name for name in roles if name is not None), *declared]))
 
@@ -266,7 +275,7 @@ class Spec:
     def texts(self) -> frozenset[str]:
         """The columns that are read as text although their cells may look like numbers."""
         texts = {name for name, column in self.columns.items() if column.kind == "categorical"}
-        texts |= {name for name in (self.row_id, self.group) if name}
+        texts |= {name for name in (self.row_id, self.group, self.strata) if name}
         if self.response and self.labelled:
             texts.add(self.response)
         return frozenset(texts)
@@ -285,7 +294,7 @@ class Spec:
     @property
     def roles(self) -> frozenset[str]:
         """The columns of a file that are no covariates, and that a job reads; of a time "end - start" both are, too."""
-        names = {self.response, self.offset, self.weight, self.row_id, self.trials, self.group, *self.times, self.upper}
+        names = {*self._single, *self.times}
         parts = {part for name in (*self.times, self.upper) if name is not None for part in name.split(" - ")}
         return frozenset(name for name in names | parts if name is not None)
 

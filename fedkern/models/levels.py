@@ -71,6 +71,10 @@ class Rows:
         """Returns some rows that follow each other."""
         return replace(self, X=self.X[part], y=self.y[part])
 
+    def of_rows(self, index: Indices, *, whole: bool) -> Rows:
+        """Returns some rows; `whole` is of rows of which fewer may be looked for."""
+        return replace(self, X=self.X[index], y=self.y[index])
+
     def values(self, points: Vector, nodes: int) -> Vector:
         """Returns (S,) log-likelihoods of the points (S, P); nothing is integrated out, so that `nodes` are not looked at."""
         return kernels.values(points, self.X, self.y, levels=self.levels, n_threads=self.n_threads)

@@ -291,6 +291,10 @@ class Lifetimes:
         before = None if self.before is None else self.before.of_units(part)
         return replace(self, rows=self.rows.of_units(part), before=before)
 
+    def of_rows(self, index: Indices, *, whole: bool) -> Lifetimes:
+        """Returns some rows without groups; `whole` is of rows of which fewer may be looked for."""
+        return replace(self, rows=self.rows.of_rows(index, whole=whole))
+
     @property
     def exact(self) -> int:
         """How many events have a time."""

@@ -2,7 +2,7 @@
 
 Weights of a survey say how many persons a row stands for. As case weights they make intervals of so many persons, narrower by the
 root of their mean. Nothing in the numbers tells them from counts of equal rows, which may be whole numbers as well: so a job says
-that weights are counts (`data.weight_counts`), or has weights with a mean of about 1.
+that weights are counts (`data.weight_kind`), or has weights with a mean of about 1.
 
 Source: docs/concepts/convergence.md, "Weights that make many rows of each".
 """
@@ -50,9 +50,7 @@ def compare(column: str, weighed: Mapping[str, Weighed], *, counts: bool = False
     whole = mean(weighed)
     far = [] if precisions else _far(weighed)
     if counts:
-        return Said(
-            tuple(f"weights of column {column!r} are counts by data.weight_counts: {_each(far, weighed)}" for _ in far[:1])
-        )
+        return Said(tuple(f"weights of column {column!r} are counts by data.weight_kind: {_each(far, weighed)}" for _ in far[:1]))
     if far:
         return Said(
             doubts=(
@@ -82,7 +80,7 @@ def compare(column: str, weighed: Mapping[str, Weighed], *, counts: bool = False
     return Said()
 
 
-COUNTS = "where each row stands for so many equal rows, set data.weight_counts = true"
+COUNTS = 'where each row stands for so many equal rows, set data.weight_kind = "frequency"'
 
 
 def _far(weighed: Mapping[str, Weighed]) -> list[str]:

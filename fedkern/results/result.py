@@ -261,6 +261,8 @@ class Result:
             if "log_evidence" not in summary:
                 own_method = summary["method"] == "likelihood"
                 remedy = 'algorithm.sampler = "importance"' if own_method else 'method = "likelihood"'
+                if "survey" in summary:
+                    raise JobError('compare: a pseudo-posterior (data.weight_kind = "survey") has no evidence of rows')
                 raise JobError(f'compare: a result of method = "{summary["method"]}" has no evidence; take {remedy}')
             evidence = summary["log_evidence"]
             evidences.append((plain.real(evidence["value"]), plain.real(evidence["error"])))

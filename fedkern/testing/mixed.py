@@ -37,7 +37,11 @@ def data(source: Source) -> Arguments:
     )
     points = random.standard_normal((s, mixed.size(p, d, family, n_shapes))) * source.choose([0.3, 1.0])
     offset = source.choose([None, 0.5 * random.standard_normal(n)])
-    trials = random.integers(1, 9, n).astype(float) if family.startswith("binomial") and source.choose([True, False]) else None
+    trials = (
+        random.integers(1, 9, n).astype(float)
+        if family.startswith(("binomial", "gamma")) and source.choose([True, False])
+        else None
+    )
     eta = np.clip(X @ points[0, :p] + random.standard_normal(n), -4, np.log(LARGEST_MEAN))
     y = response(source, family, eta, trials, n_shapes)
     upper = None

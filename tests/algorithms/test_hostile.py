@@ -32,6 +32,7 @@ from fedkern.algorithms.exchanges import (
     rows,
     scales,
     sum_keys,
+    survey,
 )
 from fedkern.algorithms.exchanges.answers import (
     Certificate,
@@ -84,6 +85,7 @@ HONEST: dict[type[Exchange], Exchange] = {
         SurvivalSums(0, 6, 9.0, 5.0, np.array([0.5, -1.0]), np.ones(2)),
         LifetimeSums(0, 9, 6, 5, 9.0, 5.0, np.full(10, 0.9), np.ones(5), np.array([4.0, 2.0])),
         ErrorShape(0, 9, np.array([0.7, 0.8])),
+        survey.ClusterScores(0, 9, np.array([0.7, -0.8]), np.ones(3), np.ones(3)),
         LevelNumbers(0, np.array([[4.0, 1.5], [3.0, -2.0]]), np.array([[[5.0, 1.0], [2.0, 3.0]]])),
         CumulativeHazards(0, 9, np.array([[0.1, 0.2], [0.3, 0.3]])),
         SiteMode(0, ONES, ONES),
@@ -252,6 +254,7 @@ AGREEMENTS: dict[type[Leg[Any]], tuple[tuple[Leg[Any], Any], Any]] = {
         (rare_levels.start(2, AB), rare_levels.RareLevels(0, np.zeros(rare_levels.WIDTH))),
         (response.start(0), response.Response(0, np.ones(2))),
         (rows.start(AB, 0, None), whole(rows.Ids, {"ids": "", "labels": "", "response": False})),
+        (survey.start("w", AB), survey.WeightSums(0, 3.0, 5.0)),
         (scales.start(("x",), AB, second=False), ColumnMoments(0, np.ones(1), np.ones(1))),
         (sum_keys.start(AB), sum_keys.SumKey(bytes(32), 0)),
     )

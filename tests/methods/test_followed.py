@@ -301,7 +301,7 @@ FOLLOWED = {
     "data.positive": "methods/likelihood/test_two_labels.py::test_a_private_job_of_numbers_names_the_key_of_its_event",
     "data.time_upper": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "data.weight": "methods/pvi/test_case_weights.py::test_rows_that_count_many_times_are_a_doubt_whose_remedy_ends_well",
-    "data.weight_counts": "methods/pvi/test_case_weights.py::test_weights_that_are_counts_may_sum_to_more_than_the_rows",
+    "data.weight_kind": "methods/pvi/test_case_weights.py::test_weights_that_are_counts_may_sum_to_more_than_the_rows",
     "disclosure.rare": "jobs/test_joining.py::test_a_refusal_proposes_the_key",
     "disclosure.small": "jobs/test_few.py::test_the_others_messages_are_the_same_whatever_a_left_out_client_has",
     "job.rounds": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",

@@ -143,14 +143,14 @@ of_negative_binomial <- function(formula, d) {
     }
   )
 }
-of_lm <- function(formula, d) {
-  fit <- lm(formula, d)
+of_lm <- function(formula, d, w = rep(1, nrow(d))) {
+  fit <- do.call(lm, list(formula, d, weights = w))
   y <- model.response(model.frame(fit))
   X <- model.matrix(fit)
   n <- length(y)
   list(
-    package = "stats", mode = c(coef(fit), sqrt(mean(residuals(fit)^2))), unit = sqrt(mean((y - mean(y))^2)),
-    loglik = function(p) sum(dnorm(y, as.numeric(X %*% p[seq_len(ncol(X))]), p[["sigma"]], log = TRUE))
+    package = "stats", mode = c(coef(fit), sqrt(mean(w * residuals(fit)^2))), unit = sqrt(mean((y - mean(y))^2)),
+    loglik = function(p) sum(dnorm(y, as.numeric(X %*% p[seq_len(ncol(X))]), p[["sigma"]] / sqrt(w), log = TRUE))
   )
 }
 of_cox <- function(formula, d, ...) {

@@ -102,6 +102,15 @@ class Products(Sums):
 
 
 @dataclass(frozen=True)
+class ClusterProducts(Sums):
+    """Is of sums over a survey's clusters of products of their scores, each a sum of weighted slopes over its rows."""
+
+    what: str = "sums over its clusters of squares and products of their scores"
+    computed: str = "its clusters' scores up to a rotation, which are its rows' where a cluster is one"
+    where: str = "with no more clusters than twice the unknowns"
+
+
+@dataclass(frozen=True)
 class ResponseSums(Sums):
     """Is of sums of functions of the response."""
 

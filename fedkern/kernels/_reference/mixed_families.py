@@ -202,24 +202,29 @@ class Student(OfRecord):
 
 
 class Gamma(OfRecord):
-    """Defines gamma rows; w = log shape s; l = s (r - (e^r - 1)) with r = log y - eta."""
+    """Defines gamma rows, y a mean of m numbers (`trials`); w = log shape s; l = m s (r - (e^r - 1)) with r = log y - eta."""
 
     record = families.GAMMA
     counted = True
 
+    def good(self, m):
+        return super().good(m) & self.record.domain.has(self.trials)
+
     def scale(self, w):
-        return (np.exp(w[:, :1]),)
+        return (np.exp(w[:, :1]) * self.trials,)
 
     def constant_slopes(self, w):
-        first, second = rest_slope(np.exp(w[0])), rest_curve(np.exp(w[0]))
-        return -self.n * np.array([first]), -self.n * np.array([[first + second]])
+        (shape,) = self.scale(w[None])
+        first, second = rest_slope(shape).sum(), rest_curve(shape).sum()
+        return -np.array([first]), -np.array([[first + second]])
 
     def own(self, eta, w):
         value, slope, _ = self.row(eta, *self.parts(w[None]))
         return value[0][None], slope[0][None], value[0][None, None]
 
     def start(self, w):
-        return np.exp(w[:, :1]) + np.zeros(self.n), np.log(self.y), np.exp(w[:, :1]) + np.zeros(self.n)
+        (shape,) = self.scale(w)
+        return shape, np.log(self.y), shape
 
 
 class Beta(OfRecord):

@@ -50,6 +50,7 @@ TRAJECTORIES = 1000  # of each chain, where the sampler is Hamiltonian Monte Car
 MOST_CUTS = 40
 ONE_POINT = "the log-likelihoods of all clients' rows are added at each point, for which all must answer"
 SURVIVAL_AT = "ask for output.survival_at or output.restricted_mean, which are on the scale of times"
+WeightKind = Literal["frequency", "precision", "survey"]
 RowKind = Literal["responses", "ordered", "nominal", "cox", "lifetimes", "own"]
 AUTO, COUNTS = "auto", ("poisson", "negative-binomial")  # the family by evidence, and of which; the first one is tried first
 OF_INTERCEPT = {"intercept", "threshold"}  # of which the mean of thresholds is one
@@ -94,7 +95,13 @@ class DataSection(keys.DataSection):
         "where it was seen, empty where there was none",
     )
     strata: str | None = key(None, help="cox: rows with different labels have their own baseline hazards; labels stay home")
-    weight_counts: bool = key(False, help=keys.WEIGHT_COUNTS)
+    weight_kind: WeightKind | None = key(
+        None, help=f"{keys.WEIGHT_KIND}; survey: rows stand for unequal shares of a population; cox: default case weights"
+    )
+    psu: str | None = key(
+        None, help="survey: the clusters that were drawn first, each of one client; default rows; their labels stay home"
+    )
+    survey_strata: str | None = key(None, help="survey: the strata of which clusters were drawn, each of one client")
     trials: str | None = key(None, help="binomial: the response is a number of successes, of so many trials as this column says")
 
 
@@ -271,6 +278,16 @@ class Config(JobConfig):
         return self.model.family in families.HAZARDS
 
     @property
+    def repeats(self) -> str | None:
+        """The column that says as how many rows each is taken; a Cox model has weights of its own at tied times."""
+        return self.data.weight if self.data.weight_kind == "frequency" and self.model.family != "cox" else None
+
+    @property
+    def survey(self) -> bool:
+        """Whether rows are a sample with unequal weights, and perhaps of clusters, of a population."""
+        return self.data.weight_kind == "survey"
+
+    @property
     def without_intercept(self) -> bool:
         """Whether the predictor of a row with covariates of 0 is 0: no intercept, thresholds, baseline, or levels of built-in
         data's columns move it."""
@@ -369,7 +386,7 @@ class Config(JobConfig):
         level "strict" sums of columns are searched in each client's own rows.
         """
         data, formula = self.data, self.formula
-        weighed = data.weight is not None or (formula is not None and formula.curved)
+        weighed = (data.weight is not None and not self.repeats) or (formula is not None and formula.curved)
         return not (self.own or self.random.client or weighed or self.singly or self.rules.search)
 
     @property
@@ -399,6 +416,7 @@ class Config(JobConfig):
             "[model.random]": self.model.random is not None,
             'algorithm.sampler = "hmc"': self.chains,
             'job.sums = "secure"': self.secure and not (self._additive and self.attacked),
+            'data.weight_kind = "survey"': self.survey,
             'model.family = "auto"': self.model.by_evidence,
         }
         return next((what for what, there in unlike.items() if there), None)
@@ -433,7 +451,8 @@ class Config(JobConfig):
             of_family=0 if self.hazards or self.row.linear else self.shapes,
             marginal=WITH_MARGINAL if ordered and self.output.marginal else 0,
             slopes=0 if self.row.linear else len(self.random.slopes),  # of linear rows small groups are looked at
-            by_products=self.row.linear and not (self.random.slopes or self.random.client or self.data.weight),
+            by_products=self.row.linear
+            and not (self.random.slopes or self.random.client or (self.data.weight and not self.repeats)),
             intercept=self.model.family != "cox",
             weighs=None if self.hazards else int(ordered),  # a threshold is an intercept
             summaries=self.without_summaries is None,
@@ -469,13 +488,13 @@ def refused(raw: Raw) -> Iterator[str]:
             'of points, and noise that hides a row in these would hide the posterior; take method = "pvi", whose rounds are few '
             "noisy sums, or remove the section"
         )
-    if "weight" in data and model.get("family") != "cox":
+    if "weight" in data and not data.get("weight_kind") and model.get("family") != "cox":
         yield (
-            'data.weight is for method = "pvi", and here for family = "cox" alone: a posterior of weighted rows is not '
-            "that of any rows; remove it. Where the weights are numbers of equal rows (R's frequency weights) write each row so "
-            'many times, or of equal trials take model.family = "binomial" with data.trials'
+            'data.weight_kind is missing: say what data.weight is, "frequency" (each row stands for so many equal rows), '
+            '"precision" (the variance of its error is divided by the weight: R\'s lm), or "survey" (it stands for so many of a '
+            "population of which rows are a sample)"
         )
-    if data.get("weight_counts") and "weight" not in data:
+    if data.get("weight_kind") and "weight" not in data:
         yield keys.NO_WEIGHT
     if "scale" in model:
         learnt = "numbers of each family beside its coefficients (sigma, r, a shape, ..) are learnt"
@@ -537,6 +556,7 @@ def conflicts(config: Config) -> Iterator[str]:
     if model.nu is not None and model.family != "student":
         yield f'model.nu is of model.family = "student", whose errors have degrees of freedom, not of "{model.family}"; remove it'
     yield from _trials(config)
+    yield from _weights(config)
     yield from _times(config)
     yield from level_keys.faults(data, model)
     yield from _chains(config)
@@ -545,7 +565,7 @@ def conflicts(config: Config) -> Iterator[str]:
         yield f'model.by_evidence is of counts, and the family {why}; set model.family = "auto" with weighted draws, or remove it'
     yield from _random(config)
     roles = {data.response, data.offset, data.row_id, data.trials, config.random.group, *data.ignore}
-    roles |= {data.time, data.event, data.entry, data.strata, data.weight, data.time_upper}
+    roles |= {data.time, data.event, data.entry, data.strata, data.weight, data.time_upper, data.psu, data.survey_strata}
     yield from incomplete.conflicts(config, roles)
     yield from _points(config)
 
@@ -615,6 +635,58 @@ def _trials(config: Config) -> Iterator[str]:
     if data.positive is not None:
         what = "says that the response is a number of successes, and data.positive that it is a label"
         yield f'data.trials = "{data.trials}" {what}; remove one of them'
+
+
+PRECISIONS = ("gaussian", "student", "gamma")  # families whose errors have a variance of their own
+
+
+def _weights(config: Config) -> Iterator[str]:
+    """Faults of case weights."""
+    data, model, output, kind = config.data, config.model, config.output, config.data.weight_kind
+    for name in ("psu", "survey_strata"):
+        if getattr(data, name) is not None and not config.survey:
+            yield f'data.{name} is of a survey\'s design; set data.weight_kind = "survey", or remove it'
+    if kind is None:
+        return
+    if data.builtin:
+        yield "data.weight is for data.clients; built-in data have no weights"
+    if data.trials is not None:
+        yield (
+            f'data.trials and data.weight_kind = "{kind}" both say how much a row counts; write each trial as a row of 0 or 1, '
+            "or remove the weights"
+        )
+    if kind == "precision" and model.family not in PRECISIONS:
+        yield (
+            f'data.weight_kind = "precision" is of errors with a variance ({", ".join(PRECISIONS)}), and model.family is '
+            f'"{model.family}"; take "frequency" for numbers of equal rows, or "survey"'
+        )
+    if not config.survey:
+        return
+    what = 'data.weight_kind = "survey"'
+    if model.family == "cox":
+        yield f'{what} is not built for model.family = "cox"; take "weibull" or "piecewise", or R\'s survey::svycoxph'
+    if model.by_evidence:
+        yield f'{what} has no evidence, by which model.family = "auto" chooses; name the family: intervals are of the design'
+    if model.random is not None:
+        yield (
+            f"[model.random] with {what}: weights of rows say nothing of how groups were drawn; remove the section (intervals "
+            "are right for rows of clusters that data.psu names)"
+        )
+    if config.chains:
+        yield f'{what} moves weighted draws; set algorithm.sampler = "importance"'
+    if config.secure:
+        yield f'{what} needs each client\'s clusters, and job.sums = "secure" hides them; remove one of the two'
+    for name, why in NO_SURVEY:
+        if getattr(output, name):
+            yield f"output.{name} with {what}: {why}; remove it"
+
+
+NO_SURVEY = (  # what a pseudo-posterior has not, of [output], and why
+    ("loo", "a weighted row has no density to be foreseen by"),
+    ("without", "weights of draws are of a likelihood, and this one's width is not that of the posterior"),
+    ("sites", "a client's own standard deviations would not be of the design"),
+    ("marginal", "averages over rows are not averages over the population"),
+)
 
 
 TIMES = ("time", "event", "entry", "strata", "time_upper")

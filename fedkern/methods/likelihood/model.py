@@ -42,12 +42,14 @@ from ...models.mixed.rows import Density
 from ...models.reference import MOVED, Coding, coding_of
 from ...models.saturated import Saturated
 from ...models.spatial.units import Units, sums
+from ...models.survey import Pseudo
 from ...models.weighing import Least, Weighed
 from ...privacy.masks import FEWEST
 from ...results import rates
 from ...results.head import of_number
 from ...results.other_way import OF_TWO
 from . import named_priors
+from .clusters import clusters_of
 from .keys import Config, OutputSection
 from .named_priors import Named
 from .own_keys import PriorSection
@@ -75,6 +77,8 @@ class Model(WeighedModel[OutputSection]):
     summaries : the clients that take part by a summary, and how many numbers each may tell
     widened : which of `wider` the prior is, once that is known
     following : columns that follow from others at each client (None: it cannot say), or at all of masked sums; at the server
+    weight_scale, effective : by which weights of a survey are multiplied; the effective number of all rows, which is their sum
+    asked_at : at the server, the mode at which a survey's clients tell their scores
     """
 
     config: Config
@@ -84,6 +88,9 @@ class Model(WeighedModel[OutputSection]):
     summaries: Mapping[int, int] = field(default_factory=dict)
     widened: int | None = None
     following: tuple[tuple[str, ...] | None, ...] = ()
+    weight_scale: float = 1.0
+    effective: float = 0.0
+    asked_at: Array | None = None
 
     def __post_init__(self) -> None:
         self.encoding.check_references(self.references)
@@ -131,6 +138,21 @@ class Model(WeighedModel[OutputSection]):
         return None
 
     @property
+    def precise(self) -> bool:
+        """Whether weights divide the variances of errors."""
+        return self.config.data.weight_kind == "precision"
+
+    @property
+    def survey(self) -> bool:
+        """Whether weights are of a survey."""
+        return self.config.survey
+
+    @property
+    def clusters(self) -> tuple[str | None, str | None]:
+        """The columns of a survey's clusters and strata."""
+        return self.config.data.psu, self.config.data.survey_strata
+
+    @property
     def offset(self) -> bool:
         """Whether a column is added to the predictor."""
         return self.config.data.offset is not None
@@ -162,7 +184,8 @@ class Model(WeighedModel[OutputSection]):
     @property
     def asks_dispersion(self) -> bool:
         """Whether clients are asked at the mode how counts vary: where nothing but the rate makes them vary."""
-        return self.family == "poisson" and self.layout.size == self.layout.p and not self.summaries
+        plain = self.layout.size == self.layout.p and not (self.summaries or self.survey)
+        return self.family == "poisson" and plain
 
     @property
     def told(self) -> bytes:
@@ -174,6 +197,8 @@ class Model(WeighedModel[OutputSection]):
     def read(self, design: Design, table: Table, client: str) -> Any:  # each kind has rows of its own, which only it reads
         """Returns a client's rows as `likelihood` takes them."""
         rows = sort_by_group(design, table, self.group)
+        if self.survey:
+            return replace(rows, clusters=clusters_of(table, *self.clusters))
         return replace(rows, table=table) if self.output.marginal and self.encoding.formula is not None else rows
 
     def check_rows(self, rows: Any, client: str, source: str) -> None:
@@ -202,13 +227,26 @@ class Model(WeighedModel[OutputSection]):
     def likelihood(self, rows: Any, n_threads: int) -> importance.Model:
         """Returns the log-likelihood of a client's rows, for kernels: a response with a unit is in the model's."""
         own: Held = rows
-        y, offset = own.y, None
+        X, y, offset, root = own.X, own.y, None, None
         if self.measured:
             y = (y - own.offset - self.units.level) / self.units.scale
         elif self.offset:
             offset = own.offset
         trials = own.trials if self.row.trials else None
-        return Rows(self.layout, own.X, y, own.starts, trials, offset, n_threads=n_threads)
+        if self.precise and self.measured:
+            assert own.weights is not None
+            root = np.sqrt(own.weights)
+            X, y = X * root[:, np.newaxis], y * root
+        elif self.precise:
+            trials = own.weights
+        return Rows(self.layout, X, y, own.starts, trials, offset, n_threads=n_threads, root=root)
+
+    def weighted(self, likelihood: Any, weights: Array | None) -> Any:
+        """Returns a client's log-likelihood as its machine takes it; `weights`: of the rows in its order."""
+        if not self.survey:
+            return likelihood
+        assert weights is not None
+        return Pseudo.of(likelihood, self.weight_scale * weights)
 
     # Unknowns and their prior --------------------
 

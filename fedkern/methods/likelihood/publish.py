@@ -49,13 +49,15 @@ DIVERGENT = 0.01  # the part of the trajectories after the burn-in that may dive
 class Checked:
     """Holds the findings of clients' sums: entries of summary.json, notes for its reader, and why its intervals cannot stand.
 
-    `events`: of survival times, number of a client -> its `rows` and `events`.
+    `events`: of survival times, number of a client -> its `rows` and `events`; `covariance`: of xi by
+    a survey's design.
     """
 
     content: Record = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     doubt: str = ""
     events: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    covariance: Array | None = None
 
 
 def join(*parts: Checked) -> Checked:
@@ -79,6 +81,7 @@ class Ended:
     singly : (N, J) the clients' own log-likelihoods at the draws, where the job has secure sums and names them
     sizes : of each client the number of rows, where the server was told them
     n_rows : of all clients, where they are here or have told it; else 0
+    moved : the draws of a survey with the covariance of its design
     """
 
     mode: importance.Server | None
@@ -88,6 +91,7 @@ class Ended:
     singly: Array | None = None
     sizes: tuple[int, ...] = ()
     n_rows: int = 0
+    moved: weighted.Weighted | None = None
 
     @property
     def rows_in_summary(self) -> Record:
@@ -108,7 +112,7 @@ def released(model: Model | OwnModel, ended: Ended) -> Fit:
             draws=walked.settings.draws,
         )
     assert ended.mode is not None
-    weights = importance.read_result(ended.mode).posterior
+    weights = ended.moved or importance.read_result(ended.mode).posterior
     assert weights is not None  # there are rounds of draws
     return Fit(
         posterior=release_draws(model, weights),
@@ -160,7 +164,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         "quadrature": {"nodes": sampled.nodes, "at_mode": sampled.rule[0], "at_draws": sampled.rule[1]},
         "sensitivity": sensitive,
         **_named(blank),
-        **_contrasts(contrasts.of_levels(model, published.values)[0], posterior.weights),
+        **describe_contrasts(contrasts.of_levels(model, published.values)[0], posterior.weights),
         **({"without": alone} if alone else {}),
         **({} if differ is None else {"heterogeneity": differ.content}),
         **ended.checked.content,
@@ -176,8 +180,8 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     differing = [] if differ is None or not judged else differ.notes(intercepts, slopes)
     if other_way is not None:  # where it is so, an intercept of each client would mend nothing
         differing = [other_way.note, *([] if other_way.doubt else differing)]
-    metrics, scored = _scores(model, posterior, test)
-    more |= {**scored, **made.more, **_summarised(model, weights.draws[posterior.chosen.ravel()])}
+    metrics, scored = scores(model, posterior, test)
+    more |= {**scored, **made.more, **summarised_draws(model, weights.draws[posterior.chosen.ravel()])}
     return replace(
         made,
         posterior=published,
@@ -230,7 +234,7 @@ def describe_draws(sampled: importance.Found, log_volume: float = 0.0) -> Record
 
 
 @guard.figure("what the draws say of the model's own terms", {})
-def _summarised(model: Model, draws: Array) -> Record:
+def summarised_draws(model: Model, draws: Array) -> Record:
     """Returns the entries of summary.json that a model makes of its draws."""
     return model.summarise_draws(draws)
 
@@ -274,8 +278,8 @@ def _tails(model: Model, posterior: WeightedDraws) -> list[str]:
 
 
 @guard.figure("contrasts", {})
-def _contrasts(contrasts_of: Mapping[str, Array], weights: Array) -> dict[str, object]:
-    """Levels against their references, as the parameters are summarised."""
+def describe_contrasts(contrasts_of: Mapping[str, Array], weights: Array) -> dict[str, object]:
+    """Returns levels against their references, as the parameters are summarised."""
     return {"contrasts": {name: summarised(own, weights) for name, own in contrasts_of.items()}} if contrasts_of else {}
 
 
@@ -290,8 +294,8 @@ def _of_blank(blank: Sequence[str]) -> list[str]:
 
 
 @guard.figure("scores of the test rows", ({}, {}))
-def _scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tuple[dict[str, float], dict[str, object]]:
-    """Metrics of the test rows, and the entries of summary.json beside them."""
+def scores(model: Model, posterior: WeightedDraws, test: Design | None) -> tuple[dict[str, float], dict[str, object]]:
+    """Returns metrics of the test rows, and the entries of summary.json beside them."""
     if test is None:
         return {}, {}
     drawn = posterior.groups(Drawing(model.seed))["posterior"]
@@ -305,7 +309,7 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
     """The result of chains: draws of equal weight, and nothing that needs the density at them."""
     made = bare(model, ended, test)
     posterior = cast(WeightedDraws, made.posterior)
-    metrics, scored = _scores(model, posterior, test)
+    metrics, scored = scores(model, posterior, test)
     judged = judge_chains(model, mode, server)
     at_mode = importance.read_result(mode)
     blank = untold(model, at_mode)
@@ -317,12 +321,12 @@ def _fit_of_chains(model: Model, ended: Ended, mode: importance.Server, server: 
         "quadrature": {"nodes": mode.nodes, "at_mode": float(mode.rule[0]), "at_draws": float(mode.rule[1])},
         "chains": hmc.summary(server),
         **_named(blank),
-        **_contrasts(contrasts.of_levels(model, published.values)[0], posterior.weights),
+        **describe_contrasts(contrasts.of_levels(model, published.values)[0], posterior.weights),
         **ended.checked.content,
         **ended.rows_in_summary,
         **scored,
         **made.more,
-        **_summarised(model, hmc.draws(server).reshape(-1, model.layout.size)),
+        **summarised_draws(model, hmc.draws(server).reshape(-1, model.layout.size)),
     }
     return replace(
         made,

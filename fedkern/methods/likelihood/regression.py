@@ -10,14 +10,14 @@ from ...algorithms.core.messages import SERVER
 from ...algorithms.importance.settings import QUESTIONS
 from ...data import far
 from ...data.degenerate import Degenerate, degenerate, with_far
-from ...data.design import Design, check_counts, encode
+from ...data.design import Design, check_counts, check_precisions, encode
 from ...data.header import not_there
 from ...data.table import Table
 from ...errors import owned
 from ...jobs import column_notes, incomplete
 from ...jobs.formula import agreeing
 from ...jobs.run import Run
-from . import response, summaries
+from . import response, summaries, survey
 from .keys import Config
 from .model import Model
 from .models import check_summaries, model_of
@@ -91,11 +91,13 @@ class Columns:
             model = replace(model, following=(tuple(follows),) if model.secure else tuple(server.following))
         run.hooks.find([one for one in found if one.id != "column-collinear"])
         test = _read_test_rows(run, model)
+        model = survey.exchange_weights(run, model, designs)
         model = self.exchange_response(run, model, designs, rows)
         if model.secure:  # a client may have found that its response is not as the others'
             for k, notes in noted.items():
                 run.note_rows(k, notes, designs[k].faults, len(designs[k].X))
-        likelihoods = {k: model.likelihood(own, run.threads) for k, own in rows.items()}
+        own = {k: model.likelihood(one, run.threads) for k, one in rows.items()}
+        likelihoods = {k: model.weighted(one, designs[k].weights) for k, one in own.items()}
         return Read(model, rows, likelihoods, test, {"incomplete": counted} if counted else {}, follows)
 
 
@@ -105,6 +107,8 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
     encoding = model.encoding
     if model.counted_weights is not None:
         check_counts(table, model.counted_weights, client)
+    if model.precise:
+        check_precisions(table, str(model.weight), client)
     design = encode(table, encoding, client=client)
     nothing = degenerate(design.X, encoding, intercept=model.absorbs_constants)
     notes = [

@@ -40,6 +40,7 @@ def tiles(run: RunFiles) -> list[Tile]:
     top = measured(run)
     if "k_hat" in run.summary:
         top += [("k-hat", number(real(run.summary["k_hat"]))), ("Effective draws", number(round(real(run.summary["ess"]))))]
+    if "log_evidence" in run.summary:
         top.append(("Log evidence", number(real(run.summary["log_evidence"]["value"]))))
     return top
 

@@ -35,7 +35,9 @@ def exchange_response(run: Run[Config], model: Model, designs: Mapping[int, Desi
         return model
     asked = model.asked_level
     responses = {k: _responses(own, model.exposure(rows[k])) for k, own in designs.items()}
-    clients = {k: level.Client(run.names[k], asked, responses[k], weights=own.weights) for k, own in designs.items()}
+    # By a precision no row counts more often.
+    weights = {k: None if model.precise else own.weights for k, own in designs.items()}
+    clients = {k: level.Client(run.names[k], asked, responses[k], weights=weights[k]) for k in designs}
     stage = model.response_stages[0]
     server, clients = run.exchange(stage, lambda: level.start(asked, model.telling), clients)
     if server is not None:

@@ -27,6 +27,8 @@ from ...jobs import parties as jobs
 from ...jobs.parties import Parties
 from ...kernels.families import one_trial
 from ...models.encoding import Spec
+from ...models.survey import Clusters
+from .clusters import check_clusters
 from .keys import Config
 from .parts import check_parts
 from .pieces import check_pieces
@@ -52,11 +54,12 @@ def parties(config: Config, folder: Path) -> Parties:
     known = jobs.Known(family, data.event if config.hazards else data.response, data.positive, declared, model.intercept)
     known = known._replace(levels=config.levels)
     if not data.builtin:
-        spec = jobs.rows_spec(config, data, known)
+        spec = replace(jobs.rows_spec(config, data, known), repeats=config.repeats, strata=data.survey_strata)
+        spec = replace(spec, weight=None) if config.repeats else replace(spec, group=data.psu) if config.survey else spec
         if config.hazards:
             times = tuple(name for name in (data.time, data.entry) if name is not None)
             spec = replace(spec, times=times, upper=data.time_upper, exposed=config.lifetimes)
-            spec = spec if config.lifetimes else replace(spec, group=data.strata)
+            spec = spec if config.lifetimes else replace(spec, group=data.strata)  # of which a Cox model has no survey's
         job_parties = jobs.from_files(config, folder, spec, spec.texts)
         _several(config, job_parties)
         return replace(job_parties, check=check_file)
@@ -97,6 +100,8 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
     """
     spec = with_event(spec, table)
     check_groups(config, table, spec, client)
+    if config.survey:
+        check_clusters(config, table, spec, client)
     asked = config.requirement
     family, wanted = config.model.family, asked.told_up_to(few.coefficients(asked, table, spec)) + 1
     if (columns := times_of(config)) is not None:
@@ -124,6 +129,8 @@ class Held:
     labels : (G,) of the groups
     order : (n,) the file's row of each; None: they are in its order
     table : the file, where changes of its columns are asked for
+    weights : (n,) of rows that have some
+    clusters : of a survey
     """
 
     X: Array
@@ -134,6 +141,8 @@ class Held:
     labels: tuple[str, ...] = ()
     order: NDArray[np.int64] | None = None
     table: Table | None = None
+    weights: Array | None = None
+    clusters: Clusters | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -142,15 +151,18 @@ class Held:
 def sort_by_group(design: Design, table: Table, group: str | None) -> Held:
     """Returns a client's rows for its likelihood, sorted by group."""
     X, y, trials, offset, of_file = _rows(design)
+    weights = design.weights if design.units is None else None
     if group is None:
-        return Held(X, y, trials, offset, np.array([0, len(y)]), (), None if design.units is None else of_file)
+        order = None if design.units is None else of_file
+        return Held(X, y, trials, offset, np.array([0, len(y)]), (), order, weights=weights)
     cells = labels(table.columns[group])
     codes = cells.codes[of_file]
     order = np.argsort(codes, kind="stable")
     there, starts = np.unique(codes[order], return_index=True)
     ends = np.append(starts, len(y)).astype(np.int64)
     named = tuple(cells.levels[code] for code in there.tolist())
-    return Held(X[order], y[order], trials[order], offset[order], ends, named, of_file[order])
+    weights = None if weights is None else weights[order]
+    return Held(X[order], y[order], trials[order], offset[order], ends, named, of_file[order], weights=weights)
 
 
 def describe_groups(table: Table, group: str | None) -> list[str]:

@@ -60,6 +60,8 @@ def fit(run: Run[Config]) -> Fit | None:
     for k, machine in machines.items():
         with owned(k):  # a fault here is this client's: its own folder gets the whole of it
             ended[k] = steps.complete(run, read.model, k, read.rows[k], read.likelihoods[k], machine)
+    if mode is not None and steps.at_mode is not None:
+        read = read._replace(model=steps.at_mode(read.model, importance.read_result(mode)))
     checked = steps.exchange_checks(run, read.model, ended)
     if not run.place.is_server:
         return None

@@ -11,6 +11,8 @@ from ...algorithms.exchanges.answers import CumulativeHazards, FamilyHeard, LogT
 from ...algorithms.exchanges.answers import OwnModel as OwnPackage
 from ...algorithms.exchanges.level_sums import LevelNumbers
 from ...algorithms.exchanges.sums import Incomplete, LifetimeSums, LooSums, MarginalSums, PearsonSums, Replicated, SurvivalSums
+from ...algorithms.exchanges.survey import PROTOCOL as PROTOCOL_OF_WEIGHTS
+from ...algorithms.exchanges.survey import ClusterScores
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance import single_values, telling
@@ -23,7 +25,7 @@ from ...jobs.stage import Stage
 from ...models.encoding import INTERCEPT
 from ...models.mixed.layout import EFFECT_DF, EFFECT_SCALE, EFFECT_SCALE_IN_SDS
 from ...privacy.plan import Plan
-from . import by_evidence, changes, dispersion, durations, named_priors, own_check, own_variational, summaries
+from . import by_evidence, changes, dispersion, durations, named_priors, own_check, own_variational, summaries, survey
 from .keys import Config
 from .model import TOLD, Model
 from .models import check_summaries, model_of
@@ -63,6 +65,8 @@ MAY_SEND = (
     *LevelNumbers.may_send,
     *SiteMode.may_send,
     *OwnPackage.may_send,
+    *PROTOCOL_OF_WEIGHTS.to_server,
+    *ClusterScores.may_send,
     *FamilyHeard.may_send,
 )
 
@@ -94,7 +98,9 @@ def _stages(model: SampledModel) -> list[Stage]:
         if isinstance(model, OwnModel) and model.variational:
             return own_variational.stages(model)
         return [*rounds, *stages_of_sites(model)]
-    before = [*incomplete.stages(model.config), Stage.of(column_notes), *model.response_stages]
+    before = [*incomplete.stages(model.config), Stage.of(column_notes), *survey.stages(model), *model.response_stages]
+    if model.survey:
+        return [*before, *rounds, survey.stage_of_scores(model)]
     if model.asks_dispersion:
         before += [stage_of_mode(model), *dispersion.stages(model)]
     draws = [stage_of_telling(model)] if model.chains else []
@@ -224,6 +230,7 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     more = "; more if columns turn out to be categorical" if unknown else ""
     yield f"columns  {d} coefficients, {size} unknowns in all{more}; response {model.describe_response()}"
+    yield from survey.describe(model)
     yield from model.describe_kind()
     yield from summaries.describe(model.names, model.summaries)
     yield from _rounds(model)

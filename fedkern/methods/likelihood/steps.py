@@ -65,6 +65,7 @@ class Steps(NamedTuple):
     make_fit : model, the server's states and findings, its test rows -> the result
     fit : the run and its rows -> the result at the server's place, None elsewhere: a fit in the place of all that is between
         `agree` and `make_fit`; None for the mode, draws and chains that all others have
+    at_mode : the model, the result of draws -> the model at the server's place, where `exchange_checks` asks about the mode
     """
 
     agree: Callable[[Run[Config], Tables], Opening]
@@ -72,3 +73,4 @@ class Steps(NamedTuple):
     exchange_checks: Callable[[Run[Config], Any, Mapping[int, Any]], Checked]
     make_fit: Callable[[Any, Ended, Design | None], Fit]
     fit: Callable[[Run[Config], Read], Fit | None] | None = None
+    at_mode: Callable[[Any, importance.Found], Any] | None = None

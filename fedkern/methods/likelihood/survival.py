@@ -36,7 +36,7 @@ from .times import Timed
 Array = NDArray[np.float64]
 
 NAIVE = (
-    "intervals are of the likelihood of rows that count by column {!r}: where weights are no counts (data.weight_counts), R's "
+    "intervals are of the likelihood of rows that count by column {!r}: where weights are no counts (data.weight_kind), R's "
     "coxph has robust ones, often wider"
 )
 KEPT, MEANS = "baseline.csv", "restricted_mean.csv"

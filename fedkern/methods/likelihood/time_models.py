@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ from ...models.mixed.rows import Density
 from ...models.spatial import units
 from ...models.survival_parametric import Baseline, Lifetimes, Walk
 from ...results.weighted import summarised
+from .clusters import clusters_of
 from .model import TOLD, Model
 from .patient import Patient, notes_of, patient_of
 from .rows import Held, sort_by_group, times_of
@@ -183,7 +184,8 @@ class LifetimeModel(TimeModel):
 
     def read(self, design: Design, table: Table, client: str) -> Lived:
         times = read_timed_rows(self.times, design, table, client, positive=True)
-        return Lived(sort_by_group(design, table, self.group), times)
+        held = sort_by_group(design, table, self.group)
+        return Lived(replace(held, clusters=clusters_of(table, *self.clusters)) if self.survey else held, times)
 
     def check_rows(self, rows: Lived, client: str, source: str) -> None:
         super().check_rows(rows.held, client, source)

@@ -44,7 +44,8 @@ def exchange_weights(run: Run[Config], model: Model, server: Server | None, rows
 def _said(model: Model, told: once.Server[PearsonSums]) -> Said:
     """Compares the clients' weights; precisions of measurements are about 1 over all, not at each client."""
     weighed = {model.telling[k]: case_weights.Weighed(reply.rows, reply.weight) for k, reply in sorted(told.replies.items())}
-    counts, precisions = model.counted_weights is not None, model.family == "gaussian"
+    counts = model.counted_weights is not None
+    precisions = model.family == "gaussian" and not counts
     return case_weights.compare(str(model.weight), weighed, counts=counts, precisions=precisions)
 
 

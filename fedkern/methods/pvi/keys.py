@@ -84,7 +84,7 @@ class JobSection(keys.JobSection):
 
 
 class DataSection(keys.DataSection):
-    weight_counts: bool = key(False, help=keys.WEIGHT_COUNTS)
+    weight_kind: Literal["frequency", "precision"] | None = key(None, help=keys.WEIGHT_KIND)
     trials: str | None = key(None, help="bernoulli: the response is a number of successes, of so many trials as this column says")
     columns: dict[str, ColumnSection] = key({}, help="what is publicly known of the columns")  # type: ignore[assignment]
 
@@ -576,7 +576,12 @@ def _data(config: Config) -> Iterator[str]:
     yield from faults_of_names(data.names, "data.names")
     yield from _trials(config)
     yield from incomplete.conflicts(config, {data.response, data.offset, data.weight, data.row_id, data.trials, *data.ignore})
-    if data.weight_counts and data.weight is None:
+    if data.weight_kind == "precision" and config.model.family != "gaussian":
+        yield (
+            f'data.weight_kind = "precision" is of errors with a variance, and model.family is "{config.model.family}"; take '
+            '"frequency" for numbers of equal rows, or remove the key'
+        )
+    if data.weight_kind and data.weight is None:
         yield keys.NO_WEIGHT
 
 

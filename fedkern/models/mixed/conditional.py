@@ -61,7 +61,7 @@ def density(rows: Rows, eta: Vector, points: Vector) -> Vector:
     if rows.layout.family in HAZARDS:
         return rows.density(eta, points)
     record = FAMILIES[rows.layout.family]
-    return record.value(rows.y, record.kept(eta), rows.layout.scale(points)[..., np.newaxis], rows.trials)
+    return record.value(rows.y, record.kept(eta), rows.scale(points), rows.trials) + rows.log_roots
 
 
 def _slopes(rows: Rows, eta: Vector, points: Vector) -> tuple[Vector, Vector]:
@@ -69,7 +69,7 @@ def _slopes(rows: Rows, eta: Vector, points: Vector) -> tuple[Vector, Vector]:
     if rows.layout.family in HAZARDS:
         return rows.slopes(eta, points)
     family, record = rows.layout.family, FAMILIES[rows.layout.family]
-    scale = rows.layout.scale(points)[..., np.newaxis]
+    scale = rows.scale(points)
     eta = record.kept(eta)
     slope = record.slope(rows.y, eta, scale, rows.trials)
     if family == "negative-binomial":

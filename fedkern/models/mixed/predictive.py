@@ -114,12 +114,12 @@ class Keyed:
 
 def sums(rows: Rows, inner: Vector, key: int) -> Sums:
     """Returns the sums of a client's rows, at draws (S, P_inner) of `effects.complete_draws`; `key`: of its random numbers."""
-    y, n = rows.y, len(rows)
+    y, n = rows.own_y, len(rows)
     replicated, misfits = np.zeros((len(inner), 3)), np.zeros((MISFITS, 2))
     tenths, count = np.zeros((TENTHS, 3)), np.zeros(TENTHS)
     # A row's prediction needs few of the draws, and Pearson's chi-square some.
     few = inner[:: max(1, len(inner) // int(np.clip(MOST_CALLS // (NODES * max(n, 1)), 10, 50)))]
-    by_products = FAMILIES[rows.layout.family].linear and not rows.layout.group and n > 2
+    by_products = FAMILIES[rows.layout.family].linear and not rows.layout.group and n > 2 and rows.root is None
     if by_products:
         replicated = _by_products(rows, inner, key)
     for k, some in enumerate(_parts(rows)):
@@ -177,6 +177,7 @@ def _replicated(rows: Rows, inner: Vector, key: int, number: int) -> Vector:
         if d:
             eta = with_effects(rows, eta, T[part], source.normal(k * rows.n_groups * d).reshape(k, rows.n_groups, d))
         again = record.draw(source, record.mean(eta.ravel()), *_each(rows, scale[..., part])).reshape(k, n)
+        again = again if rows.root is None else again / rows.root
         total = again.sum(axis=1)
         if record.binary:
             replicated[part] = np.stack([total, total, n - total], axis=1)
@@ -211,6 +212,8 @@ def _each(rows: Rows, scale: Vector) -> tuple[Vector, Vector | None]:
     """Returns the scale (.., k) of k draws and the numbers of trials for each row of the first draw, then of the second, .."""
     k, trials = scale.shape[-1], rows.trials
     own = scale[..., 0] if (scale == scale[..., :1]).all() else np.repeat(scale, len(rows), axis=-1)
+    if trials is not None and rows.layout.family == "gamma":
+        return np.repeat(scale, len(rows), axis=-1) * np.tile(trials, k), None
     return own, None if trials is None else np.tile(trials, k)
 
 
@@ -256,7 +259,7 @@ def join_tenths(tenths: Vector, rows: Vector) -> Vector:
 
 def _jump(rows: Rows, inner: Vector, eta: Vector, variance: Vector) -> tuple[Vector, Vector]:
     """(n,) the predictive distribution function below each response, and at it."""
-    y, record, scale = rows.y, FAMILIES[rows.layout.family], rows.layout.scale(inner)[..., np.newaxis]
+    y, record, scale = rows.y, FAMILIES[rows.layout.family], rows.scale(inner)
     if rows.layout.family == "gaussian":
         low = record.cdf(y, eta, np.sqrt(variance + scale**2), None).mean(axis=0)
         return _above(low, low)

@@ -46,9 +46,10 @@ class Rows:
     X : (n, p) columns of the coefficients, rows sorted by group
     y : (n,) response
     starts : (G + 1,) where each group begins, and n; of a model without groups not looked at
-    trials : (n,) of a binomial response; None: 1
+    trials : (n,) of a binomial response; of a gamma one of how many such numbers it is the mean; None: 1
     offset : (n,) known part of the predictor, or None
     n_threads : of the kernels
+    root : (n,) roots of precisions, by which X, y and offset are multiplied here: a row's density is that of y; None: 1
     whole : whether no fewer rows are looked for that have the same log-likelihood (`fewer`)
     """
 
@@ -59,6 +60,7 @@ class Rows:
     trials: Vector | None = None
     offset: Vector | None = None
     n_threads: int = 1
+    root: Vector | None = field(default=None, kw_only=True)
     whole: bool = field(default=False, kw_only=True)
 
     @classmethod
@@ -109,14 +111,16 @@ class Rows:
     def columns(self, terms: Sequence[str]) -> Vector:
         """Returns (n, d) the columns that an effect with these terms is multiplied by."""
         names = self.layout.coefficients
-        parts = [np.ones(len(self)) if name == INTERCEPT else self.X[:, names.index(name)] for name in terms]
+        ones = np.ones(len(self)) if self.root is None else self.root
+        parts = [ones if name == INTERCEPT else self.X[:, names.index(name)] for name in terms]
         return np.ascontiguousarray(np.reshape(parts, (len(parts), len(self))).T)
 
     def take(self, index: Indices, starts: Indices) -> Self:
         """Returns some rows, as these groups."""
-        trials, offset = (None if values is None else values[index] for values in (self.trials, self.offset))
-        # A part is asked too seldom to look for fewer rows.
-        return replace(self, X=self.X[index], y=self.y[index], starts=starts, trials=trials, offset=offset, whole=True)
+        given = (self.trials, self.offset, self.root)
+        trials, offset, root = (None if values is None else values[index] for values in given)
+        some = replace(self, X=self.X[index], y=self.y[index], starts=starts, trials=trials, offset=offset, root=root)
+        return replace(some, whole=True)  # a part is asked too seldom to look for fewer rows
 
     def take_groups(self, part: slice) -> Self:
         """Returns some groups that follow each other."""
@@ -140,6 +144,10 @@ class Rows:
         units = self.units[part.start : part.stop + 1]
         return self.take(np.arange(units[0], units[-1]), units - units[0])
 
+    def of_rows(self, index: Indices, *, whole: bool) -> Self:
+        """Returns some rows without groups; `whole`: as above."""
+        return replace(self.take(index, np.array([0, len(index)])), whole=whole)
+
     def density(self, eta: Vector, points: Vector) -> Vector:
         """Returns (S, n) log p(y | eta) of a family that has no record (`kernels.families`)."""
         raise NotImplementedError(self.layout.family)
@@ -148,10 +156,25 @@ class Rows:
         """Returns (S, n) the derivative of `density` in eta, and minus the second one."""
         raise NotImplementedError(self.layout.family)
 
+    @cached_property
+    def log_roots(self) -> Vector | float:
+        """(n,) what the density of y has beside that of its product with `root`."""
+        return 0.0 if self.root is None else np.log(self.root)
+
+    @property
+    def own_y(self) -> Vector:
+        """(n,) the response in its own unit."""
+        return self.y if self.root is None else self.y / self.root
+
+    def scale(self, points: Vector) -> Vector:
+        """Returns (.., S, 1) the families' scales at points, or (S, n) where rows have scales of their own."""
+        scale = self.layout.scale(points)[..., np.newaxis]
+        return scale if self.trials is None or self.layout.family != "gamma" else scale * self.trials
+
     def weighed(self, point: Vector) -> Vector:
         """Returns (1, n) the sizes of the second derivatives of rows' log-densities in their predictors, without effects."""
         record = FAMILIES[self.layout.family]
-        eta, scale = self.fixed(point), self.layout.scale(point[np.newaxis])[..., np.newaxis]
+        eta, scale = self.fixed(point), self.scale(point[np.newaxis])
         below, above = (record.slope(self.y, record.kept(eta + step), scale, self.trials) for step in (-OF_SLOPES, OF_SLOPES))
         return np.abs(below - above) / (2 * OF_SLOPES)
 
@@ -214,10 +237,11 @@ class Rows:
         if self.fewer is not None:
             rows, few = self.fewer
             value = rows.inner_values(points, nodes)
-            return np.asarray(value + few.constant - few.more * (self._log_sd(points) + LOG_ROOT))
+            return np.asarray(value + few.constant + self._log_of_roots - few.more * (self._log_sd(points) + LOG_ROOT))
         arrays = (self.X, self.Z, self.y, self.trials, self.offset, self.starts)
         family, points = self.layout.family, self._with_given(points)
-        return kernels.values(points, *arrays, family=family, nodes=self._group_nodes(nodes), n_threads=self.n_threads)
+        value = kernels.values(points, *arrays, family=family, nodes=self._group_nodes(nodes), n_threads=self.n_threads)
+        return value + self._log_of_roots
 
     def inner_curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
         if self.fewer is not None:
@@ -225,7 +249,8 @@ class Rows:
             value, gradient, hessian = rows.inner_curvature(points, nodes)
             if few.more and not self.layout.given:
                 gradient[:, -1] -= few.more
-            return value + few.constant - few.more * (self._log_sd(points) + LOG_ROOT), gradient, hessian
+            value = value + few.constant + self._log_of_roots - few.more * (self._log_sd(points) + LOG_ROOT)
+            return np.asarray(value), gradient, hessian
         arrays = (self.X, self.Z, self.y, self.trials, self.offset, self.starts)
         value, gradient, lower = kernels.curvature(
             self._with_given(points),
@@ -236,7 +261,7 @@ class Rows:
         )
         size = points.shape[1]
         # Without the numbers that the job gives, which come last.
-        return value, gradient[:, :size], unpacked(lower[:, : size * (size + 1) // 2], size)
+        return value + self._log_of_roots, gradient[:, :size], unpacked(lower[:, : size * (size + 1) // 2], size)
 
     @cached_property
     def fewer(self) -> tuple[Rows, Fewer] | None:
@@ -247,8 +272,12 @@ class Rows:
         if few is None:
             return None
         layout, starts = replace(self.layout, family=few.family), np.array([0, len(few.y)])
-        columns = {"X": few.X, "y": few.y, "offset": few.offset, "trials": few.trials}
+        columns = {"X": few.X, "y": few.y, "offset": few.offset, "trials": few.trials, "root": None}
         return replace(self, layout=layout, starts=starts, whole=True, **columns), few  # type: ignore[arg-type]
+
+    @property
+    def _log_of_roots(self) -> float:
+        return float(np.sum(self.log_roots))
 
     def _log_sd(self, points: Vector) -> Vector | float:
         """(S,) The logarithm of the sd of a gaussian response, the last number of points; 0 of another."""

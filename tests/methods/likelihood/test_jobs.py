@@ -122,7 +122,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("privacy", {"privacy": {"epsilon": 1.0}}, 'method = "likelihood" has no private form.*take method = "pvi"'),
     ("precision", {"model": {"prior_precision": 4.0}}, r"give model\.prior_sd = 1 / sqrt\(prior_precision\)"),
     ("scale", {"model": {"scale": 2.0}}, "here the numbers of each family"),
-    ("weight", {"data": {"weight": "w"}}, 'data.weight is for method = "pvi", and here for family = "cox" alone'),
+    ("weight", {"data": {"weight": "w"}}, "data.weight_kind is missing: say what data.weight is"),
     ("points", {"algorithm": {"points": 1000}}, "wanted a power of two, such as 512 or 1024"),
     ("trials", {"data": {"trials": "n"}}, 'successes of trials are of model.family = "binomial", not "poisson"'),
     ("no trials", {"model": {"family": "binomial"}}, "data.trials is missing"),

@@ -341,7 +341,7 @@ CONFLICTS = {
     "cut at 0": (text("piecewise", model="cuts = [0, 5]"), "wanted times above 0"),
     "cuts of another": (text("weibull", model="cuts = [6]"), 'model.cuts are for model.family = "piecewise"'),
     "strata": (text("weibull", data='strata = "ward"'), "have one baseline hazard"),
-    "weight": (text("weibull", data='weight = "times"'), 'and here for family = "cox"'),
+    "weight": (text("weibull", data='weight = "times"'), "data.weight_kind is missing"),
     "no intercept": (text("weibull", model="intercept = false"), "logarithm of the hazard"),
     "upper of cox": (text("cox", data='time_upper = "until"'), "knows no order"),
     "upper of none": (text("cox", data='time_upper = "until"').replace('"cox"', '"poisson"'), "for survival times"),

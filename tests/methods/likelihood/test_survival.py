@@ -506,7 +506,7 @@ def test_weights_of_a_population_are_a_doubt_whose_remedy_ends_well() -> None:
     assert "+ strata(client)" in str(again).splitlines()[0], "baseline hazards are each client's"
     wider = again.parameters["theta[dose]"]["sd"] / first.parameters["theta[dose]"]["sd"]
     assert wider == pytest.approx(float(mean) ** 0.5, rel=0.1)
-    counted = weighed(frames, weight_counts=True)
+    counted = weighed(frames, weight_kind="frequency")
     assert counted.converged is True
     assert not any("R's coxph" in line for line in counted.summary["notes"])
     assert counted.parameters["theta[dose]"]["sd"] == pytest.approx(first.parameters["theta[dose]"]["sd"], rel=1e-9)

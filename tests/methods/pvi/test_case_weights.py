@@ -73,7 +73,10 @@ def test_rows_that_count_many_times_are_a_doubt_whose_remedy_ends_well(family: s
 def test_weights_that_are_counts_may_sum_to_more_than_the_rows() -> None:
     data = {name: frame.assign(w=3.0) for name, frame in labelled().items()}
     assert fitted(data, "w", family="bernoulli").converged is False
-    tables = {"job": {"method": "pvi", "rounds": 8, "seed": 1}, "data": {"response": "y", "weight": "w", "weight_counts": True}}
+    tables = {
+        "job": {"method": "pvi", "rounds": 8, "seed": 1},
+        "data": {"response": "y", "weight": "w", "weight_kind": "frequency"},
+    }
     counted = fedkern.run({**tables, "model": {"family": "bernoulli", "covariance": "full"}}, data=data)
     assert counted.converged == "settled"
     assert not any("weights of column" in line for line in counted.summary["notes"])
@@ -84,8 +87,8 @@ def test_weights_that_are_counts_may_sum_to_more_than_the_rows() -> None:
     data["b"]["w"] = 2.5
     with refusal(JobError, "w", "2.5"):
         fedkern.run({**tables, "model": {"family": "bernoulli"}}, data=data)
-    with pytest.raises(JobError, match="weight_counts says what"):
-        fedkern.run({"job": {"method": "pvi"}, "data": {"response": "y", "weight_counts": True}}, data=data)
+    with pytest.raises(JobError, match="weight_kind says what"):
+        fedkern.run({"job": {"method": "pvi"}, "data": {"response": "y", "weight_kind": "frequency"}}, data=data)
 
 
 def test_of_two_clients_and_of_all_together_weights_are_compared() -> None:
@@ -102,7 +105,7 @@ def test_of_two_clients_and_of_all_together_weights_are_compared() -> None:
     assert case_weights.compare("w", {"a": weighed(50, 0.2), "b": weighed(50, 1.8)}, precisions=True) == case_weights.Said()
     assert case_weights.compare("w", {"a": weighed(50, 0.0), "b": weighed(0, 0.0)}) == case_weights.Said()
     counted = case_weights.compare("w", {"a": weighed(50, 1.0), "b": weighed(50, 1e3)}, counts=True)
-    assert "by data.weight_counts: their mean is 1e+03 at b" in counted.notes[0]
+    assert "by data.weight_kind: their mean is 1e+03 at b" in counted.notes[0]
     assert not counted.doubts
 
 
@@ -115,7 +118,7 @@ def test_weights_that_are_no_counts_are_told_to_their_holder_in_a_private_job(tm
         "data": {
             "response": "y",
             "weight": "w",
-            "weight_counts": True,
+            "weight_kind": "frequency",
             "standardise": "none",
             "columns": {name: {"kind": "numeric"} for name in data["a"].columns if name not in ("y", "w")},
         },
@@ -124,7 +127,7 @@ def test_weights_that_are_no_counts_are_told_to_their_holder_in_a_private_job(tm
     }
     result = fedkern.run(job, data=data, out=tmp_path / "out")
     told = {name: (tmp_path / "out" / f"client-{name}" / "rows.json").read_text() for name in data}
-    assert "rows with a weight that is no number of rows, which data.weight_counts says it is: 1, the first in row 4" in told["b"]
+    assert "rows with a weight that is no number of rows, which data.weight_kind says it is: 1, the first in row 4" in told["b"]
     assert not any("no number of rows" in told[name] for name in data if name != "b")
     assert "no number of rows" not in str(result.summary)
 

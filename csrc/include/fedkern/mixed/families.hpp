@@ -136,45 +136,60 @@ class Student : public ByLanes<Student> {
     const std::vector<double>& y_;
 };
 
-/// w = log shape s. Numbers: s. value = s (r - (e^r - 1)), r = log y - eta.
+/// w = log shape s. Numbers: s. value = m s (r - (e^r - 1)), r = log y - eta, where y is a mean of m such numbers (`trials`).
 class Gamma : public ByLanes<Gamma> {
   public:
-    explicit Gamma(const Rows& rows) : ByLanes(1, true, true), log_(rows.y) {
+    explicit Gamma(const Rows& rows) : ByLanes(1, true, true), log_(rows.y), means_(rows.trials) {
         for (double& y : log_) good_ &= y > 0 && is_finite(y), y = std::log(y), sum_ += y;
+        for (const double m : means_) good_ &= m > 0 && is_finite(m), equal_ &= m == means_[0], logs_ += std::log(m);
     }
     bool good() const override { return good_; }
     int numbers() const override { return 1; }
     void shapes(const double* w, int l, Shapes& s) const override { s[0][l] = std::exp(w[0]); }
     template <class Loop> FEDKERN_INLINE void each(Index i, const Shapes& s, const Lane*, const Loop& loop) const {
-        const double log = log_[i];
+        const double log = log_[i], m = means_[i];
         const Lane& shape = s[0];
         loop([&](double eta, int l) FEDKERN_LANE {
-            const double r = at_most(log - eta, most_eta), more = math::expm1(r);
-            return At{shape[l] * (r - more), shape[l] * more, shape[l] * (1 + more)};
+            const double r = at_most(log - eta, most_eta), more = math::expm1(r), own = m * shape[l];
+            return At{own * (r - more), own * more, own * (1 + more)};
         });
     }
     void own(Index i, const Shapes& s, const Lane*, const double*, const Lane& eta, int L, OwnLanes& out) const override {
+        const double shape = means_[i] * s[0][0];
         for (int l = 0; l < L; ++l) {
             const double r = at_most(log_[i] - eta[l], most_eta), more = math::expm1(r);
-            out.first[0][l] = out.second[0][l] = s[0][0] * (r - more), out.cross[0][l] = s[0][0] * more;
+            out.first[0][l] = out.second[0][l] = shape * (r - more), out.cross[0][l] = shape * more;
         }
     }
     double constant(const double* w) const override {
-        return double(log_.size()) * (0.5 * w[0] - half_log_2pi - stirling(std::exp(w[0])).rest) - sum_;
+        return double(log_.size()) * (0.5 * w[0] - half_log_2pi) + 0.5 * logs_ - rests(w).rest - sum_;
     }
     void constant_slopes(const double* w, double* first, double* second) const override {
-        const auto [r, f, s] = stirling(std::exp(w[0]));
-        first[0] -= double(log_.size()) * f, second[0] -= double(log_.size()) * (f + s);
+        const auto [r, f, s] = rests(w);
+        first[0] -= f, second[0] -= f + s;
     }
     void start(Index i, const Shapes& s, const Lane*, int L, Lane& weight, Lane& target) const override {
-        for (int l = 0; l < L; ++l) weight[l] = s[0][l], target[l] = log_[i];
+        for (int l = 0; l < L; ++l) weight[l] = means_[i] * s[0][l], target[l] = log_[i];
     }
-    double size(Index, const Shapes& s, int l) const override { return s[0][l]; }
+    double size(Index i, const Shapes& s, int l) const override { return means_[i] * s[0][l]; }
 
   private:
+    /// The sum over rows of Stirling's rests at their shapes, as many times one where these are equal.
+    Stirling rests(const double* w) const {
+        const Index n = Index(means_.size()), some = equal_ ? std::min<Index>(n, 1) : n;
+        Stirling total{0, 0, 0};
+        for (Index i = 0; i < some; ++i) {
+            const auto [r, f, s] = stirling(means_[i] * std::exp(w[0]));
+            total = {total.rest + r, total.first + f, total.second + s};
+        }
+        const double times = some ? double(n) / double(some) : 0;
+        return {times * total.rest, times * total.first, times * total.second};
+    }
+
     std::vector<double> log_;
-    double sum_ = 0;
-    bool good_ = true;
+    const std::vector<double>& means_;
+    double sum_ = 0, logs_ = 0;
+    bool good_ = true, equal_ = true;
 };
 
 /// w = log precision. Numbers: it. The divergence of y from mu, and Stirling's rests, of which nothing cancels.
