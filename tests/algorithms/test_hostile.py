@@ -110,6 +110,8 @@ HONEST: dict[type[Exchange], Exchange] = {
 ANY = {(None, "round"), (SumEnd, "zero")}  # fields of which a server does nothing
 # Those whose numbers have both signs; `told` below 1 says that there is nothing to tell.
 SIGNED = {
+    (survey.ClusterScores, "total"),
+    (survey.ClusterScores, "curvature"),
     (LooSums, "density"), (LooSums, "effective"), (FitSums, "density"), (FitSums, "effective"), (FitSums, "waic"),
     (FitSums, "waic_effective"), (Replicated, "replicated"), (Replicated, "tenths"), (Replicated, "misfits"),
     (MarginalSums, "sums"), (SurvivalSums, "score"), (LifetimeSums, "scores"), (SiteMode, "mode"), (SiteFit, "estimate"),

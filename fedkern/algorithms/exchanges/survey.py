@@ -131,3 +131,5 @@ class ClusterScores(
     def honest(self) -> Conditions:
         yield 1 <= self.clusters <= MOST_ROWS, f"are of {self.clusters} clusters"
         yield small(self.total, self.products, self.curvature), "are too large to be any"
+        squares = self.products[np.cumsum(np.arange(1, len(self.total) + 1)) - 1]
+        yield (squares >= 0).all(), "have a sum of squares below 0"

@@ -663,8 +663,8 @@ def _weights(config: Config) -> Iterator[str]:
     if not config.survey:
         return
     what = 'data.weight_kind = "survey"'
-    if model.family == "cox":
-        yield f'{what} is not built for model.family = "cox"; take "weibull" or "piecewise", or R\'s survey::svycoxph'
+    if model.family in ("cox", "piecewise"):
+        yield f'{what} is not built for model.family = "{model.family}"; take "weibull", or R\'s survey::svycoxph'
     if model.by_evidence:
         yield f'{what} has no evidence, by which model.family = "auto" chooses; name the family: intervals are of the design'
     if model.random is not None:
