@@ -87,7 +87,7 @@ class Pseudo:
     @property
     def X(self) -> Vector:
         """(n, p) the columns of the coefficients, part by part."""
-        return self.rows.X[np.concatenate([np.empty(0, np.int64), *self.of_part])]
+        return np.asarray(self.rows.X[np.concatenate([np.empty(0, np.int64), *self.of_part])])
 
     def weighed(self, point: Vector) -> Vector:
         """Returns (k, n) the rows' weights in the curvature, part by part."""
@@ -136,19 +136,19 @@ class Pseudo:
         return Scores(int(drawn.sum()), np.zeros(P), products, curved)
 
 
-def covariance_of_score(told: Sequence[Scores], *, strata: bool) -> Vector:
-    """Returns B (P, P) by all clients' sums; without strata all clusters are of one."""
-    products = np.sum([one.products for one in told], axis=0)
+def covariance_of_score(of_clients: Sequence[Scores], *, strata: bool) -> Vector:
+    """Returns B (P, P) by all clients' sums; without strata all clusters are of scores."""
+    products = np.sum([scores.products for scores in of_clients], axis=0)
     if strata:
         return np.asarray(products)
-    n, total = sum(one.clusters for one in told), np.sum([one.total for one in told], axis=0)
+    n, total = sum(scores.clusters for scores in of_clients), np.sum([scores.total for scores in of_clients], axis=0)
     return np.asarray(n / (n - 1) * (products - np.outer(total, total) / n))
 
 
-def sandwich(told: Sequence[Scores], prior: Vector, *, strata: bool) -> Vector:
+def sandwich(of_clients: Sequence[Scores], prior: Vector, *, strata: bool) -> Vector:
     """Returns A^-1 B A^-1 by all clients' sums; `prior`: minus the second derivatives (P, P) of its logarithm."""
-    A = prior + np.sum([one.curvature for one in told], axis=0)
-    half = np.linalg.solve(A, covariance_of_score(told, strata=strata))
+    A = prior + np.sum([scores.curvature for scores in of_clients], axis=0)
+    half = np.linalg.solve(A, covariance_of_score(of_clients, strata=strata))
     return np.asarray(np.linalg.solve(A, half.T))
 
 

@@ -11,12 +11,11 @@ from ...data.cells import labels
 from ...data.faults import Marks, who
 from ...data.reading import NAMED
 from ...data.table import Table
-from ...disclosure import few
+from ...disclosure.rules import Rules
 from ...errors import OwnFault
 from ...finding import RuleRefusal, Value
 from ...models.encoding import Spec
 from ...models.survey import Clusters
-from .keys import Config
 
 
 def clusters_of(table: Table, psu: str | None, stratum: str | None) -> Clusters:
@@ -25,8 +24,12 @@ def clusters_of(table: Table, psu: str | None, stratum: str | None) -> Clusters:
     return Clusters(*codes)
 
 
-def check_clusters(config: Config, table: Table, spec: Spec, client: str = "") -> None:
+def check_clusters(table: Table, spec: Spec, client: str, unknowns: int, rules: Rules) -> None:
     """Refuses a client's file without the clusters that the job names.
+
+    Parameters
+    ----------
+    unknowns, rules : of the model, and what the job asks of rows
 
     Raises
     ------
@@ -55,8 +58,7 @@ def check_clusters(config: Config, table: Table, spec: Spec, client: str = "") -
             text = f"{begin}: column {spec.strata!r}: strata with one cluster, of which nothing is known of how clusters differ"
             remedy = "join each with a stratum like it, in one label"
             raise OwnFault(f"{text}; {remedy}", f"{text} ({alone}); {remedy}")
-    unknowns = few.coefficients(config.requirement, table, spec) + config.shapes
-    n, rules = int((rows > 0).sum()), config.rules
+    n = int((rows > 0).sum())
     wanted, least = int(rules.linear * unknowns) + 1, rules.rows_per_value
     if rules.of_coefficients and n < wanted and rows[rows > 0].min(initial=least) < least:
         values: dict[str, Value] = {"clusters": n, "wanted": wanted, "least": least, "where": table.source}

@@ -96,8 +96,7 @@ class Columns:
         if model.secure:  # a client may have found that its response is not as the others'
             for k, notes in noted.items():
                 run.note_rows(k, notes, designs[k].faults, len(designs[k].X))
-        own = {k: model.likelihood(one, run.threads) for k, one in rows.items()}
-        likelihoods = {k: model.weighted(one, designs[k].weights) for k, one in own.items()}
+        likelihoods = {k: model.weighted(model.likelihood(rows[k], run.threads), designs[k].weights) for k in rows}
         return Read(model, rows, likelihoods, test, {"incomplete": counted} if counted else {}, follows)
 
 

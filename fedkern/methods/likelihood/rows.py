@@ -100,10 +100,11 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
     """
     spec = with_event(spec, table)
     check_groups(config, table, spec, client)
-    if config.survey:
-        check_clusters(config, table, spec, client)
     asked = config.requirement
-    family, wanted = config.model.family, asked.told_up_to(few.coefficients(asked, table, spec)) + 1
+    coefficients = few.coefficients(asked, table, spec)
+    family, wanted = config.model.family, asked.told_up_to(coefficients) + 1
+    if config.survey:
+        check_clusters(table, spec, client, coefficients + config.shapes, config.rules)
     if (columns := times_of(config)) is not None:
         event = look.events(table, spec)[0]
         times = read_times(columns, table, event, client, positive=config.lifetimes)

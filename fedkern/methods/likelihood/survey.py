@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from ...jobs.stage import Stage
 from ...models.expfam import unpacked
 from ...models.survey import Clusters, Pseudo, Scores, moved, sandwich
 from ...results import verdict as verdict_of
+from ...results.weighted import WeightedDraws
 from . import contrasts, publish
 from .keys import Config
 from .model import Model
@@ -69,9 +70,11 @@ def exchange_weights(run: Run[Config], model: M, designs: Mapping[int, Design]) 
     names, column = run.names, str(model.weight)
     for stage in stages(model):
         weights = {k: np.asarray(design.weights) for k, design in designs.items()}
-        own = {k: survey.Client(float(w.sum()), float((w**2).sum())) for k, w in weights.items()}
-        server, ended = run.exchange(stage, lambda: survey.start(column, names), own)
-        total, squares = next(one.agreed for one in (server, *ended.values()) if one is not None and one.agreed is not None)
+        clients = {k: survey.Client(float(w.sum()), float((w**2).sum())) for k, w in weights.items()}
+        server, ended = run.exchange(stage, lambda: survey.start(column, names), clients)
+        total, squares = next(
+            state.agreed for state in (server, *ended.values()) if state is not None and state.agreed is not None
+        )
         model = replace(model, weight_scale=total / squares, effective=total**2 / squares)
         if model.effective < model.size:
             raise JobError(
@@ -103,19 +106,24 @@ def exchange_scores(run: Run[Config], model: Model, ended: Mapping[int, Ended]) 
     """Asks clients for sums over their clusters; returns the covariance of the score at the server's place."""
     lower = np.tril_indices(model.size)
 
-    def told(own: Ended, asked: survey.AskScores) -> survey.ClusterScores:
-        scores = own.rows.scores(asked.xi, own.clusters)
+    def answer(client: Ended, asked: survey.AskScores) -> survey.ClusterScores:
+        scores = client.rows.scores(asked.xi, client.clusters)
         return survey.ClusterScores(0, scores.clusters, scores.total, scores.products[lower], scores.curvature[lower])
 
-    clients = {k: once.Client(partial(told, own)) for k, own in ended.items()}
+    clients = {k: once.Client(partial(answer, client)) for k, client in ended.items()}
     asked = None if model.asked_at is None else survey.AskScores(0, model.asked_at)
     server, _ = run.ask(stage_of_scores(model), survey.ClusterScores.question, asked, clients)
     if server is None or asked is None:
         return Checked()
-    full = lambda lower: unpacked(lower[np.newaxis], model.size)[0]  # noqa: E731
-    sums = [Scores(one.clusters, one.total, full(one.products), full(one.curvature)) for one in in_order(server.replies)]
+
+    def full(lower: Array) -> Array:
+        return unpacked(lower[np.newaxis], model.size)[0]
+
+    sums = [
+        Scores(reply.clusters, reply.total, full(reply.products), full(reply.curvature)) for reply in in_order(server.replies)
+    ]
     covariance = sandwich(sums, model.prior.curvature(asked.xi)[2], strata=model.clusters[1] is not None)
-    clusters = sum(one.clusters for one in sums)
+    clusters = sum(scores.clusters for scores in sums)
     return Checked({"survey": {"effective": model.effective, "clusters": clusters}}, covariance=covariance)
 
 
@@ -134,13 +142,13 @@ def make_fit(model: Model, ended: publish.Ended, test: Design | None) -> Fit:
     draws_of_design = moved(weights.draws, weights.weights, ended.checked.covariance)
     ended = replace(ended, moved=replace(weights, draws=draws_of_design))
     made = publish.bare(model, ended, test)
-    draws = publish.describe_draws(sampled)
-    del draws["log_evidence"]
-    metrics, scored = publish.scores(model, made.posterior, test)
+    posterior = cast(WeightedDraws, made.posterior)
+    draws = {name: entry for name, entry in publish.describe_draws(sampled).items() if name != "log_evidence"}
+    metrics, scored = publish.scores(model, posterior, test)
     of_few = [Finding.of("few-clusters-of-survey", clusters=clusters, unknowns=model.size)] if clusters <= model.size else []
     doubts = [*ended.doubts, *model.doubts(sampled.began), *of_few]
     judged = publish.judge_draws(sampled, model.settings.counted, model.reason(sampled.reason))
-    values = {name: own for name, own in made.posterior.values.items() if "_std" not in name.partition("[")[0]}
+    values = {name: column for name, column in posterior.values.items() if "_std" not in name.partition("[")[0]}
     return replace(
         made,
         verdict=verdict_of.against(doubts, judged),
@@ -149,9 +157,9 @@ def make_fit(model: Model, ended: publish.Ended, test: Design | None) -> Fit:
         more={
             **draws,
             **ended.checked.content,
-            **publish.describe_contrasts(contrasts.of_levels(model, values)[0], made.posterior.weights),
+            **publish.describe_contrasts(contrasts.of_levels(model, values)[0], posterior.weights),
             **scored,
             **made.more,
-            **publish.summarised_draws(model, draws_of_design[made.posterior.chosen.ravel()]),
+            **publish.summarised_draws(model, draws_of_design[posterior.chosen.ravel()]),
         },
     )
