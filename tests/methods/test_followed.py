@@ -300,6 +300,8 @@ FOLLOWED = {
     "data.levels": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "data.positive": "methods/likelihood/test_two_labels.py::test_a_private_job_of_numbers_names_the_key_of_its_event",
     "data.time_upper": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
+    "data.psu": "methods/likelihood/test_survey.py::test_a_client_of_few_clusters_tells_no_products",
+    "data.trials": "methods/likelihood/test_weights.py::test_rows_that_stand_for_millions_are_successes_of_trials",
     "data.weight": "methods/pvi/test_case_weights.py::test_rows_that_count_many_times_are_a_doubt_whose_remedy_ends_well",
     "data.weight_kind": "methods/pvi/test_case_weights.py::test_weights_that_are_counts_may_sum_to_more_than_the_rows",
     "disclosure.rare": "jobs/test_joining.py::test_a_refusal_proposes_the_key",

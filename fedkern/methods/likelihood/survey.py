@@ -117,7 +117,7 @@ def exchange_scores(run: Run[Config], model: Model, ended: Mapping[int, Ended]) 
         return Checked()
 
     def full(lower: Array) -> Array:
-        return unpacked(lower[np.newaxis], model.size)[0]
+        return np.asarray(unpacked(lower[np.newaxis], model.size)[0])
 
     sums = [
         Scores(reply.clusters, reply.total, full(reply.products), full(reply.curvature)) for reply in in_order(server.replies)

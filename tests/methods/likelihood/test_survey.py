@@ -195,6 +195,9 @@ def test_a_client_of_few_clusters_tells_no_products() -> None:
     frames["c1"] = pd.concat([first, first.iloc[:1].assign(psu="alone")])
     with pytest.raises(JobError, match="5 are asked for, or 5 rows in each"):
         fitted(frames, {"psu": "psu"}, **strict)
+    frames["c1"] = frames["c1"].assign(psu=frames["c1"].psu.replace("alone", first.psu.iloc[-1]))
+    joined = fitted(frames, {"psu": "psu"}, **strict)
+    assert (joined.converged, joined.summary["survey"]["clusters"]) == (True, 9)
 
 
 def test_fewer_clusters_than_unknowns_are_a_doubt() -> None:
@@ -202,6 +205,7 @@ def test_fewer_clusters_than_unknowns_are_a_doubt() -> None:
     result = fitted(frames, {"psu": "psu"})
     assert result.converged is False
     assert "the covariance of 2 unknowns is wanted of 2 clusters" in str(result)
+    assert fitted(frames).converged is True  # of rows as clusters
 
 
 def test_check_says_the_design_and_what_is_told_of_it() -> None:

@@ -176,6 +176,27 @@ def test_weights_that_are_all_0_at_a_client_are_no_rows() -> None:
         fitted(frames, "x", "count", "w", data={"response": "count", "weight": "w", "weight_kind": "frequency"}, family="poisson")
 
 
+def test_rows_that_stand_for_millions_are_successes_of_trials() -> None:
+    """What the refusal advises."""
+    rng, frames = np.random.default_rng(9), {}
+    for name in ("ada", "bo", "cy"):
+        x, n = np.repeat(np.arange(20) / 10, 2), np.tile([0, 1], 20)
+        frames[name] = pd.DataFrame({"x": x, "died": n, "w": rng.integers(10**6, 10**7, 40)})
+    with pytest.raises(JobError, match=r"successes of trials \(data\.trials\)"):
+        weighed = {"response": "died", "weight": "w", "weight_kind": "frequency"}
+        fitted(frames, "x", "died", "w", data=weighed, family="bernoulli")
+    counted = {name: frame.assign(died=frame.died * frame.w) for name, frame in frames.items()}
+    frames = {name: frame.groupby("x", as_index=False)[["died", "w"]].sum() for name, frame in counted.items()}
+    result = fitted(frames, "x", "died", "w", data={"response": "died", "trials": "w"}, family="binomial")
+    whole = pd.concat(frames.values())
+    X, y, n = np.column_stack([np.ones(len(whole)), whole.x]), whole.died.to_numpy(), whole.w.to_numpy()
+    b = np.zeros(2)
+    for _ in range(20):
+        p = 1 / (1 + np.exp(-X @ b))
+        b = b + np.linalg.solve(X.T @ ((n * p * (1 - p))[:, np.newaxis] * X), X.T @ (y - n * p))
+    assert result.parameters["theta[x]"]["mean"] == pytest.approx(b[1], abs=0.05 * result.parameters["theta[x]"]["sd"])
+
+
 def test_the_old_key_is_taken_and_named() -> None:
     job = {
         "job": {"method": "likelihood"},
