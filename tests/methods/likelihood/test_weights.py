@@ -182,8 +182,8 @@ def test_rows_that_stand_for_millions_are_successes_of_trials() -> None:
     for name in ("ada", "bo", "cy"):
         x, n = np.repeat(np.arange(20) / 10, 2), np.tile([0, 1], 20)
         frames[name] = pd.DataFrame({"x": x, "died": n, "w": rng.integers(10**6, 10**7, 40)})
+    weighed = {"response": "died", "weight": "w", "weight_kind": "frequency"}
     with pytest.raises(JobError, match=r"successes of trials \(data\.trials\)"):
-        weighed = {"response": "died", "weight": "w", "weight_kind": "frequency"}
         fitted(frames, "x", "died", "w", data=weighed, family="bernoulli")
     counted = {name: frame.assign(died=frame.died * frame.w) for name, frame in frames.items()}
     frames = {name: frame.groupby("x", as_index=False)[["died", "w"]].sum() for name, frame in counted.items()}
