@@ -21,7 +21,6 @@ from . import budget
 from .keys import Config
 from .model import DescribeModel
 
-TWO = "parts-of-two"
 # All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
 MAY_SEND = (
     *agreement.PROTOCOL.to_server,
@@ -41,7 +40,7 @@ def stages(model: DescribeModel) -> list[Stage]:
     """Returns the exchanges once the columns are agreed."""
     if model.config.private:
         return [counted(model), Stage.asking(Certificate)]
-    return [valued(model), spread(model), parted(model), parted(model, two=True), counted(model)]
+    return [valued(model), spread(model), parted(model), counted(model)]
 
 
 def valued(model: DescribeModel) -> Stage:
@@ -54,15 +53,14 @@ def spread(model: DescribeModel) -> Stage:
     return Stage.asking(Spread, model.dims, secure=model.secure)
 
 
-def parted(model: DescribeModel, *, two: bool = False) -> Stage:
+def parted(model: DescribeModel) -> Stage:
     """Returns the stage in which clients tell which cells of a column, or of two, they tell together."""
-    told, parts = (model.parts_of_one, model.parts_of_two) if two else (0, model.parts_of_one)
-    return Stage.asking(OwnParts, {**model.dims, "told": told, "parts": parts}).with_alias(TWO * two)
+    return Stage.asking(OwnParts, model.dims)
 
 
 def counted(model: DescribeModel) -> Stage:
     """Returns the stage in which clients tell their counts."""
-    return Stage.asking(Cells, {**model.dims, "told": model.parts_of_one + model.parts_of_two}, secure=model.secure)
+    return Stage.asking(Cells, model.dims, secure=model.secure)
 
 
 def check_job(check: Check[Config]) -> Said | None:
