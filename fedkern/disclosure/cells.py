@@ -118,7 +118,8 @@ def coarsened(parts: Parts, fits: Callable[[Parts], ArrayLike]) -> Parts | None:
 def again(counts: ArrayLike, before: ArrayLike, least: int) -> NDArray[np.bool_]:
     """Tells which counts may be told after others: enough rows have come or gone, or none, since differences are told, too."""
     change = np.abs(np.asarray(counts, np.int64) - np.asarray(before, np.int64))
-    return (change == 0) | (change >= least)
+    fit: NDArray[np.bool_] = (change == 0) | (change >= least)
+    return fit
 
 
 def in_cells(now: Sequence[Any], before: Sequence[Any], earlier: Parts) -> dict[tuple[int, ...], list[int]]:
@@ -131,8 +132,8 @@ def in_cells(now: Sequence[Any], before: Sequence[Any], earlier: Parts) -> dict[
 
     Returns
     -------
-    the cells of each part, and which of `earlier` are in it: ends that both have remain, a new level has none. Of a column that was
-    of another kind all cells are one part
+    the cells of each part, and which of `earlier` are in it: ends that both have remain, a new level has none. Of a column that
+    was of another kind all cells are one part
 
     Examples
     --------
@@ -158,8 +159,8 @@ def in_cells(now: Sequence[Any], before: Sequence[Any], earlier: Parts) -> dict[
 def beside(parts: Parts, rows: ArrayLike, told: Sequence[tuple[Collection[int], int]], least: int) -> NDArray[np.bool_]:
     """Tells which parts, of so many rows, may be told beside what a job tells of rows without missing cells.
 
-    A job tells the rows of each level, and of each of few values: its sums say them. What a part has beside these is rows that lack
-    some cell. By all rows that count it is known how many the job has left out: so these have to be more by so many.
+    A job tells the rows of each level, and of each of few values: its sums say them. What a part has beside these is rows that
+    lack some cell. By all rows that count it is known how many the job has left out: so these have to be more by so many.
 
     Parameters
     ----------
@@ -177,7 +178,7 @@ def beside(parts: Parts, rows: ArrayLike, told: Sequence[tuple[Collection[int], 
     for one in map(set, shared):
         inside = [(set(some), n) for some, n in told if one.issuperset(some)]
         more = sum(n for part, n in zip(parts, np.asarray(rows).tolist()) if one.issuperset(part)) - sum(n for _, n in inside)
-        same = len(shared) == 1 or not inside or inside[0][0] == one
+        same = len(shared) == 1 or not inside or (len(inside) == 1 and inside[0][0] == one)
         may = same or (not 0 < more < 2 * least - 1 and not any(0 < n < least for _, n in inside))
         fit |= dict.fromkeys(one, may)
     return np.array([fit[part[0]] for part in parts])

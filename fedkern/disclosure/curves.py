@@ -68,11 +68,11 @@ class LogRank(NamedTuple):
 def parts(events: ArrayLike, censored: ArrayLike, missing: ArrayLike, ends: Sequence[int], rules: Rules) -> Parts | None:
     """Returns the parts in which a client tells its times; None if in none.
 
-    Cells are the events of each interval, its censored rows, and last the rows without time or event. Intervals join until each has
-    enough events in each group, or none, and begins with at least `rules.rows` of each group at risk. Censored rows are told where
-    enough of each group, or none, have been since they were told last; those behind the last end are one part with later events.
-    A row without time is left out where enough rows of each group are; else it counts as censored in the first interval, and nobody
-    sees how many do.
+    Cells are the events of each interval, its censored rows, and last the rows without time or event. Intervals join until each
+    has enough events in each group, or none, and begins with at least `rules.rows` of each group at risk. Censored rows are told
+    where enough of each group, or none, have been since they were told last; those behind the last end are one part with later
+    events. A row without time is left out where enough rows of each group are; else it counts as censored in the first interval,
+    and nobody sees how many do.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def parts(events: ArrayLike, censored: ArrayLike, missing: ArrayLike, ends: Sequ
     # From the middle on, by halves: so clients' ends have much in common.
     for end in [end for k in range(len(ends).bit_length() - 1, -1, -1) for end in ends[2**k - 1 :: 2 ** (k + 1)]]:
         tried = split(sorted([*told, end]))
-        if enough(dying, tried, least, none=True) and left[:, [part[0] for part in tried]].min(initial=bins) >= rules.rows:
+        if enough(dying, tried, least, none=True) and left[:, [part[0] for part in tried]].min(initial=rules.rows) >= rules.rows:
             told = sorted([*told, end])
     if not told:
         return None

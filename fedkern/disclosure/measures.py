@@ -33,15 +33,12 @@ def present(values: ArrayLike) -> Floats:
     return own if there.all() else own[there]
 
 
-def measured(values: ArrayLike, rules: Rules, parts: int = 0) -> bool:
+def measured(values: ArrayLike, rules: Rules) -> bool:
     """Tells whether sums over numbers (nan: missing) may be told: they are of enough rows and many values, and none leads.
 
-    Else the column has counts alone; and where some of its cells have joined, no other job may have its sums.
-
-    `parts`: of the column's cells, as many as were told at most, now or before: where few have several values, sums take them
-    apart.
+    Else the column has counts alone.
     """
-    own, most = present(values), max(MANY, 2 * parts) * (rules.rows_per_value > 0)
+    own, most = present(values), MANY * (rules.rows_per_value > 0)
     if len(own) < max(rules.rows, 2) or not any(len(np.unique(some)) > most for some in (own[:FIRST], own)):
         return False
     off = own - own.mean()
@@ -49,15 +46,12 @@ def measured(values: ArrayLike, rules: Rules, parts: int = 0) -> bool:
     return bool(1 / len(own) + farthest / max(off @ off, np.finfo(float).tiny) <= rules.leverage)
 
 
-def moments(values: ArrayLike, rules: Rules, parts: int = 0, rows: float | None = None) -> Moments | None:
+def moments(values: ArrayLike, rules: Rules, rows: float | None = None) -> Moments | None:
     """Returns the rounded mean and sd of numbers (nan: missing); None if they may not be told.
 
-    Parameters
-    ----------
-    parts : as `measured` takes it
-    rows : those with a number, as far as they are told: of all parts but one of missing cells alone. None: exactly those
+    `rows`: those with a number, as far as they are told: of all parts but one of missing cells alone. None: exactly those.
     """
-    if not measured(values, rules, parts):
+    if not measured(values, rules):
         return None
     own = present(values)
     sd, n = float(own.std(ddof=1)), len(own)
@@ -87,8 +81,8 @@ def rounded(value: float, error: float) -> float:
 
 
 class Products(NamedTuple):
-    """Holds, of each two columns, over the rows with both (d, d): rows, sums and sums of squares of the first, sums of products, and
-    the rounded correlation, which is nan where it may not be told."""
+    """Holds, of each two columns, over the rows with both (d, d): rows, sums and sums of squares of the first, sums of products,
+    and the rounded correlation, which is nan where it may not be told."""
 
     rows: Floats
     sums: Floats
@@ -100,8 +94,8 @@ class Products(NamedTuple):
 def products(columns: ArrayLike, rules: Rules) -> Products:
     """Returns the products of columns (n, d) (nan: missing).
 
-    Of a correlation that is told both columns have more than ten cells of enough rows each: a cross table of fewer would be told by
-    it.
+    Of a correlation that is told both columns have more than ten cells of enough rows each: a cross table of fewer would be told
+    by it.
     """
     own = np.asarray(columns, np.float64)
     there = np.isfinite(own)
@@ -110,14 +104,18 @@ def products(columns: ArrayLike, rules: Rules) -> Products:
     rows, sums, squares, both = has.T @ has, values.T @ has, (values**2).T @ has, values.T @ values
     with np.errstate(divide="ignore", invalid="ignore"):
         mean, spread = sums / rows, squares - sums**2 / rows
-        farthest = np.maximum(values.max(axis=0, initial=0.0)[:, None] - mean, mean - values.min(axis=0, initial=0.0)[:, None]) ** 2
+        farthest = (
+            np.maximum(values.max(axis=0, initial=0.0)[:, None] - mean, mean - values.min(axis=0, initial=0.0)[:, None]) ** 2
+        )
         leads = 1 / rows + farthest / spread
         r = (both - sums * sums.T / rows) / np.sqrt(spread * spread.T)
     may = (rows >= max(rules.rows, 2)) & (leads <= rules.leverage if most else spread > 0)
     for i, j in zip(*np.triu_indices(len(rows), 1)):
         one = there[:, i] & there[:, j]
-        may[i, j] = may[i, j] and may[j, i] and all(
-            any(_cells(own[:some, k][one[:some]], least) > most for some in (FIRST, len(own))) for k in (i, j)
+        may[i, j] = (
+            may[i, j]
+            and may[j, i]
+            and all(any(_cells(own[:some, k][one[:some]], least) > most for some in (FIRST, len(own))) for k in (i, j))
         )
         r[i, j] = rounded(float(r[i, j]), 1 / math.sqrt(rows[i, j])) if may[i, j] else np.nan
     return Products(rows, sums, squares, both, r)

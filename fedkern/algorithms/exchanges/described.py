@@ -64,7 +64,7 @@ class Spread(
 
 @dataclass(frozen=True)
 class AskParts(Ask, kind=335):
-    """Server to client: which of your cells would you tell by themselves? Of columns of numbers these are the inner ends of bins."""
+    """Server to client: which cells would you tell by themselves? Of columns of numbers these are the inner ends of bins."""
 
     ends: Annotated[Array, "columns ends"]
 

@@ -1,4 +1,4 @@
-"""Keeps, in a holder's account, what descriptions last told of each column, so that nothing that is told next tells few rows beside it.
+"""Keeps, in a holder's account, what descriptions last told of columns: nothing that is told next may tell few rows beside it.
 
 Bins with other ends, or levels that join others, would tell, subtracted, the few rows between; so would a job that has the levels
 themselves.
@@ -21,8 +21,8 @@ from ..files import writing
 from .binding import Account
 
 FILE = "told.json"
-# "cells" (of each of two columns the inner ends of bins, or the levels; of one column the other has none), "parts" of them, "counts"
-# (rows, columns), "most": in how many parts a column was told at most, "least": rows that a part has to have.
+# "cells" (of each of two columns the inner ends of bins, or the levels; of one column the other has none), "parts" of them,
+# "counts" (rows, columns), "least": rows that a part has to have.
 Told = Mapping[str, Any]
 Values = Mapping[str, Sequence[tuple[Sequence[str], int]]]  # column -> values that a job takes for one, and its rows with these
 
@@ -71,8 +71,7 @@ def near(told: Mapping[str, Told], values: Values) -> list[str]:
 
 
 def in_cells(names: Sequence[Any], values: Sequence[tuple[Sequence[str], int]]) -> list[tuple[set[int], int]]:
-    """Returns a job's values as cells of a column with these levels, or inner ends of bins: a value that is none in that of missing
-    ones."""
+    """Returns a job's values as cells of a column with these levels, or inner ends of bins: a value that is none as missing."""
     if any(isinstance(name, str) for name in names):
         place = {name: k for k, name in enumerate(names)}
         return [({place.get(value, place.get(OTHER, len(names))) for value in some}, n) for some, n in values]

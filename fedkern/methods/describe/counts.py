@@ -15,7 +15,7 @@ from ...disclosure import cells, curves, measures
 from ...disclosure.cells import Parts
 from ...disclosure.rules import Rules
 from ...jobs.holding import told as kept
-from .model import TIMES, Both, Counted, DescribeModel, Told, to_numbers
+from .model import TIMES, Both, Counted, DescribeModel, Told
 from .rows import Rows
 
 Array = NDArray[np.float64]
@@ -92,8 +92,7 @@ class Client:
             found = curves.parts(times[:, :bins], times[:, bins:-1], times[:, -1], may, self.rules) if len(groups) else None
             return None if found is None else self._again(table, counts, (found, groups))
         if not table.second:
-            parts = cells.join(counts[:, 0], least, ordered=self.model.ordered(table.first), into=self._into(table.first))
-            return self._again(table, counts, (parts, ((0,),)))
+            return self._again(table, counts, (self._of_one(table.first, counts[:, 0]), ((0,),)))
         rows, columns = ((self.own[Counted(name)] or ((), ()))[0] for name in table)
         if not rows or not columns:
             return None
@@ -103,8 +102,25 @@ class Client:
         found = cells.cross(_added(counts, (rows, columns)), least, ordered=(ordered[0], ordered[1]), into=(into[0], into[1]))
         return None if found is None else self._again(table, counts, (_of_cells(found[0], rows), _of_cells(found[1], columns)))
 
+    def _of_one(self, name: str, counts: Ints) -> Parts:
+        """Returns the parts in which a column has enough rows.
+
+        Bins of many values join by two, four, .. until there are two values for each part: else sums would tell their counts.
+        """
+        into, ordered, least, wide = self._into(name), self.model.ordered(name), self.rules.rows_per_value, 1
+        if not ordered:
+            return cells.join(counts, least)
+        values = len(np.unique(measures.present(self.rows.values[name])))
+        while True:
+            block = np.append((np.arange(ordered) - into) // wide, ordered)
+            blocks = tuple(tuple(np.flatnonzero(block == k).tolist()) for k in np.unique(block))
+            parts = cells.join(cells.added(counts, blocks), least, ordered=len(blocks) - 1, into=-(-into // wide))
+            if values <= measures.MANY or 2 * len(parts) <= values:
+                return _of_cells(parts, blocks)
+            wide *= 2
+
     def _again(self, table: Counted, counts: Ints, both: Both) -> Both | None:
-        """Returns parts that may be told beside what was told already: none is finer, and enough rows of each have changed, or none.
+        """Returns parts that may be told beside what was told before: none is finer, and enough rows of each have changed.
 
         Parts of a column join until that is so; of two columns, and of times, nothing is told then.
         """
@@ -124,17 +140,22 @@ class Client:
             found = coarser
         for job in self.jobs if single else ():
             told = kept.in_cells(self.names_of(table.first), job.get(table.first, ()))
-            found = cells.coarsened(found, lambda parts, told=told: cells.beside(parts, cells.added(counts[:, 0], parts), told, least))
+
+            def wide(parts: Parts, told: Any = told) -> NDArray[np.bool_]:
+                return cells.beside(parts, cells.added(counts[:, 0], parts), told, least)
+
+            found = cells.coarsened(found, wide) or found
         return found, second
 
-    def _known(self, table: Counted, before: kept.Told) -> list[dict[tuple[int, ...], list[int]]] | None:
-        """Returns, of each of a table's columns, the parts of cells that what was told before can be compared with; None if none can."""
-        names, parts = [self.names_of(name) for name in table], [tuple(map(tuple, own)) for own in before["parts"]]
+    def _known(self, table: Counted, before: kept.Told) -> list[Mapping[tuple[int, ...], list[int]]] | None:
+        """Returns of each of a table's columns the parts of cells of which something was told before; None of other times."""
+        names, known = [self.names_of(name) for name in table], list[Mapping[tuple[int, ...], list[int]]]()
         if TIMES in table and names != before["cells"]:
             return None
-        same = [{part: [k] for k, part in enumerate(own)} for own in parts]
-        changed = [now != then for now, then in zip(names, before["cells"])]
-        return [cells.in_cells(*both) if other else own for both, own, other in zip(zip(names, before["cells"], parts), same, changed)]
+        for now, then, own in zip(names, before["cells"], before["parts"]):
+            parts = tuple(map(tuple, own))
+            known.append({part: [k] for k, part in enumerate(parts)} if now == then else cells.in_cells(now, then, parts))
+        return known
 
     # Counts ----------
 
@@ -169,8 +190,7 @@ class Client:
             before, names = self.earlier.get(name), [self.names_of(one) for one in table]
             known = None if before is None else self._known(table, before)
             if before is None or known is None or (_was(before, known, both) != counts).any():
-                of_all = {"most": self._most(name, both[0]), "least": self.rules.rows_per_value}
-                new[name] = {"cells": names, "parts": both, "counts": counts.tolist(), **of_all}
+                new[name] = {"cells": names, "parts": both, "counts": counts.tolist(), "least": self.rules.rows_per_value}
         return new
 
     def names_of(self, name: str) -> list[Any]:
@@ -200,26 +220,19 @@ class Client:
         codes = self.rows.codes[name] if name else np.zeros(self.rows.n, np.int64)
         return np.where(codes < 0, last, codes)
 
-    def _most(self, name: str, parts: Parts) -> int:
-        """Returns in how many parts a column was told at most, now or before."""
-        return max(len(parts), int(self.earlier.get(name, {}).get("most", 0)))
-
     def _into(self, name: str) -> int:
         """Returns the cell that takes those which have few rows: of numbers the middle one."""
         return len(np.unique(self.ends[self.model.numeric.index(name)])) // 2 if name in self.model.numeric else 0
 
     # Sums ----------
 
-    def _sums(self, values: Array, centre: float, parts: int = 0) -> tuple[float, float, float]:
-        """Returns rows, sum and sum of squares about a centre, of rounded mean and sd; zeros where they may not be told.
-
-        `parts`: in which the column is told beside them.
-        """
+    def _sums(self, values: Array, centre: float) -> tuple[float, float, float]:
+        """Returns rows, sum and sum of squares about a centre, of rounded mean and sd; zeros where they may not be told."""
         if self.model.here:
             about = measures.present(values) - centre
             return float(len(about)), float(about.sum()), float(about @ about)
         lacking = int(np.isnan(values).sum())
-        told = measures.moments(values, self.rules, parts, len(values) - lacking * (lacking >= self.rules.rows_per_value))
+        told = measures.moments(values, self.rules, len(values) - lacking * (lacking >= self.rules.rows_per_value))
         return (0.0, 0.0, 0.0) if told is None else _of_moments(told, centre)
 
     def _each(self, centre: Array, told: Told) -> Array:
@@ -227,14 +240,18 @@ class Client:
         model = self.model
         each = np.zeros((len(model.numeric), model.dims["groups"], 3))
         for j, name in enumerate(() if model.private else model.numeric):
-            if (both := told.get(Counted(name))) is None or self.own[Counted(name)] is None:
+            if told.get(Counted(name)) is None or self.own[Counted(name)] is None:
                 continue
             values = self.rows.values[name]
-            each[j, -1] = self._sums(values, centre[j], self._most(name, both[0]))
-            by_group = told.get(Counted(name, model.group)) if self.own.get(Counted(name, model.group)) else None
-            for part in by_group[1] if by_group is not None else ():
-                if max(part) < model.size(model.group) - 1:
-                    each[j, min(part)] = self._sums(values[np.isin(self._cell(model.group), part)], centre[j], len(by_group[0]))
+            each[j, -1] = self._sums(values, centre[j])
+            if (by_group := told.get(Counted(name, model.group))) is None or self.own[Counted(name, model.group)] is None:
+                continue
+            inside = [(part, values[np.isin(self._cell(model.group), part)]) for part in by_group[1]]
+            sums = [self._sums(own, centre[j]) for _, own in inside]
+            # A group is all but the others: of all that have rows, or of none.
+            if all(n or not np.isfinite(own).any() for (n, *_), (_, own) in zip(sums, inside)):
+                for (part, _), of_group in zip(inside, sums):
+                    each[j, min(part)] = of_group if min(part) < model.dims["groups"] - 1 else each[j, -1]
         return each
 
     def _pairs(self, centre: Array, each: Array) -> Array:
@@ -265,9 +282,13 @@ def _added(counts: Ints, both: Both) -> Ints:
 
 def _was(before: kept.Told, known: Sequence[Mapping[tuple[int, ...], list[int]]], both: Both) -> Ints:
     """Returns how many rows were told of parts."""
-    places = [[[k for own, told in axis.items() if {*own} <= {*part} for k in told] for part in parts] for parts, axis in zip(both, known)]
+
+    def inside(axis: Mapping[tuple[int, ...], list[int]], part: Sequence[int]) -> list[int]:
+        return [k for own, told in axis.items() if {*own} <= {*part} for k in told]
+
     counts = np.array(before["counts"], np.int64)
-    return np.array([[counts[np.ix_(rows, columns)].sum() for columns in places[1]] for rows in places[0]])
+    rows, columns = ([inside(axis, part) for part in parts] for parts, axis in zip(both, known))
+    return np.array([[counts[np.ix_(one, other)].sum() for other in columns] for one in rows])
 
 
 def _of_cells(parts: Parts, of: Parts) -> Parts:

@@ -26,7 +26,6 @@ from .model import FEW, TIMES, Counted, DescribeModel, Told
 Array = NDArray[np.float64]
 Row = dict[str, Any]
 LIMITS = tuple(f"{name}_{end}" for name in ("share", "mean", "sd") for end in ("q05", "q95"))  # where counts have noise
-FIELDS = ("counts", "each", "pairs")
 PANES = 24  # bins that are shown of rows that are all in one process
 ALL = ""  # in the place of a client, a column or a level
 

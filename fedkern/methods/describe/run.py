@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core import once
-from ...algorithms.core.exchange import Ask, Exchange
+from ...algorithms.core.exchange import Answer, Ask
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges.described import AskCells, AskParts, Cells, FewValues, OwnParts, Spread
 from ...data.faults import Faults
@@ -30,7 +30,6 @@ from ...jobs.keys import ColumnSection
 from ...jobs.publish import Fit
 from ...jobs.run import Run
 from ...jobs.secret import secret
-from ...jobs.stage import Stage
 from . import budget, own, publish, stages
 from .counts import Client
 from .keys import Config
@@ -38,7 +37,8 @@ from .model import DescribeModel
 from .rows import Rows
 
 Array = NDArray[np.float64]
-A = TypeVar("A", bound=Exchange)
+A = TypeVar("A", bound=Answer)
+Clients = Mapping[int, Client]
 
 
 class Agreed(NamedTuple):
@@ -74,12 +74,12 @@ def fit(run: Run[Config]) -> Fit | None:
     if privacy is None:
         agreed = _agree(run, model, clients)
         asked = AskCells(0, agreed.told, agreed.centre)
-        answers = _asked(run, stages.counted(model), Cells, asked, clients, partial(_told, run))
+        answers = _asked(run, model, Cells, asked, clients, partial(_told, run))
     else:
         agreed = Agreed(model.public_ends, frozenset(), model.numbers(model.all_told), np.zeros(len(model.numeric)))
         asked = AskCells(0, agreed.told, agreed.centre)
         noisy = {k: budget.add_noise(run, privacy, model, k, client.exact(agreed.ends)) for k, client in clients.items()}
-        answers = run.collect(stages.counted(model), Cells, noisy, lambda cells: cells, asked)
+        answers = run.collect(stages.asking(model, Cells), Cells, noisy, lambda cells: cells, asked)
     for k, client in clients.items():
         with owned(k):
             own.write(run, model, own.Own(k, client))
@@ -93,12 +93,7 @@ def fit(run: Run[Config]) -> Fit | None:
 
 
 def _asked(
-    run: Run[Config],
-    stage: Stage,
-    answer: type[A],
-    asked: Ask,
-    clients: Mapping[int, Client],
-    how: Callable[[int, Client, Any], A],
+    run: Run[Config], model: DescribeModel, answer: type[A], asked: Ask, clients: Clients, how: Callable[[int, Client, Any], A]
 ) -> once.Server[A] | None:
     """Asks each client a question, from which it makes its answer; returns the answers at the server's place, None elsewhere."""
 
@@ -107,7 +102,7 @@ def _asked(
             return how(k, client, question)
 
     asking = {k: once.Client(partial(answered, k, client)) for k, client in clients.items()}
-    return run.ask(stage, answer.question, asked, asking)[0]
+    return run.ask(stages.asking(model, answer), answer.question, asked, asking)[0]
 
 
 def _account(run: Run[Config], k: int) -> Account | None:
@@ -123,16 +118,18 @@ def _told(run: Run[Config], k: int, client: Client, asked: AskCells) -> Cells:
     return client.cells(asked)
 
 
-def _agree(run: Run[Config], model: DescribeModel, clients: Mapping[int, Client]) -> Agreed:
+def _agree(run: Run[Config], model: DescribeModel, clients: Clients) -> Agreed:
     """Agrees on ends of bins, and on cells that all clients tell; what is returned has a meaning at the server's place alone."""
-    values = run.collect(stages.valued(model), FewValues, clients, Client.values)
-    sums = run.collect(stages.spread(model), Spread, clients, Client.spread)
+    values = run.collect(stages.asking(model, FewValues), FewValues, clients, Client.values)
+    sums = run.collect(stages.asking(model, Spread), Spread, clients, Client.spread)
     agreed = Agreed(np.zeros_like(model.public_ends), frozenset(), np.zeros(0), np.zeros(len(model.numeric)))
     if values is not None and sums is not None:
         total = np.sum([reply.sums for reply in in_order(sums.replies)], axis=0)
         agreed = _with_ends(agreed, model, [*in_order(values.replies)], total)
-    answers = _asked(run, stages.parted(model), OwnParts, AskParts(0, agreed.ends), clients, lambda k, client, asked: client.parts(asked))
-    return agreed if answers is None else agreed._replace(told=model.common([reply.first for reply in in_order(answers.replies)]))
+    answers = _asked(run, model, OwnParts, AskParts(0, agreed.ends), clients, lambda k, client, asked: client.parts(asked))
+    if answers is None:
+        return agreed
+    return agreed._replace(told=model.common([reply.first for reply in in_order(answers.replies)]))
 
 
 def _with_ends(agreed: Agreed, model: DescribeModel, replies: Sequence[FewValues], total: Array) -> Agreed:

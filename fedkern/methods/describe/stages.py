@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ...algorithms.core.exchange import Added, Answer
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import described
 from ...algorithms.exchanges.answers import Certificate
@@ -39,28 +40,13 @@ def opening(config: Config) -> list[Stage]:
 def stages(model: DescribeModel) -> list[Stage]:
     """Returns the exchanges once the columns are agreed."""
     if model.config.private:
-        return [counted(model), Stage.asking(Certificate)]
-    return [valued(model), spread(model), parted(model), counted(model)]
+        return [asking(model, Cells), Stage.asking(Certificate)]
+    return [asking(model, answer) for answer in (FewValues, Spread, OwnParts, Cells)]
 
 
-def valued(model: DescribeModel) -> Stage:
-    """Returns the stage in which clients tell the values of columns that have few."""
-    return Stage.asking(FewValues, model.dims)
-
-
-def spread(model: DescribeModel) -> Stage:
-    """Returns the stage in which clients tell means and sds, which decide on ends of bins."""
-    return Stage.asking(Spread, model.dims, secure=model.secure)
-
-
-def parted(model: DescribeModel) -> Stage:
-    """Returns the stage in which clients tell which cells of a column, or of two, they tell together."""
-    return Stage.asking(OwnParts, model.dims)
-
-
-def counted(model: DescribeModel) -> Stage:
-    """Returns the stage in which clients tell their counts."""
-    return Stage.asking(Cells, model.dims, secure=model.secure)
+def asking(model: DescribeModel, answer: type[Answer]) -> Stage:
+    """Returns the stage in which clients are asked a question; where sums are secure, what is added is masked."""
+    return Stage.asking(answer, model.dims, secure=model.secure and issubclass(answer, Added))
 
 
 def check_job(check: Check[Config]) -> Said | None:
