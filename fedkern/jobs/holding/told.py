@@ -73,7 +73,7 @@ def near(told: Mapping[str, Told], values: Values) -> list[str]:
 def in_cells(names: Sequence[Any], values: Sequence[tuple[Sequence[str], int]]) -> list[tuple[set[int], int]]:
     """Returns a job's values as cells of a column with these levels, or inner ends of bins: a value that is none as missing."""
     if any(isinstance(name, str) for name in names):
-        place = {name: k for k, name in enumerate(names)}
+        place = {name: k for k, name in enumerate([*names, ""])}
         return [({place.get(value, place.get(OTHER, len(names))) for value in some}, n) for some, n in values]
     found = [([number(value) for value in some], n) for some, n in values]
     last = len(names) + 1
