@@ -12,7 +12,9 @@ depends on public facts and on who has too few, so that clients' parts have much
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,20 +22,17 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+_MANY = 1 << 20  # more than there are cells, and a power of two
 Parts = tuple[tuple[int, ...], ...]  # of cells; each cell is in one of them
 
 
-def join(counts: ArrayLike, least: ArrayLike, *, ordered: int = 0, into: int = 0, none: bool = False) -> Parts:
-    """Joins cells until no part has few rows.
+def join(counts: ArrayLike, least: int) -> Parts:
+    """Joins cells in no order, those with few rows and then the first ones, until no part has few.
 
     Parameters
     ----------
     counts : (cells,) or (views, cells); a part needs enough rows in each view, unless all of its cells are empty in all
-    least : rows of a part, or (views,): `rows_per_value` of the level; `rows` where sums over a part's rows are told
-    ordered : the number of first cells of which neighbours alone join, as bins do; cells behind them are in no order
-    into : the cell, the same at all clients, that takes those which are too few together; of ordered cells the outer ones join
-        towards it
-    none : whether a part may have no rows in some views
+    least : rows of a part: `rows_per_value` of the level
 
     Returns
     -------
@@ -42,41 +41,81 @@ def join(counts: ArrayLike, least: ArrayLike, *, ordered: int = 0, into: int = 0
     Examples
     --------
     >>> from fedkern.disclosure.cells import join
-    >>> join([40, 2, 0, 30], 5), join([3, 4, 1, 9, 12, 3, 2], 5, ordered=6, into=4)
-    (((0, 1), (2,), (3,)), ((0, 1), (2, 3), (4, 5, 6)))
+    >>> join([40, 2, 0, 30], 5)
+    ((0, 1), (2,), (3,))
     """
     views = np.atleast_2d(np.asarray(counts, np.int64))
-    filled = np.count_nonzero(views, axis=0) > 0
-    single = len(views) == 1
 
     def fits(cells: Sequence[int]) -> bool:
         # Of one view it is known that no cell which has joined is empty: each has one row at least.
-        known = int(filled[list(cells)].sum())
-        known = known if single and known > 1 else 0
+        filled = int(np.count_nonzero(views[:, list(cells)], axis=0).astype(bool).sum())
+        known = filled if len(views) == 1 and filled > 1 else 0
         rows = views[:, list(cells)].sum(axis=1)
-        fit = rows >= np.asarray(least) + known
-        return not rows.any() or bool((fit | (none & (rows == 0))).all())
+        return bool((rows >= least + known).all() or not rows.any())
 
     parts, few = list[list[int]](), list[int]()
-    for side in (range(into), range(ordered - 1, into, -1)) if ordered else ():
-        run = list[int]()
-        for cell in side:
-            run.append(cell)
-            if fits(run):
-                parts.append(run)
-                run = []
-        few += run
-    if few:
-        few.append(into)
-    for cell in [*([] if few or not ordered else [into]), *range(ordered, views.shape[1])]:
+    for cell in range(views.shape[1]):
         if fits([cell]):
             parts.append([cell])
         else:
             few.append(cell)
-    parts.sort(key=lambda part: (0 < ordered <= part[0], min(abs(cell - into) for cell in part)))
     while few and parts and not fits(few):
         few += parts.pop(0)
     return _sorted([*parts, *([few] if few else [])])
+
+
+def cut(begins: Mapping[int, int], n: int, into: int, fits: Callable[[Parts], bool]) -> Parts:
+    """Cuts `n` cells in an order at as many beginnings of cells as fit: the middle one first, then by halves.
+
+    So clients' parts have much in common.
+
+    Parameters
+    ----------
+    begins : cell -> its number among the cells that all clients know
+    into : the number of the middle cell
+
+    Examples
+    --------
+    >>> from fedkern.disclosure.cells import added, cut
+    >>> cut({1: 1, 2: 2, 3: 3}, 4, 2, lambda parts: added([3, 4, 9, 6], parts).min() > 5)
+    ((0, 1), (2,), (3,))
+    """
+    found = list[int]()
+    for begin in sorted(begins, key=lambda cell: (-(_MANY + begins[cell] - into & -(_MANY + begins[cell] - into)), begins[cell])):
+        tried = sorted([*found, begin])
+        if fits(_runs(tried, n)):
+            found = tried
+    return _runs(found, n)
+
+
+def _runs(begins: Sequence[int], n: int) -> Parts:
+    return tuple(tuple(range(one, other)) for one, other in pairwise((0, *begins, n)))
+
+
+def bins(counts: ArrayLike, least: int, at: Sequence[int], into: int, most: int | None = None) -> Parts:
+    """Joins neighbours until no part has few rows; the last cell, of missing ones, joins the middle where they are few.
+
+    Parameters
+    ----------
+    counts, least : as `join` takes them
+    at, into : the numbers of all other cells, and of the middle one, as `cut` takes them
+    most : parts
+
+    Examples
+    --------
+    >>> from fedkern.disclosure.cells import bins
+    >>> bins([3, 4, 9, 12, 8, 3], 5, range(5), 2)
+    ((0, 1), (2, 5), (3,), (4,))
+    """
+    views, n = np.atleast_2d(np.asarray(counts, np.int64)), len(at)
+    sums, middle = views[:, :n].copy(), max(bisect_right(at, into) - 1, 0)
+    missing = tuple(range(n, views.shape[1]))
+    few = bool(missing) and not enough(views, (missing,), least)
+    sums[:, middle] += few * views[:, n:].sum(axis=1)
+    begins = {cell: at[cell] for cell in range(1, n)}
+    parts = cut(begins, n, into, lambda tried: enough(sums, tried, least) and (most is None or len(tried) <= most))
+    parts = tuple((*part, *missing) if few and middle in part else part for part in parts)
+    return parts if few or not missing else (*parts, missing)
 
 
 def _sorted(parts: Sequence[Sequence[int]]) -> Parts:
@@ -185,7 +224,7 @@ def beside(parts: Parts, rows: ArrayLike, told: Sequence[tuple[Collection[int], 
 
 
 def cross(
-    counts: ArrayLike, least: int, *, ordered: tuple[int, int] = (0, 0), into: tuple[int, int] = (0, 0)
+    counts: ArrayLike, least: int, at: tuple[Sequence[int], Sequence[int]] = ((), ()), into: tuple[int, int] = (0, 0)
 ) -> tuple[Parts, Parts] | None:
     """Returns the parts of rows, and of columns, by which a cross table may be told; None if by none.
 
@@ -197,7 +236,7 @@ def cross(
     Parameters
     ----------
     counts : (rows, columns)
-    ordered, into : of the rows, and of the columns, as `join` takes them
+    at, into : of the rows, and of the columns, as `bins` takes them; none of those in no order
 
     Examples
     --------
@@ -208,10 +247,11 @@ def cross(
     table, found = np.asarray(counts, np.int64), list[tuple[Parts, Parts]]()
     for axis in (1, 0):
         views = table if axis else table.T
-        parts = join(views[views.any(axis=1)], least, ordered=ordered[axis], into=into[axis])
+        some = views[views.any(axis=1)]
+        parts = bins(some, least, at[axis], into[axis]) if len(at[axis]) else join(some, least)
         whole = tuple((k,) for k in range(len(views)))
         filled = int(added(views.sum(axis=0), parts).astype(bool).sum())
-        if filled > 1 and views.any(axis=1).sum() > 1 and enough(views[views.any(axis=1)], parts, least):
+        if filled > 1 and len(some) > 1 and enough(some, parts, least):
             found.append((whole, parts) if axis else (parts, whole))
     return max(found, key=lambda both: len(both[0]) * len(both[1]), default=None)
 

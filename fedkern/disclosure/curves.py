@@ -7,14 +7,13 @@ would tell the rows between.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import chdtrc, ndtri
 
-from .cells import Parts, added, enough, join
+from .cells import Parts, added, cut, enough
 from .rules import Rules
 
 Floats = NDArray[np.float64]
@@ -89,27 +88,28 @@ def parts(events: ArrayLike, censored: ArrayLike, missing: ArrayLike, ends: Sequ
     """
     some = np.sum(events, axis=1) + np.sum(censored, axis=1) > 0
     dying, gone, lacking = (np.asarray(one, np.int64)[some] for one in (events, censored, missing))
-    least, bins, told = rules.rows_per_value, dying.shape[1], list[int]()
+    least, bins = rules.rows_per_value, dying.shape[1]
     out = lacking.min(initial=least) >= least
     if not out:
         gone[:, 0] += lacking
     left = (dying + gone)[:, ::-1].cumsum(axis=1)[:, ::-1]
 
-    def split(at: Sequence[int]) -> Parts:
-        return tuple(tuple(range(one, other)) for one, other in pairwise((0, *(end + 1 for end in at), bins)))
+    def fits(tried: Parts) -> bool:
+        at_risk = left[:, [part[0] for part in tried]].min(initial=rules.rows)
+        return enough(dying, tried, least, none=True) and bool(at_risk >= rules.rows)
 
-    # From the middle on, by halves: so clients' ends have much in common.
-    for end in [end for k in range(len(ends).bit_length() - 1, -1, -1) for end in ends[2**k - 1 :: 2 ** (k + 1)]]:
-        tried = split(sorted([*told, end]))
-        if enough(dying, tried, least, none=True) and left[:, [part[0] for part in tried]].min(initial=rules.rows) >= rules.rows:
-            told = sorted([*told, end])
-    if not told:
+    intervals = cut({end + 1: end + 1 for end in ends}, bins, len(ends) // 2, fits)
+    if len(intervals) == 1:
         return None
-    intervals = split(told)
-    later = join(added(gone, intervals), least, ordered=len(intervals), into=len(intervals) - 1, none=True)
-    waiting = [[bins + cell for k in part for cell in intervals[k]] for part in later]
-    waiting[0] += [] if out else [2 * bins]
-    waiting[-1] += intervals[-1]
+    waiting, since = [[*intervals[-1]]], list[int]()  # the rest, with all that is not told before it
+    for part in intervals[:-1]:
+        since += part
+        if enough(gone, (tuple(since),), least, none=True):
+            waiting.append([bins + cell for cell in since])
+            since = []
+    waiting[0] += [bins + cell for cell in (*since, *intervals[-1])]
+    if not out:
+        next(part for part in waiting if bins in part).append(2 * bins)
     return tuple(sorted(tuple(sorted(part)) for part in [*intervals[:-1], *waiting, *([[2 * bins]] if out else [])]))
 
 

@@ -32,18 +32,25 @@ def some_counts(rng: np.random.Generator, views: int, size: int) -> np.ndarray:
 def test_each_part_has_enough_rows_and_bins_join_their_neighbours(seed: int, views: int) -> None:
     rng = np.random.default_rng([seed, views])
     size, least = int(rng.integers(2, 12)), int(rng.integers(2, 12))
-    counts, ordered = some_counts(rng, views, size), int(rng.choice([0, size - 1, size]))
-    into = int(rng.integers(0, max(ordered, 1)))
-    parts = cells.join(counts, least, ordered=ordered, into=into)
-    assert sorted(cell for part in parts for cell in part) == list(range(size))
-    assert cells.enough(counts, parts, least) or len([part for part in parts if counts[:, list(part)].any()]) == 1
+    counts = some_counts(rng, views, size)
+    for parts in (cells.join(counts, least), cells.bins(counts, least, range(size - 1), size // 2)):
+        assert sorted(cell for part in parts for cell in part) == list(range(size))
+        assert cells.enough(counts, parts, least) or len([part for part in parts if counts[:, list(part)].any()]) <= 2
     for part in parts:
-        own = [cell for cell in part if cell < ordered]
+        own = [cell for cell in part if cell < size - 1]
         assert not own or own == list(range(own[0], own[-1] + 1))
-        if views == 1 and np.count_nonzero(counts[0, list(part)]) > 1 and len(parts) > 1 and cells.enough(counts, parts, least):
+    parts = cells.join(counts, least)
+    for part in parts if views == 1 and len(parts) > 1 and cells.enough(counts, parts, least) else ():
+        if (known := np.count_nonzero(counts[0, list(part)])) > 1:
             # Whoever knows that no joined cell is empty is left with as many values as rows are asked for.
-            known = np.count_nonzero(counts[0, list(part)])
             assert counts[0, list(part)].sum() - known >= least or len([p for p in parts if counts[:, list(p)].any()]) == 1
+
+
+def test_bins_of_clients_have_much_in_common() -> None:
+    rng = np.random.default_rng(1)
+    clients = [np.append(rng.poisson(6, 20), 2) for _ in range(5)]
+    assert len(cells.common(*(cells.bins(own, 5, range(20), 10) for own in clients))) >= 4
+    assert len(cells.bins(clients[0], 3, range(20), 10, most=6)) == 6
 
 
 def test_cells_that_have_enough_rows_or_none_stay_as_they_are() -> None:
@@ -56,7 +63,7 @@ def test_cells_that_have_enough_rows_or_none_stay_as_they_are() -> None:
 def test_parts_that_all_clients_have_add_up_and_keep_enough_rows(seed: int) -> None:
     rng = np.random.default_rng(seed)
     clients = [some_counts(rng, 1, 8)[0] for _ in range(4)]
-    own = [cells.join(counts, 5, ordered=7, into=3) for counts in clients]
+    own = [cells.bins(counts, 5, range(7), 3) for counts in clients]
     shared = cells.common(*own)
     for counts, parts in zip(clients, own, strict=True):
         assert all(any(set(part) <= set(whole) for whole in shared) for part in parts)

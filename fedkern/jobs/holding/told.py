@@ -17,7 +17,6 @@ from ...disclosure import cells
 from ...errors import JobError
 from ...ground import on
 from ...models.encoding import OTHER
-from ..files import writing
 from .binding import Account
 
 FILE = "told.json"
@@ -48,7 +47,7 @@ def read(account: Account | None) -> dict[str, Told]:
 def keep(account: Account, told: Mapping[str, Told]) -> None:
     """Writes what is about to be told into the account, beside what it has of other columns; while others wait."""
     path = account.folder / FILE
-    with writing(path), on(account.ground, account.folder) as ground:
+    with on(account.ground, account.folder) as ground:
         content = json.loads(path.read_bytes()) if path.exists() else {}
         content[account.data] = {**content.get(account.data, {}), **told}
         ground.put(path, json.dumps(content).encode(), secret=True)

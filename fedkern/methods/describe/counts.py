@@ -96,28 +96,22 @@ class Client:
         rows, columns = ((self.own[Counted(name)] or ((), ()))[0] for name in table)
         if not rows or not columns:
             return None
-        both = [*zip(table, (rows, columns))]
-        ordered = [sum(min(part) < self.model.ordered(name) for part in parts) for name, parts in both]
-        into = [next(k for k, part in enumerate(parts) if self._into(name) in part) for name, parts in both]
-        found = cells.cross(_added(counts, (rows, columns)), least, ordered=(ordered[0], ordered[1]), into=(into[0], into[1]))
-        return None if found is None else self._again(table, counts, (_of_cells(found[0], rows), _of_cells(found[1], columns)))
+        both = zip(table, (rows, columns))
+        at = [[min(part) for part in parts if min(part) < self.model.ordered(name)] for name, parts in both]
+        into = self._into(table.first), self._into(table.second)
+        joined = cells.cross(_added(counts, (rows, columns)), least, (at[0], at[1]), into)
+        return None if joined is None else self._again(table, counts, (_of_cells(joined[0], rows), _of_cells(joined[1], columns)))
 
     def _of_one(self, name: str, counts: Ints) -> Parts:
         """Returns the parts in which a column has enough rows.
 
-        Bins of many values join by two, four, .. until there are two values for each part: else sums would tell their counts.
+        A part of many values has two of them: else sums would tell how many rows have each.
         """
-        into, ordered, least, wide = self._into(name), self.model.ordered(name), self.rules.rows_per_value, 1
-        if not ordered:
-            return cells.join(counts, least)
+        if not (ordered := self.model.ordered(name)):
+            return cells.join(counts, self.rules.rows_per_value)
         values = len(np.unique(measures.present(self.rows.values[name])))
-        while True:
-            block = np.append((np.arange(ordered) - into) // wide, ordered)
-            blocks = tuple(tuple(np.flatnonzero(block == k).tolist()) for k in np.unique(block))
-            parts = cells.join(cells.added(counts, blocks), least, ordered=len(blocks) - 1, into=-(-into // wide))
-            if values <= measures.MANY or 2 * len(parts) <= values:
-                return _of_cells(parts, blocks)
-            wide *= 2
+        most = max(values // 2, 1) if values > measures.MANY else None
+        return cells.bins(counts, self.rules.rows_per_value, range(ordered), self._into(name), most)
 
     def _again(self, table: Counted, counts: Ints, both: Both) -> Both | None:
         """Returns parts that may be told beside what was told before: none is finer, and enough rows of each have changed.
@@ -132,7 +126,8 @@ class Client:
             found, second = (cells.common(own, tuple(axis)) for own, axis in zip(both, known))
 
             def fits(parts: Parts) -> NDArray[np.bool_]:
-                return cells.again(_added(counts, (parts, second)), _was(before, known, (parts, second)), least).all(axis=1)
+                fit = cells.again(_added(counts, (parts, second)), _was(before, known, (parts, second)), least)
+                return np.asarray(fit.all(axis=1))
 
             coarser = cells.coarsened(found, fits) if single or fits(found).all() else None
             if coarser is None:
@@ -197,7 +192,7 @@ class Client:
         """Returns the inner ends of a column's bins, or its levels; of no column none."""
         if name not in self.model.numeric and name != TIMES:
             return [*(self.model.columns[name].levels or ())] if name else []
-        return self.ends[self.model.numeric.index(self.model.time if name == TIMES else name)].tolist()
+        return [*self.ends[self.model.numeric.index(self.model.time if name == TIMES else name)].tolist()]
 
     # ----------
 

@@ -166,8 +166,11 @@ class DescribeModel(JobModel[OutputSection]):
     @property
     def all_told(self) -> Told:
         """By which each cell is told by itself."""
-        each = ((table, *(tuple((cell,) for cell in range(n)) for n in self.shape(table))) for table in self.tables)
-        return {table: (rows, columns) for table, rows, columns in each}
+
+        def each(name: str) -> Parts:
+            return tuple((cell,) for cell in range(self.size(name)))
+
+        return {table: (each(table.first), each(table.second)) for table in self.tables}
 
     def common(self, answers: Sequence[Array]) -> Array:
         """Returns the numbers of what all clients tell, by those of each: cells that any tells together are together."""

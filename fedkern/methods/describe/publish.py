@@ -186,7 +186,7 @@ def _of_column(facts: Facts, head: Row, counts: Array, parts: Parts, moments: Ar
         shared = (
             _limits("share", binned.share(counts[:-1], noise, min(part))) if noise else {"share": float(count / n) if n else None}
         )
-        if count or name not in facts.model.numeric:
+        if (count or name not in facts.model.numeric) and not (binned_part and low is high is None):
             yield {**row, "level": facts.label(name, part), "from": low, "to": high, "count": int(count), **shared}
 
 

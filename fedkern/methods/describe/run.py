@@ -23,6 +23,7 @@ from ...disclosure import measures
 from ...errors import owned
 from ...jobs import holders
 from ...jobs import tables as of_counts
+from ...jobs.files import writing
 from ...jobs.holding import told as kept
 from ...jobs.holding.binding import Account
 from ...jobs.holding.budget import Books
@@ -113,7 +114,7 @@ def _account(run: Run[Config], k: int) -> Account | None:
 def _told(run: Run[Config], k: int, client: Client, asked: AskCells) -> Cells:
     """Returns a client's counts, once its holder's account knows what is told."""
     if not client.model.whole and (account := _account(run, k)) is not None:
-        with of_counts.alone(account):
+        with of_counts.alone(account), writing(account.folder / kept.FILE):
             kept.keep(account, client.telling(client.model.told(asked.told)))
     return client.cells(asked)
 
