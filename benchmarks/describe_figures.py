@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import argparse
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from io import StringIO
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fedkern.disclosure import cells, curves, measures
-from fedkern.disclosure.rules import LEVELS, Rules
+import fedkern
 from fedkern.privacy import binned
 
 Array = NDArray[np.float64]
@@ -30,7 +29,7 @@ SETS = {  # name -> time, status, the status of an event, a group
     "veteran": ("time", "status", 1, "trt"),
     "pbc": ("time", "status", 2, "sex"),
 }
-CLIENTS, FEDERATIONS, ENDS = 3, 200, 31
+CLIENTS, FEDERATIONS = 3, 200
 
 
 def from_r(code: str) -> pd.DataFrame:
@@ -44,89 +43,61 @@ def divided(rows: pd.DataFrame, seed: int) -> list[pd.DataFrame]:
     return [rows[place == k] for k in range(CLIENTS)]
 
 
-def of_numbers(rows: pd.DataFrame, rules: Rules) -> Iterator[tuple[float, float, float]]:
-    """Yields, of each column, the errors of its mean and sd, in standard errors, and the largest of its quartiles, in bins."""
+def of_numbers(rows: pd.DataFrame, result: fedkern.Result) -> tuple[int, float, float, int]:
+    """Returns how many columns have a mean of all rows, the largest errors of mean and sd in standard errors, and of quartiles in
+    bins."""
+    mean, sd, bins, told = [0.0], [0.0], [0], 0
     for name in rows.select_dtypes("number").columns:
-        clients = [part[name].to_numpy(float) for part in divided(rows, 1)]
-        told = [measures.moments(own, rules) for own in clients]
-        if any(one is None for one in told):
+        of_column = [row for row in result.rows() if row["column"] == name and not row["client"] and not row["group"]]
+        if not of_column or not of_column[0]["of"] or of_column[0]["of"] < of_column[0]["n"]:
             continue
-        every = measures.present(rows[name].to_numpy(float))
-        found = measures.pooled([one for one in told if one is not None])
-        error = every.std(ddof=1) / np.sqrt(len(every))
-        inner = measures.ends(found.mean, found.sd)
-        counts = [measures.binned(own, inner) for own in clients]
-        middle, bins = len(inner) // 2, len(inner) + 1
-        parts = cells.common(*(cells.join(own, rules.rows_per_value, ordered=bins, into=middle) for own in counts))
-        sums, off = cells.added(np.sum(counts, axis=0), parts), []
-        bounds = sorted({min(part) for part in parts if min(part) < bins})
-        edges = np.array([-np.inf, *inner[[k - 1 for k in bounds[1:]]], np.inf])
-        for share in (0.25, 0.5, 0.75):
-            low, _ = measures.quantile(sums, parts, inner, share)
-            off.append(
-                abs(int(np.searchsorted(edges, low)) - int(np.searchsorted(edges, np.quantile(every, share), "right") - 1))
-            )
-        yield abs(found.mean - every.mean()) / error, abs(found.sd - every.std(ddof=1)) / (error / np.sqrt(2)), max(off)
+        head, *parts = of_column
+        values, told = rows[name].dropna().to_numpy(float), told + 1
+        error = values.std(ddof=1) / np.sqrt(len(values))
+        mean.append(abs(head["mean"] - values.mean()) / error)
+        sd.append(abs(head["sd"] - values.std(ddof=1)) / (error / np.sqrt(2)))
+        lower = np.array([-np.inf if part["from"] is None else part["from"] for part in parts])
+        for key, share in (("q25", 0.25), ("median", 0.5), ("q75", 0.75)):
+            named = next(k for k, part in enumerate(parts) if part["level"].removesuffix(" or missing") == head[f"{key}_in"])
+            bins.append(abs(named - int(np.searchsorted(lower, np.quantile(values, share), "right") - 1)))
+    return told, max(mean), max(sd), max(bins)
 
 
-def halves(times: Array) -> list[float]:
-    """Returns ends of equally many rows, those that halve the rest first."""
-    places = sorted(range(1, ENDS + 1), key=lambda k: (-(k & -k), k))
-    every = np.quantile(times, np.arange(1, ENDS + 1) / (ENDS + 1)).round()
-    return [float(every[k - 1]) for k in places]
-
-
-def of_curve(name: str, rows: pd.DataFrame, rules: Rules, *, grouped: bool) -> tuple[int, int, int]:
+def of_curve(name: str, result: fedkern.Result) -> tuple[int, int, int]:
     """Returns how many values of pooled curves are told, how many are off, and by how many intervals at most."""
     time, status, positive, column = SETS[name]
-    group = column if grouped else time  # of which all is one group
-    levels = sorted(rows[group].unique()) if grouped else [0]
-    own = [
-        (
-            part[time].to_numpy(float),
-            (part[status] == positive).to_numpy(float),
-            np.searchsorted(levels, part[group]) if grouped else np.zeros(len(part), np.int64),
-        )
-        for part in divided(rows, 2)
-    ]
-    kept = list[float]()
-    for end in halves(rows[time].to_numpy(float)):
-        tried = sorted([*kept, end])
-        told = [curves.curve_counts(*one, tried, rules, len(levels)) for one in own]
-        if all(one is not None and len(one.ends) == len(tried) for one in told):
-            kept = tried
-    if not kept:
-        return 0, 0, 0
-    told = [curves.curve_counts(*one, kept, rules, len(levels)) for one in own]
-    pooled = curves.Counts(np.array(kept), *(np.sum([one[k] for one in told if one is not None], axis=0) for k in (1, 2, 3)))
-    survival, off = curves.curve(pooled).survival, list[int]()
-    for g, level in enumerate(levels):
-        own_level = repr(level) if isinstance(level, str) else level
-        some = f"d <- d[d${group} == {own_level}, ]; " if grouped else ""
+    lines: dict[str, list[dict[str, float]]] = {}
+    for row in result.summary["describe"]["survival"]:
+        if not row["client"]:
+            lines.setdefault(row["group"], []).append(row)
+    off = list[int]()
+    for level, told in lines.items():
+        some = f'd <- d[as.character(d${column}) == "{level}", ]; ' if level else ""
         code = f"d <- {'colon[colon$etype == 2, ]' if name == 'colon' else name}; {some}"
-        ends = ", ".join(map(str, pooled.ends))
+        ends = ", ".join(str(row["time"]) for row in told)
         fit = f"s <- summary(survfit(Surv({time}, {status} == {positive}) ~ 1, d), times = c({ends})); "
         reference = from_r(code + fit + "write.csv(data.frame(surv = s$surv), row.names = FALSE)")["surv"].to_numpy()
         bounds = np.array([1.0, *reference, 0.0])
-        for j, value in enumerate(survival[g]):
+        for j, value in enumerate(row["survival"] for row in told):
             off.append(0 if bounds[j] >= value >= bounds[j + 2] else int(np.argmin(np.abs(bounds - value)) - j))
-    return len(off), sum(map(bool, off)), max(map(abs, off))
+    return len(off), sum(map(bool, off)), max(map(abs, off), default=0)
 
 
 def public() -> None:
     """Compares what is told of R's data with what R says of all rows."""
-    for name in SETS:
+    for name, (time, status, positive, group) in SETS.items():
         rows = from_r(f"write.csv({name}, row.names = FALSE)")
-        rows = rows.dropna(subset=[SETS[name][0], SETS[name][1]]).drop(columns=["id", "study"], errors="ignore")
+        rows = rows.dropna(subset=[time, status]).drop(columns=["id", "study"], errors="ignore")
         rows = rows[rows.etype == 2] if name == "colon" else rows
+        clients = {f"site{k}": part for k, part in enumerate(divided(rows, 1))}
         for level in ("standard", "strict"):
-            numbers = np.array([*of_numbers(rows, LEVELS[level])]).reshape(-1, 3)
-            mean, sd, quartile = numbers.max(axis=0, initial=0.0)
-            each = (of_curve(name, rows, LEVELS[level], grouped=grouped) for grouped in (False, True))
-            told = "; ".join(f"{values} values, {off} off, at most by {most}" for values, off, most in each)
+            given = {"time": time, "event": status, "positive": positive, "disclosure": {"level": level}}
+            told = [fedkern.describe(clients, **given, **by) for by in ({}, {"group": group})]
+            columns, mean, sd, quartile = of_numbers(rows.drop(columns=[time, status]), told[0])
+            each = "; ".join("{} values, {} off, at most by {}".format(*of_curve(name, one)) for one in told)
             print(
-                f"{name}, {len(rows)} rows, {CLIENTS} clients, {level}: {len(numbers)} columns, mean off by at most {mean:.3f} "
-                f"and sd by {sd:.3f} standard errors, quartiles by {quartile:.0f} bins; one curve, and two: {told}",
+                f"{name}, {len(rows)} rows, {CLIENTS} clients, {level}: {columns} columns, mean off by at most {mean:.3f} "
+                f"and sd by {sd:.3f} standard errors, quartiles by {quartile} bins; one curve, and by {group}: {each}",
                 flush=True,
             )
 

@@ -12,29 +12,27 @@ depends on public facts and on who has too few, so that clients' parts have much
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..privacy.sketch import Sketch
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+_MANY = 1 << 20  # more than there are cells, and a power of two
 Parts = tuple[tuple[int, ...], ...]  # of cells; each cell is in one of them
 
 
-def join(counts: ArrayLike, least: ArrayLike, *, ordered: int = 0, into: int = 0, none: bool = False) -> Parts:
-    """Joins cells until no part has few rows.
+def join(counts: ArrayLike, least: int) -> Parts:
+    """Joins cells in no order, those with few rows and then the first ones, until no part has few.
 
     Parameters
     ----------
     counts : (cells,) or (views, cells); a part needs enough rows in each view, unless all of its cells are empty in all
-    least : rows of a part, or (views,): `rows_per_value` of the level; `rows` where sums over a part's rows are told
-    ordered : the number of first cells of which neighbours alone join, as bins do; cells behind them are in no order
-    into : the cell, the same at all clients, that takes those which are too few together; of ordered cells the outer ones join
-        towards it
-    none : whether a part may have no rows in some views
+    least : rows of a part: `rows_per_value` of the level
 
     Returns
     -------
@@ -43,41 +41,81 @@ def join(counts: ArrayLike, least: ArrayLike, *, ordered: int = 0, into: int = 0
     Examples
     --------
     >>> from fedkern.disclosure.cells import join
-    >>> join([40, 2, 0, 30], 5), join([3, 4, 1, 9, 12, 3, 2], 5, ordered=6, into=4)
-    (((0, 1), (2,), (3,)), ((0, 1), (2, 3), (4, 5, 6)))
+    >>> join([40, 2, 0, 30], 5)
+    ((0, 1), (2,), (3,))
     """
     views = np.atleast_2d(np.asarray(counts, np.int64))
-    filled = np.count_nonzero(views, axis=0) > 0
-    single = len(views) == 1
 
     def fits(cells: Sequence[int]) -> bool:
         # Of one view it is known that no cell which has joined is empty: each has one row at least.
-        known = int(filled[list(cells)].sum())
-        known = known if single and known > 1 else 0
+        filled = int(np.count_nonzero(views[:, list(cells)], axis=0).astype(bool).sum())
+        known = filled if len(views) == 1 and filled > 1 else 0
         rows = views[:, list(cells)].sum(axis=1)
-        fit = rows >= np.asarray(least) + known
-        return not rows.any() or bool((fit | (none & (rows == 0))).all())
+        return bool((rows >= least + known).all() or not rows.any())
 
     parts, few = list[list[int]](), list[int]()
-    for side in (range(into), range(ordered - 1, into, -1)) if ordered else ():
-        run = list[int]()
-        for cell in side:
-            run.append(cell)
-            if fits(run):
-                parts.append(run)
-                run = []
-        few += run
-    if few:
-        few.append(into)
-    for cell in [*([] if few or not ordered else [into]), *range(ordered, views.shape[1])]:
+    for cell in range(views.shape[1]):
         if fits([cell]):
             parts.append([cell])
         else:
             few.append(cell)
-    parts.sort(key=lambda part: (0 < ordered <= part[0], min(abs(cell - into) for cell in part)))
     while few and parts and not fits(few):
         few += parts.pop(0)
     return _sorted([*parts, *([few] if few else [])])
+
+
+def cut(begins: Mapping[int, int], n: int, into: int, fits: Callable[[Parts], bool]) -> Parts:
+    """Cuts `n` cells in an order at as many beginnings of cells as fit: the middle one first, then by halves.
+
+    So clients' parts have much in common.
+
+    Parameters
+    ----------
+    begins : cell -> its number among the cells that all clients know
+    into : the number of the middle cell
+
+    Examples
+    --------
+    >>> from fedkern.disclosure.cells import added, cut
+    >>> cut({1: 1, 2: 2, 3: 3}, 4, 2, lambda parts: added([3, 4, 9, 6], parts).min() > 5)
+    ((0, 1), (2,), (3,))
+    """
+    found = list[int]()
+    for begin in sorted(begins, key=lambda cell: (-(_MANY + begins[cell] - into & -(_MANY + begins[cell] - into)), begins[cell])):
+        tried = sorted([*found, begin])
+        if fits(_runs(tried, n)):
+            found = tried
+    return _runs(found, n)
+
+
+def _runs(begins: Sequence[int], n: int) -> Parts:
+    return tuple(tuple(range(one, other)) for one, other in pairwise((0, *begins, n)))
+
+
+def bins(counts: ArrayLike, least: int, at: Sequence[int], into: int, most: int | None = None) -> Parts:
+    """Joins neighbours until no part has few rows; the last cell, of missing ones, joins the middle where they are few.
+
+    Parameters
+    ----------
+    counts, least : as `join` takes them
+    at, into : the numbers of all other cells, and of the middle one, as `cut` takes them
+    most : parts
+
+    Examples
+    --------
+    >>> from fedkern.disclosure.cells import bins
+    >>> bins([3, 4, 9, 12, 8, 3], 5, range(5), 2)
+    ((0, 1), (2, 5), (3,), (4,))
+    """
+    views, n = np.atleast_2d(np.asarray(counts, np.int64)), len(at)
+    sums, middle = views[:, :n].copy(), max(bisect_right(at, into) - 1, 0)
+    missing = tuple(range(n, views.shape[1]))
+    few = bool(missing) and not enough(views, (missing,), least)
+    sums[:, middle] += few * views[:, n:].sum(axis=1)
+    begins = {cell: at[cell] for cell in range(1, n)}
+    parts = cut(begins, n, into, lambda tried: enough(sums, tried, least) and (most is None or len(tried) <= most))
+    parts = tuple((*part, *missing) if few and middle in part else part for part in parts)
+    return parts if few or not missing else (*parts, missing)
 
 
 def _sorted(parts: Sequence[Sequence[int]]) -> Parts:
@@ -106,59 +144,87 @@ def common(*partitions: Parts) -> Parts:
     return _sorted([sorted(one) for one in found])
 
 
-def once(parts: Parts, counts: ArrayLike, earlier: Parts, told: ArrayLike, least: int) -> Parts | None:
-    """Coarsens the parts of a column of which counts were told before, on these rows or on most of them; None: nothing is told.
-
-    No part is finer than what was told, and each has changed by enough rows, or not at all: differences are told, too.
-
-    Parameters
-    ----------
-    parts, counts : (.., cells) of now
-    earlier, told : (.., parts) of the last `describe` on this data, from its holder's account; of other bins `in_bins`
-
-    Examples
-    --------
-    >>> from fedkern.disclosure.cells import once
-    >>> now = ((0, 2), (1,), (3,))
-    >>> once(now, [30, 9, 1, 20], ((0,), (1,), (2,), (3,)), [30, 9, 0, 12], 5)
-    ((0, 1, 2, 3),)
-    """
-    parts, before = common(parts, earlier), np.atleast_2d(np.asarray(told, np.int64))
-    while True:
-        owns = [[k for k, one in enumerate(earlier) if set(one) <= set(part)] for part in parts]
-        change = np.abs(added(np.atleast_2d(np.asarray(counts, np.int64)), parts) - added(before, _sorted(owns)))
-        few = (change < least).any(axis=0) & change.any(axis=0)
-        if not few.any():
-            return parts
+def coarsened(parts: Parts, fits: Callable[[Parts], ArrayLike]) -> Parts | None:
+    """Joins parts that do not fit with the next ones until all do; None where not even all together fit."""
+    while not (fit := np.asarray(fits(parts), bool)).all():
         if len(parts) == 1:
             return None
-        beside = min(int(few.argmax()), len(parts) - 2)
+        beside = min(int(fit.argmin()), len(parts) - 2)
         parts = _sorted([*parts[:beside], (*parts[beside], *parts[beside + 1]), *parts[beside + 2 :]])
+    return parts
 
 
-def in_bins(inner: ArrayLike, before: ArrayLike, earlier: Parts, told: ArrayLike) -> tuple[Parts, Ints]:
-    """Returns what was told of bins with other ends, as parts of the bins of now, and their counts: ends that both have remain.
+def again(counts: ArrayLike, before: ArrayLike, least: int) -> NDArray[np.bool_]:
+    """Tells which counts may be told after others: enough rows have come or gone, or none, since differences are told, too."""
+    change = np.abs(np.asarray(counts, np.int64) - np.asarray(before, np.int64))
+    fit: NDArray[np.bool_] = (change == 0) | (change >= least)
+    return fit
+
+
+def in_cells(now: Sequence[Any], before: Sequence[Any], earlier: Parts) -> dict[tuple[int, ...], list[int]]:
+    """Returns the finest parts of a column's cells that can be compared with what was told of other cells.
 
     Parameters
     ----------
-    inner, before : inner ends of now, and of then; the last cell of each is that of missing ones
-    earlier, told : (parts,)
+    now, before : levels, or inner ends of bins; behind their cells stands that of missing ones
+    earlier : parts of the cells of then
+
+    Returns
+    -------
+    the cells of each part, and which of `earlier` are in it: ends that both have remain, a new level has none. Of a column that
+    was of another kind all cells are one part
 
     Examples
     --------
-    >>> from fedkern.disclosure.cells import in_bins
-    >>> in_bins([10, 25, 30], [10, 20, 30], ((0,), (1,), (2, 3), (4,)), [7, 8, 20, 5])
-    (((0,), (1, 2, 3), (4,)), array([ 7, 28,  5]))
+    >>> from fedkern.disclosure.cells import in_cells
+    >>> in_cells([10, 25, 30], [10, 20, 30], ((0,), (1,), (2, 3), (4,)))
+    {(0,): [0], (1, 2, 3): [1, 2], (4,): [3]}
     """
-    both = np.intersect1d(inner, before)
-    now, then = ([0, *np.searchsorted(both, ends, "right").tolist(), len(both) + 1] for ends in (inner, before))
-    shared = common(tuple((k,) for k in range(len(both) + 2)), tuple(tuple({then[cell] for cell in part}) for part in earlier))
-    counts = [sum(int(n) for part, n in zip(earlier, np.asarray(told)) if then[part[0]] in one) for one in shared]
-    return _sorted([[cell for cell, at in enumerate(now) if at in one] for one in shared]), np.array(counts, np.int64)
+    levels, kinds = [*dict.fromkeys([*now, *before])], {isinstance(name, str) for name in (*now, *before)}
+    ends = [end for end in levels if end in now and end in before]
+    if kinds == {True}:
+        of_now, of_then, last = [*map(levels.index, now)], [*map(levels.index, before)], len(levels)
+    elif len(kinds) == 2:
+        of_now, of_then, last = [0] * len(now), [0] * len(before), 0
+    else:
+        of_now, of_then = ([0, *np.searchsorted(ends, side, "right").tolist()] for side in (now, before))
+        last = len(ends) + 1
+    of_now, of_then = [*of_now, last], [*of_then, last]
+    shared = common(tuple((k,) for k in range(last + 1)), tuple(tuple({of_then[cell] for cell in part}) for part in earlier))
+    found = {tuple(k for k, of in enumerate(of_now) if of in one): one for one in shared}
+    return {cells: [k for k, part in enumerate(earlier) if of_then[part[0]] in one] for cells, one in found.items() if cells}
+
+
+def beside(parts: Parts, rows: ArrayLike, told: Sequence[tuple[Collection[int], int]], least: int) -> NDArray[np.bool_]:
+    """Tells which parts, of so many rows, may be told beside what a job tells of rows without missing cells.
+
+    A job tells the rows of each level, and of each of few values: its sums say them. What a part has beside these is rows that
+    lack some cell. By all rows that count it is known how many the job has left out: so these have to be more by so many.
+
+    Parameters
+    ----------
+    told : cells, and how many rows of the job are in them
+
+    Examples
+    --------
+    >>> from fedkern.disclosure.cells import beside
+    >>> beside(((0, 3), (1, 2)), [30, 9], [([0], 27), ([1], 5), ([2], 4)], 5)
+    array([False, False])
+    """
+    others = {cell for part in parts for cell in part}.difference(*(some for some, _ in told))
+    shared = common(parts, tuple(tuple(some) for some, _ in told), tuple((cell,) for cell in others))
+    fit = dict[int, bool]()
+    for one in map(set, shared):
+        inside = [(set(some), n) for some, n in told if one.issuperset(some)]
+        more = sum(n for part, n in zip(parts, np.asarray(rows).tolist()) if one.issuperset(part)) - sum(n for _, n in inside)
+        same = len(shared) == 1 or not inside or (len(inside) == 1 and inside[0][0] == one)
+        may = same or (not 0 < more < 2 * least - 1 and not any(0 < n < least for _, n in inside))
+        fit |= dict.fromkeys(one, may)
+    return np.array([fit[part[0]] for part in parts])
 
 
 def cross(
-    counts: ArrayLike, least: int, *, ordered: tuple[int, int] = (0, 0), into: tuple[int, int] = (0, 0)
+    counts: ArrayLike, least: int, at: tuple[Sequence[int], Sequence[int]] = ((), ()), into: tuple[int, int] = (0, 0)
 ) -> tuple[Parts, Parts] | None:
     """Returns the parts of rows, and of columns, by which a cross table may be told; None if by none.
 
@@ -170,7 +236,7 @@ def cross(
     Parameters
     ----------
     counts : (rows, columns)
-    ordered, into : of the rows, and of the columns, as `join` takes them
+    at, into : of the rows, and of the columns, as `bins` takes them; none of those in no order
 
     Examples
     --------
@@ -181,10 +247,11 @@ def cross(
     table, found = np.asarray(counts, np.int64), list[tuple[Parts, Parts]]()
     for axis in (1, 0):
         views = table if axis else table.T
-        parts = join(views[views.any(axis=1)], least, ordered=ordered[axis], into=into[axis])
+        some = views[views.any(axis=1)]
+        parts = bins(some, least, at[axis], into[axis]) if len(at[axis]) else join(some, least)
         whole = tuple((k,) for k in range(len(views)))
         filled = int(added(views.sum(axis=0), parts).astype(bool).sum())
-        if filled > 1 and views.any(axis=1).sum() > 1 and enough(views[views.any(axis=1)], parts, least):
+        if filled > 1 and len(some) > 1 and enough(some, parts, least):
             found.append((whole, parts) if axis else (parts, whole))
     return max(found, key=lambda both: len(both[0]) * len(both[1]), default=None)
 
@@ -202,18 +269,3 @@ def ring(pairs: Sequence[tuple[str, str]]) -> tuple[str, str] | None:
             return one, other
         trees = [tree for tree in trees if tree not in touched] + [{one, other}.union(*touched)]
     return None
-
-
-def few_apart(now: Mapping[str, Sketch], earlier: Mapping[str, Sketch], least: int) -> list[tuple[str, str]]:
-    """Returns the sets of rows, of a `describe` and of another job, that differ by few rows: both counts tell of these alone.
-
-    Of each column a `describe` has the rows of each part, and a job those of each level, or of each of two values, that it uses.
-    Sets of the same cells are not compared: by all rows that count it is known how many a job has left out. That says also how
-    many rows at least lack some cell: so a set has to differ by so many more.
-
-    Parameters
-    ----------
-    now, earlier : the cells of a set -> the sketch of its rows, of one column
-    """
-    pairs = [(one, other, mine.apart(theirs)) for one, mine in now.items() for other, theirs in earlier.items() if one != other]
-    return [(one, other) for one, other, apart in pairs if apart is not None and 0 < apart < 2 * least - 1]

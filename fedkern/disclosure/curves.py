@@ -6,13 +6,14 @@ would tell the rows between.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import chdtrc, ndtri
 
-from .cells import added, join
+from .cells import Parts, added, cut, enough
 from .rules import Rules
 
 Floats = NDArray[np.float64]
@@ -63,58 +64,71 @@ class LogRank(NamedTuple):
     p: float
 
 
-def curve_counts(
-    times: ArrayLike, event: ArrayLike, group: ArrayLike, grid: ArrayLike, rules: Rules, groups: int = 1
-) -> Counts | None:
-    """Returns what a client tells of its times; None if nothing.
+def parts(events: ArrayLike, censored: ArrayLike, missing: ArrayLike, ends: Sequence[int], rules: Rules) -> Parts | None:
+    """Returns the parts in which a client tells its times; None if in none.
 
-    Intervals of the grid join until each has enough events in each group, or none; so has what comes after the last one. Censored
-    rows are told where enough of each group, or none, have been since they were told last: the other ends have 0, and so many
-    count as at risk. Each interval begins with at least `rules.rows` of each group at risk.
+    Cells are the events of each interval, its censored rows, and last the rows without time or event. Intervals join until each
+    has enough events in each group, or none, and begins with at least `rules.rows` of each group at risk. Censored rows are told
+    where enough of each group, or none, have been since they were told last; those behind the last end are one part with later
+    events. A row without time is left out where enough rows of each group are; else it counts as censored in the first interval,
+    and nobody sees how many do.
 
     Parameters
     ----------
-    times, event : (n,), nan where missing. A row that misses one of them is left out where enough rows of each group do; else it
-        counts as censored in the first interval, and nobody sees how many do.
-    group : (n,) 0, 1, .. of the told parts of groups, each with enough rows; all 0 without groups
-    grid : (k,) public ends of intervals, above 0
-    groups : how many groups all clients have
+    events, censored : (groups, intervals) rows of the told parts of groups, each with enough rows
+    missing : (groups,)
+    ends : the intervals at whose ends a curve may be told
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from fedkern.disclosure.curves import curve_counts
+    >>> from fedkern.disclosure.curves import parts
     >>> from fedkern.disclosure.rules import LEVELS
-    >>> told = curve_counts(np.arange(1, 41), np.tile([1, 0], 20), np.zeros(40, int), [5, 10, 15, 20], LEVELS["standard"])
-    >>> told.ends, told.events, told.at_risk
-    (array([15.]), array([[8]]), array([[40, 25]]))
+    >>> parts([[3, 4, 9, 6]], [[0, 9, 0, 30]], [0], range(3), LEVELS["standard"])
+    ((0, 1), (2,), (3, 7), (4, 5, 8), (6,))
     """
-    ends, codes = np.asarray(grid, np.float64), np.asarray(group, np.int64)
-    time, dies = np.asarray(times, np.float64), np.asarray(event, np.float64)
-    lacking = ~(np.isfinite(time) & np.isfinite(dies))
-    left_out = np.bincount(codes[lacking], minlength=groups)
-    rows = np.bincount(codes, minlength=groups)
-    if left_out[rows > 0].min(initial=len(codes)) >= rules.rows_per_value:
-        rows, codes, time, dies = rows - left_out, codes[~lacking], time[~lacking], dies[~lacking]
-        lacking = np.zeros(len(codes), bool)
-    interval = np.where(lacking, 0, np.searchsorted(ends, time))
-    dying = ~lacking & (dies != 0)
-    events, censored = (
-        np.bincount(codes[which] * (len(ends) + 1) + interval[which], minlength=groups * (len(ends) + 1)).reshape(groups, -1)
-        for which in (dying, ~dying)
-    )
-    some, least, last = np.flatnonzero(rows), rules.rows_per_value, len(ends)
-    parts = join(events[some], least, ordered=last + 1, into=last, none=True)
-    left = np.cumsum((events + censored)[some, ::-1], axis=1)[:, ::-1]
-    while len(parts) > 1 and left[:, parts[-1][0]].min() < rules.rows:
-        parts = (*parts[:-2], parts[-2] + parts[-1])
-    events, censored = added(events, parts), added(censored, parts)
-    later = join(censored[some], least, ordered=len(parts), into=len(parts) - 1, none=True)
-    if len(parts) == 1:
+    some = np.sum(events, axis=1) + np.sum(censored, axis=1) > 0
+    dying, gone, lacking = (np.asarray(one, np.int64)[some] for one in (events, censored, missing))
+    least, bins = rules.rows_per_value, dying.shape[1]
+    out = lacking.min(initial=least) >= least
+    if not out:
+        gone[:, 0] += lacking
+    left = (dying + gone)[:, ::-1].cumsum(axis=1)[:, ::-1]
+
+    def fits(tried: Parts) -> bool:
+        at_risk = left[:, [part[0] for part in tried]].min(initial=rules.rows)
+        return enough(dying, tried, least, none=True) and bool(at_risk >= rules.rows)
+
+    intervals = cut({end + 1: end + 1 for end in ends}, bins, len(ends) // 2, fits)
+    if len(intervals) == 1:
         return None
-    by_then = np.zeros_like(censored)
-    by_then[:, [part[-1] for part in later]] = added(censored, later)
-    return Counts(ends[[part[-1] for part in parts[:-1]]], rows, events[:, :-1], by_then[:, :-1])
+    waiting, since = [[*intervals[-1]]], list[int]()  # the rest, with all that is not told before it
+    for part in intervals[:-1]:
+        since += part
+        if enough(gone, (tuple(since),), least, none=True):
+            waiting.append([bins + cell for cell in since])
+            since = []
+    waiting[0] += [bins + cell for cell in (*since, *intervals[-1])]
+    if not out:
+        next(part for part in waiting if bins in part).append(2 * bins)
+    return tuple(sorted(tuple(sorted(part)) for part in [*intervals[:-1], *waiting, *([[2 * bins]] if out else [])]))
+
+
+def counts_of(of: Parts, cells: ArrayLike, ends: ArrayLike) -> Counts:
+    """Returns what is told of parts' cells (groups, cells), with the ends of all intervals but the last."""
+    counts, every = np.asarray(cells, np.int64), np.asarray(ends, np.float64)
+    bins = len(every) + 1
+    told = [part for part in of if max(part) < bins - 1]
+    at = [max(part) for part in told]
+    censored, rest = np.zeros((len(counts), len(told)), np.int64), np.zeros(len(counts), np.int64)
+    for part in of:
+        last = max((cell for cell in part if cell < 2 * bins), default=0) - bins
+        n = counts[:, list(part)].sum(axis=1)
+        if bins - 1 in (*part, last):
+            rest += n
+        elif last >= 0:
+            censored[:, at.index(last)] += n
+    events = added(counts, tuple(told)) if told else censored
+    return Counts(every[at], events.sum(axis=1) + censored.sum(axis=1) + rest, events, censored)
 
 
 def curve(counts: Counts, level: float = 0.95) -> Curve:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .cells import Parts
 from .rules import Rules
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 MANY = 10  # values, more than which a column has of which sums are told: with fewer, sums tell their counts
 OF_AN_ERROR = 0.1  # to which sums are rounded
@@ -36,15 +33,12 @@ def present(values: ArrayLike) -> Floats:
     return own if there.all() else own[there]
 
 
-def measured(values: ArrayLike, rules: Rules, parts: int = 0) -> bool:
+def measured(values: ArrayLike, rules: Rules) -> bool:
     """Tells whether sums over numbers (nan: missing) may be told: they are of enough rows and many values, and none leads.
 
-    Else the column has counts alone; and where some of its cells have joined, no other job may have its sums.
-
-    `parts`: of the column's cells, as many as were told at most, now or before: where few have several values, sums take them
-    apart.
+    Else the column has counts alone.
     """
-    own, most = present(values), max(MANY, 2 * parts) * (rules.rows_per_value > 0)
+    own, most = present(values), MANY * (rules.rows_per_value > 0)
     if len(own) < max(rules.rows, 2) or not any(len(np.unique(some)) > most for some in (own[:FIRST], own)):
         return False
     off = own - own.mean()
@@ -52,15 +46,12 @@ def measured(values: ArrayLike, rules: Rules, parts: int = 0) -> bool:
     return bool(1 / len(own) + farthest / max(off @ off, np.finfo(float).tiny) <= rules.leverage)
 
 
-def moments(values: ArrayLike, rules: Rules, parts: int = 0, rows: float | None = None) -> Moments | None:
+def moments(values: ArrayLike, rules: Rules, rows: float | None = None) -> Moments | None:
     """Returns the rounded mean and sd of numbers (nan: missing); None if they may not be told.
 
-    Parameters
-    ----------
-    parts : as `measured` takes it
-    rows : those with a number, as far as they are told: of all parts but one of missing cells alone. None: exactly those
+    `rows`: those with a number, as far as they are told: of all parts but one of missing cells alone. None: exactly those.
     """
-    if not measured(values, rules, parts):
+    if not measured(values, rules):
         return None
     own = present(values)
     sd, n = float(own.std(ddof=1)), len(own)
@@ -89,29 +80,45 @@ def rounded(value: float, error: float) -> float:
     return round(round(value / unit) * unit, max(0, -math.floor(math.log10(unit))))
 
 
-def pooled(of_clients: Sequence[Moments]) -> Moments:
-    """Returns the mean and sd of all clients' rows, of what they told."""
-    n, mean, sd = np.array(of_clients, np.float64).T
-    total = float(n.sum())
-    of_all = float(n @ mean) / total
-    square = float((n - 1) @ sd**2 + n @ (mean - of_all) ** 2) / (total - 1)
-    error = math.sqrt(square / total)
-    return Moments(total, rounded(of_all, error), rounded(math.sqrt(square), error / math.sqrt(2)))
+class Products(NamedTuple):
+    """Holds, of each two columns, over the rows with both (d, d): rows, sums and sums of squares of the first, sums of products,
+    and the rounded correlation, which is nan where it may not be told."""
+
+    rows: Floats
+    sums: Floats
+    squares: Floats
+    products: Floats
+    r: Floats
 
 
-def correlation(x: ArrayLike, y: ArrayLike, rules: Rules) -> float | None:
-    """Returns a rounded correlation over the rows with both numbers; None if it may not be told.
+def products(columns: ArrayLike, rules: Rules) -> Products:
+    """Returns the products of columns (n, d) (nan: missing).
 
-    Both columns have more than ten cells of enough rows each: a cross table of fewer would be told by it.
+    Of a correlation that is told both columns have more than ten cells of enough rows each: a cross table of fewer would be told
+    by it.
     """
-    own = [np.asarray(one, np.float64) for one in (x, y)]
-    if not (there := np.isfinite(own[0]) & np.isfinite(own[1])).all():
-        own = [one[there] for one in own]
-    least, most = rules.rows_per_value, MANY * (rules.rows_per_value > 0)
-    if not all(measured(one, rules) and any(_cells(some, least) > most for some in (one[:FIRST], one)) for one in own):
-        return None
-    a, b = (one - one.mean() for one in own)
-    return rounded(float(a @ b) / math.sqrt(float(a @ a) * float(b @ b)), 1 / math.sqrt(len(a)))
+    own = np.asarray(columns, np.float64)
+    there = np.isfinite(own)
+    has, least, most = there.astype(np.float64), rules.rows_per_value, MANY * (rules.rows_per_value > 0)
+    values = np.where(there, own, 0.0)
+    rows, sums, squares, both = has.T @ has, values.T @ has, (values**2).T @ has, values.T @ values
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean, spread = sums / rows, squares - sums**2 / rows
+        farthest = (
+            np.maximum(values.max(axis=0, initial=0.0)[:, None] - mean, mean - values.min(axis=0, initial=0.0)[:, None]) ** 2
+        )
+        leads = 1 / rows + farthest / spread
+        r = (both - sums * sums.T / rows) / np.sqrt(spread * spread.T)
+    may = (rows >= max(rules.rows, 2)) & (leads <= rules.leverage if most else spread > 0)
+    for i, j in zip(*np.triu_indices(len(rows), 1)):
+        one = there[:, i] & there[:, j]
+        may[i, j] = (
+            may[i, j]
+            and may[j, i]
+            and all(any(_cells(own[:some, k][one[:some]], least) > most for some in (FIRST, len(own))) for k in (i, j))
+        )
+        r[i, j] = rounded(float(r[i, j]), 1 / math.sqrt(rows[i, j])) if may[i, j] else np.nan
+    return Products(rows, sums, squares, both, r)
 
 
 def _cells(values: Floats, least: int) -> int:
@@ -122,16 +129,6 @@ def _cells(values: Floats, least: int) -> int:
         if rows >= max(least, 1):
             cells, rows = cells + 1, 0
     return cells
-
-
-def pooled_correlation(x: Sequence[Moments], y: Sequence[Moments], r: Sequence[float]) -> float:
-    """Returns the correlation of all clients' rows, of what they told of two columns."""
-    n = np.array([min(one.rows, other.rows) for one, other in zip(x, y, strict=True)])
-    means, sds = (np.array([[one[k] for one in column] for column in (x, y)]) for k in (1, 2))
-    off = means - (means @ n / n.sum())[:, None]
-    products = np.einsum("ik,jk,k->ij", off, off, n) + np.einsum("ik,jk,k->ij", sds, sds, n - 1) * np.eye(2)
-    products[[0, 1], [1, 0]] += float((sds.prod(axis=0) * r) @ (n - 1))
-    return rounded(float(products[0, 1] / math.sqrt(products[0, 0] * products[1, 1])), 1 / math.sqrt(n.sum()))
 
 
 def ends(mean: float, sd: float, lower: float | None = None, upper: float | None = None, bins: int = 24) -> Floats:
@@ -147,23 +144,3 @@ def ends(mean: float, sd: float, lower: float | None = None, upper: float | None
     found = np.arange(math.floor(low / width), math.ceil(high / width) + 1) * width
     inside: Floats = found[(found > low) & (found < high)]
     return inside.round(max(0, -math.floor(math.log10(width))))
-
-
-def binned(values: ArrayLike, inner: ArrayLike) -> Ints:
-    """Returns (bins + 1,) the counts of bins [end, next end), the first and the last without limit, and of missing cells."""
-    own, inner = present(values), np.asarray(inner, np.float64)
-    inside = np.bincount(np.searchsorted(inner, own, "right"), minlength=len(inner) + 1)
-    return np.append(inside, np.size(values) - len(own)).astype(np.int64)
-
-
-def quantile(counts: ArrayLike, parts: Parts, inner: ArrayLike, share: float) -> tuple[float, float]:
-    """Returns the ends between which a quantile lies, of the told counts (parts,) of bins: infinite beyond the outer ones."""
-    bounds = [-math.inf, *np.asarray(inner, np.float64).tolist(), math.inf]
-    last = len(bounds) - 1  # the cell of missing ones
-    own = [([cell for cell in part if cell < last], int(n)) for part, n in zip(parts, np.asarray(counts), strict=True)]
-    own = [(cells, n) for cells, n in own if cells and n]
-    if not own:
-        return -math.inf, math.inf
-    until = np.cumsum([n for _, n in own])
-    cells = own[int(np.searchsorted(until, share * until[-1]))][0]
-    return bounds[min(cells)], bounds[max(cells) + 1]

@@ -13,7 +13,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.cells import MISSING, Cells, Text, floats, plain
+from ..data.cells import MISSING, Cells, Text, floats, labels, plain
 from ..data.design import column_of, with_event
 from ..data.formula import looked_at
 from ..data.incomplete import marked
@@ -21,8 +21,9 @@ from ..data.joined import gone_of
 from ..data.rare import without_faults
 from ..data.table import Table, as_written
 from ..disclosure.look import weights, with_splines
+from ..disclosure.measures import MANY
 from ..errors import FedkernError
-from ..models.encoding import Column, Spec
+from ..models.encoding import OTHER, Column, Spec
 from ..privacy.sketch import Sketch, mix_bits
 from .holding.columns import Columns, Rows
 from .keys import JobConfig
@@ -45,7 +46,19 @@ def rows_of(config: JobConfig, table: Table, spec: Spec, key: bytes) -> Rows:
     columns = ((name, values[counted]) for name, values in _columns(config, table, spec, key))
     sketch = Sketch.of(mark_of(key), numbers[counted], weight.view(np.uint64))
     joined = {name: sorted(gone) for name, cells in table.columns.items() if (gone := gone_of(cells))}
-    return Rows(sketch, Columns.of(numbers[counted], columns, joined), key)
+    values = {} if config.requirement.cells else dict(_few_values(table, spec, counted))
+    return Rows(sketch, Columns.of(numbers[counted], columns, joined, values), key)
+
+
+def _few_values(table: Table, spec: Spec, counted: NDArray[np.bool_]) -> Iterator[tuple[str, list[tuple[list[str], int]]]]:
+    """Yields the columns of levels, or of few values, with the values that are one in the job, and the rows with these."""
+    for name in sorted({*spec.covariates(table.names), *spec.roles - {spec.row_id}} & {*table.columns}):
+        cells = table.columns[name]
+        if column_of(spec, table, name).levels is None and len(np.unique(floats(cells)[counted])) > MANY:
+            continue
+        text, gone = labels(cells), sorted(gone_of(cells))
+        counts = np.bincount(text.codes[counted], minlength=len(text.levels)).tolist()
+        yield name, [(gone if gone and level == OTHER else [level], n) for level, n in zip(text.levels, counts) if n]
 
 
 def _numbers(table: Table, key: bytes) -> Numbers:

@@ -22,6 +22,8 @@ def table_one(content: Record) -> Cells:
     """Returns a Table 1 of `describe` of summary.json: all rows, and each group, or each client where none is."""
     group = content["group"]
     rows = [row for row in content["rows"] if row["by"] in ("", group) and (not group or not row["client"])]
+    whole = {"", *(row["level"] for row in rows if row["column"] == group)}  # groups that join others for a column are not shown
+    rows = [row for row in rows if row["group"] in whole]
     beside = list(dict.fromkeys((row["client"], row["group"]) for row in rows))[: BESIDE + 1]
     by = {(row["column"], row["level"], row["client"], row["group"]): row for row in rows}
     levels = {column: list(dict.fromkeys(row["level"] for row in rows if row["column"] == column)) for column, *_ in by}

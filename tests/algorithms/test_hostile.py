@@ -94,7 +94,7 @@ HONEST: dict[type[Exchange], Exchange] = {
         ColumnValues(0, np.array([0.0, 3.0])),
         ColumnMeans(0, np.array([1.0, -3.0])),
         Settled(0, 1),
-        FewValues(0, np.array([2.0, 0.0]), np.array([[1.0, 2.0], [0.0, 0.0]]), np.array([[1.0, 2.0], [-3.0, 3.0]])),
+        FewValues(0, np.array([2.0, 0.0]), np.array([[1.0, 2.0], [0.0, 0.0]])),
         Spread(0, np.array([[9.0, 5.0, 7.0], [4.0, -1.0, 2.0]])),
         OwnParts(0, np.array([0.0, 0.0, 2.0, -1.0])),
         Cells(0, np.array([4.0, 0.0, 3.0]), np.ones((1, 2, 3)), np.ones((1, 6))),
@@ -116,7 +116,7 @@ SIGNED = {
     (FitSums, "waic_effective"), (Replicated, "replicated"), (Replicated, "tenths"), (Replicated, "misfits"),
     (MarginalSums, "sums"), (SurvivalSums, "score"), (LifetimeSums, "scores"), (SiteMode, "mode"), (SiteFit, "estimate"),
     (LogTerms, "values"), (Slope, "gradient"), (Slope, "told"), (ColumnMeans, "steps"),
-    (FewValues, "n"), (FewValues, "values"), (FewValues, "range"), (Cells, "counts"),
+    (FewValues, "n"), (FewValues, "values"), (Cells, "counts"),
 }  # fmt: skip
 NEVER = (np.nan, np.inf, -np.inf, 1e308, -1e308, 1e250)
 

@@ -7,27 +7,34 @@ often each cell occurs.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from fedkern.disclosure.cells import Parts, added, cross, enough, in_bins, join, once
-from fedkern.disclosure.curves import curve_counts
-from fedkern.disclosure.measures import OF_AN_ERROR, ends, moments, step
+from fedkern.algorithms.exchanges.described import AskCells, AskParts
+from fedkern.disclosure.measures import MANY, OF_AN_ERROR, step
 from fedkern.disclosure.rules import NEAR_ROWS, Rules
+from fedkern.jobs.holding import told
+from fedkern.jobs.load import config_of
+from fedkern.methods.describe import keys, run
+from fedkern.methods.describe.counts import Client
+from fedkern.methods.describe.model import TIMES, Counted, DescribeModel
+from fedkern.methods.describe.rows import Rows
+from fedkern.models import encoding
 from fedkern.privacy.sketch import Sketch
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-BY = "by"
+BY, CURVE = "by", "curve"
 FIRST, SECOND, JOB = "first", "second", "job"
 NODES = (20, 500)  # that one solver looks at, first and in the end; what it has found by then is a bound all the same
 
@@ -38,7 +45,6 @@ class Column(NamedTuple):
     codes: Codes
     cells: int
     values: Array | None = None  # of the other cells, where it is a number's
-    inner: Array | None = None  # of bins, where it has any
 
 
 class Statement(NamedTuple):
@@ -54,54 +60,105 @@ class Statement(NamedTuple):
 
 @dataclass(frozen=True)
 class Data:
-    """One client's rows: their groups, columns, and survival times on a grid, as cells 2 * interval + event."""
+    """One client's rows: their groups, columns, and survival times."""
 
     columns: Mapping[str, Column]
     times: Array
     events: Array
-    grid: Array
 
     def take(self, rows: NDArray[np.bool_] | Codes) -> Data:
         """Returns some of the rows."""
         columns = {name: one._replace(codes=one.codes[rows]) for name, one in self.columns.items()}
-        return Data(columns, self.times[rows], self.events[rows], self.grid)
+        return Data(columns, self.times[rows], self.events[rows])
 
     @property
     def n_rows(self) -> int:
         return len(self.times)
 
-    def with_curve(self) -> dict[str, Column]:
-        """Returns the columns, with the cells of the curve as one."""
-        k = len(self.grid) + 1
+    def with_curve(self, ends: Array) -> dict[str, Column]:
+        """Returns the columns, with the cells of the curve as one: events of each interval, then censored rows, then others."""
+        k = len(ends) + 1
         lacking = ~(np.isfinite(self.times) & np.isfinite(self.events))
-        interval = np.searchsorted(self.grid, np.where(lacking, 0, self.times))
-        codes = np.where(lacking, 2 * k, 2 * interval + np.where(lacking, 0, self.events).astype(np.int64))
-        return {**self.columns, "curve": Column(codes, 2 * k + 1)}
+        codes = np.where(lacking, 2 * k, np.searchsorted(ends, self.times) + k * (self.events == 0))
+        return {**self.columns, CURVE: Column(codes, 2 * k + 1)}
 
 
 @dataclass
 class Account:
-    """What a holder keeps of what was told: parts and counts of columns and tables, and sketches of rows."""
+    """What a holder keeps: what was told of columns and tables, what jobs told, and sketches of rows."""
 
-    columns: dict[str, tuple[Array | None, Parts, Codes]] = field(default_factory=dict)
-    tables: dict[str, tuple[Parts, Codes] | None] = field(default_factory=dict)
-    curves: list[Array | None] = field(default_factory=list)
+    told: dict[str, told.Told] = field(default_factory=dict)
+    values: list[told.Values] = field(default_factory=list)
     rows: list[Sketch] = field(default_factory=list)  # of looks
     of_jobs: list[Sketch] = field(default_factory=list)
-    most: dict[str, int] = field(default_factory=dict)  # parts in which a column was told, at most
 
 
-def bins_of(column: Column) -> list[list[int]]:
-    """Returns the fine cells of each bin, that of missing ones last; each its own where there are no bins."""
-    last = column.cells - 1
-    if column.inner is None or column.values is None:
-        return [[k] for k in range(column.cells)]
-    at = np.searchsorted(column.inner, column.values, "right")
-    return [[k for k in range(last) if at[k] == bin] for bin in range(len(column.inner) + 1)] + [[last]]
+class Look:
+    """What `describe` tells of one client's rows, by its own code: where its bins end, and the counts of parts.
 
+    Parameters
+    ----------
+    columns : what the job file declares of columns
+    """
 
-def counted(codes: Codes, cells: int, bins: Sequence[Sequence[int]]) -> Codes:
-    return added(np.bincount(codes, minlength=cells), tuple(map(tuple, bins)))
+    def __init__(self, data: Data, names: Sequence[str], rules: Rules, account: Account, columns: Mapping[str, Any]) -> None:
+        def levels(name: str) -> encoding.Column:
+            one = data.columns[name]
+            if one.values is not None:
+                return encoding.Column(name, "numeric", None, 0.0, 1.0)
+            return encoding.Column(name, "categorical", tuple(map(str, range(one.cells - 1))))
+
+        job = {"group": BY, "time": "time", "event": "event"}
+        raw = {"job": {"method": "describe"}, "model": job, "data": {"columns": columns}, "disclosure": {"level": "standard"}}
+        time = encoding.Column("time", "numeric", None, 0.0, 1.0)
+        every = (*map(levels, (BY, *names)), time, encoding.Column("event", "categorical", ("0", "1")))
+        self.data, self.names = data, names
+        self.model = DescribeModel(config_of(keys, raw), ("one",), encoding=encoding.Encoding(every, None))
+        numbers = {name: numbers_of(data.columns[name]) for name in names if data.columns[name].values is not None}
+        codes = {name: one.codes for name, one in data.columns.items() if one.values is None}
+        codes = {name: np.where(code == data.columns[name].cells - 1, -1, code) for name, code in codes.items()}
+        own = Rows(data.n_rows, {**numbers, "time": data.times}, codes, data.events)
+        self.client = Client(self.model, own, rules, account.told, account.values)
+        agreed = run.Agreed(self.model.public_ends, frozenset(), np.zeros(0), np.zeros(len(self.model.numeric)))
+        self.agreed = run._with_ends(agreed, self.model, [self.client.values()], self.client.spread().sums)
+
+    def ends_of(self, name: str) -> Array:
+        ends: Array = np.unique(self.agreed.ends[self.model.numeric.index(name)])
+        return ends
+
+    def cells_of(self, name: str, fine: Mapping[str, Column], ends: Array) -> list[list[int]]:
+        """Returns the cells that the attacker knows of, in each cell of a column; the last is that of missing ones."""
+        if name == TIMES:
+            inner, bins, k = self.agreed.ends[self.model.numeric.index("time")], self.model.bins, len(ends) + 1
+            at = np.searchsorted(inner, [*ends, np.inf])
+            return [np.flatnonzero(at == i % bins).__add__(k * (i >= bins)).tolist() for i in range(2 * bins)] + [[2 * k]]
+        column = fine[name]
+        if column.values is None:
+            return [[k] for k in range(column.cells)]
+        at = np.searchsorted(self.agreed.ends[self.model.numeric.index(name)], column.values, "right")
+        return [np.flatnonzero(at == k).tolist() for k in range(self.model.size(name) - 1)] + [[column.cells - 1]]
+
+    def tell(self, where: str, account: Account, ends: Array) -> list[Statement]:
+        """Returns all numbers, and notes them; `ends`: of the intervals that the attacker knows of."""
+        client, fine, said = self.client, self.data.with_curve(ends), list[Statement]()
+        parts = self.model.common([client.parts(AskParts(0, self.agreed.ends)).first])
+        account.told |= json.loads(json.dumps(client.telling(self.model.told(parts))))
+        answer = client.cells(AskCells(0, parts, self.agreed.centre))
+        every = tuple(range(fine[BY].cells))
+        for (name, by), counts in self.model.split(answer.counts).items():
+            both, cells = self.model.told(parts)[Counted(name, by)], self.cells_of(name, fine, ends)
+            for first, second in product(*(both or ((), ()))):
+                n, column = counts[min(first), min(second)], CURVE if name == TIMES else name
+                own = dict.fromkeys((cell for k in first for cell in cells[k]), 1.0)
+                said.append(Statement(column, second if by else every, own, n, n, where))
+        for j, name in enumerate(self.model.numeric):
+            groups = (self.model.told(parts)[Counted(name, BY)] or ((), ()))[1] if name in fine else ()
+            for part in (*groups, every) if name in fine else ():
+                n, first, square = answer.each[j, -1 if part == every else min(part)]
+                if n and (part == every or min(part) < len(every) - 1):
+                    mean, sd = self.agreed.centre[j] + first / n, (max(square - first**2 / n, 0) / (n - 1)) ** 0.5
+                    said += windows(name, part, fine[name], float(mean), float(sd), where, np.isin(fine[BY].codes, part))
+        return said
 
 
 def numbers_of(column: Column) -> Array:
@@ -117,51 +174,12 @@ def _near(rows: Sketch, earlier: Sequence[Sketch], least: int) -> bool:
     return any(0 < (rows.apart(before) or 0) < least for before in earlier)
 
 
-def describe(
-    data: Data, names: Sequence[str], rules: Rules, where: str, account: Account, members: NDArray[np.uint64]
-) -> list[Statement] | None:
-    """Returns what a first look tells by the rules, and notes it; None where it is refused."""
-    least, all_groups = rules.rows_per_value, tuple(range(data.columns[BY].cells))
-    rows = sketch_of(members)
-    if _near(rows, [*account.rows, *account.of_jobs], NEAR_ROWS):
-        return None
-    told, kept = list[Statement](), dict[str, Parts]()
-    fine = dict[str, tuple[tuple[int, ...], ...]]()
-    for name in (BY, *names):
-        column = data.columns[name]
-        bins = bins_of(column)
-        counts = counted(column.codes, column.cells, bins)
-        number = column.inner is not None
-        ordered, into = (len(bins) - 1, (len(bins) - 1) // 2) if number else (0, 0)
-        parts: Parts | None = join(counts, least, ordered=ordered, into=into)
-        if name in account.columns:
-            inner, earlier, before = account.columns[name]
-            if inner is not None and column.inner is not None:
-                earlier, before = in_bins(column.inner, inner, earlier, before)
-            parts = once(parts, counts, earlier, before, least)
-        if parts is None or not enough(counts, parts, least):
-            continue
-        most = account.most[name] = max(len(parts), account.most.get(name, 0))
-        cells = tuple(tuple(cell for k in part for cell in bins[k]) for part in parts)
-        fine[name], kept[name] = cells, parts
-        account.columns[name] = (column.inner, parts, added(counts, parts))
-        for part, n in zip(cells, added(counts, parts).tolist(), strict=True):
-            told.append(Statement(name, all_groups, dict.fromkeys(part, 1.0), n, n, where))
-        if column.values is not None and (found := moments(numbers_of(column), rules, most)) is not None:
-            told += windows(name, all_groups, column, found.mean, found.sd, where)
-    if BY in fine:
-        for name in names:
-            if name in fine:
-                told += table_of(data, name, fine, kept, rules, where, account)
-        told += curve_of(data, fine[BY], rules, where, account)
-    account.rows.append(rows)
-    return told
-
-
-def windows(name: str, groups: tuple[int, ...], column: Column, mean: float, sd: float, where: str) -> list[Statement]:
+def windows(
+    name: str, groups: tuple[int, ...], column: Column, mean: float, sd: float, where: str, rows: NDArray[np.bool_]
+) -> list[Statement]:
     """Returns what a rounded mean and standard deviation say of the counts of values."""
     assert column.values is not None
-    x, n = column.values, int((column.codes < column.cells - 1).sum())
+    x, n = column.values, int((column.codes[rows] < column.cells - 1).sum())
     of_mean, of_sd = (step(OF_AN_ERROR * error) / 2 * 1.01 for error in (sd * 1.05 / math.sqrt(n), sd * 1.05 / math.sqrt(2 * n)))
     low, high = max(sd - of_sd, 0.0), sd + of_sd
     weights = [
@@ -173,92 +191,39 @@ def windows(name: str, groups: tuple[int, ...], column: Column, mean: float, sd:
     return [Statement(name, groups, dict(enumerate(own.tolist())), least, most, where) for own, least, most in weights]
 
 
-def table_of(
-    data: Data, name: str, fine: Mapping[str, Parts], kept: Mapping[str, Parts], rules: Rules, where: str, account: Account
-) -> list[Statement]:
-    """Returns what the cross table of groups and a column tells."""
-    by, column = data.columns[BY], data.columns[name]
-    both = np.array([[int((np.isin(by.codes, g) & np.isin(column.codes, c)).sum()) for c in fine[name]] for g in fine[BY]])
-    number = column.inner is not None
-    ordered = sum(part[0] < len(column.inner) + 1 for part in kept[name]) if number and column.inner is not None else 0
-    found = cross(both, rules.rows_per_value, ordered=(0, ordered), into=(0, ordered // 2))
-    cells = None
-    if found is not None:
-        rows, columns = (
-            [[cell for k in part for cell in fine[of][k]] for part in parts] for of, parts in ((BY, found[0]), (name, found[1]))
-        )
-        cells = tuple(tuple(sorted(g * column.cells + c for g in own for c in its)) for own in rows for its in columns)
-    if name in account.tables:  # told before: these cells or none
-        before = account.tables[name]
-        flat = np.bincount(by.codes * column.cells + column.codes, minlength=by.cells * column.cells)
-        same = cells is not None and before is not None and once(tuple(sorted(cells)), flat, *before, rules.rows_per_value)
-        cells = cells if same and cells is not None and same == tuple(sorted(cells)) else None
-    if cells is None:
-        account.tables.setdefault(name, None)
-        return []
-    flat = np.bincount(by.codes * column.cells + column.codes, minlength=by.cells * column.cells)
-    account.tables[name] = (tuple(sorted(cells)), added(flat, tuple(sorted(cells))))
-    out = []
-    for own in rows:
-        for its in columns:
-            n = int((np.isin(by.codes, own) & np.isin(column.codes, its)).sum())
-            out.append(Statement(name, tuple(own), dict.fromkeys(its, 1.0), n, n, where))
-    return out
-
-
-def curve_of(data: Data, groups: Parts, rules: Rules, where: str, account: Account) -> list[Statement]:
-    """Returns what the curves tell; asked again, only where they end as before."""
-    by = data.columns[BY].codes
-    codes = np.array([next(k for k, part in enumerate(groups) if cell in part) for cell in range(data.columns[BY].cells)])[by]
-    found = curve_counts(data.times, data.events, codes, data.grid, rules, len(groups))
-    account.curves.append(None if found is None else found.ends)
-    if found is None or any(before is None or not np.array_equal(before, found.ends) for before in account.curves[:-1]):
-        return []
-    k, out, sizes = len(data.grid) + 1, [], np.bincount(codes, minlength=len(groups))
-    at = np.searchsorted(data.grid, found.ends).tolist()
-    for g, own in enumerate(groups):
-        every = dict.fromkeys(range(2 * k), 1.0)
-        whole = int(found.rows[g]) == int(sizes[g])
-        if not whole:
-            out.append(Statement("curve", own, every, int(found.rows[g]), int(found.rows[g]), where))
-        for event, counts in ((1, found.events), (0, found.censored)):
-            first, ends_told = 0, [j for j in range(len(at)) if event or counts[:, j].any()]
-            for j in ends_told:  # censored rows are told at some ends alone
-                cells = {2 * i + event: 1.0 for i in range(first, at[j] + 1)}
-                if whole and not event and not first:
-                    cells[2 * k] = 1.0
-                out.append(Statement("curve", own, cells, int(counts[g, j]), int(counts[g, j]), where))
-                first = at[j] + 1
-    return out
-
-
 def job(
     data: Data, names: Sequence[str], rules: Rules, account: Account, members: NDArray[np.uint64]
 ) -> tuple[list[Statement], NDArray[np.bool_]] | None:
     """Returns what a job's summary tells of rows without a missing cell, and which these are; None where it is refused."""
     least, groups = rules.rows_per_value, tuple(range(data.columns[BY].cells))
     there = np.all([data.columns[name].codes < data.columns[name].cells - 1 for name in names], axis=0)
-    rows, told = sketch_of(members[there]), list[Statement]()
+    rows, said, values = sketch_of(members[there]), list[Statement](), dict[str, list[tuple[list[str], int]]]()
     if there.sum() < rules.rows or _near(rows, account.rows, NEAR_ROWS):
         return None
     every, n_rows = range(data.columns[names[0]].cells), int(there.sum())
-    told.append(Statement(names[0], groups, dict.fromkeys(every, 1.0), n_rows, n_rows, JOB))
+    said.append(Statement(names[0], groups, dict.fromkeys(every, 1.0), n_rows, n_rows, JOB))
     for name in names:
         column = data.columns[name]
         codes = column.codes[there]
-        told.append(Statement(name, groups, {column.cells - 1: 1.0}, 0, 0, JOB))
-        values = np.unique(codes)
-        if column.values is not None and len(values) > 2:
+        said.append(Statement(name, groups, {column.cells - 1: 1.0}, 0, 0, JOB))
+        found, times = (own.tolist() for own in np.unique(codes, return_counts=True))
+        if len(found) <= MANY or column.values is None:
+            words = found if column.values is None else column.values[found].tolist()
+            values[name] = [([str(word)], n) for word, n in zip(words, times)]
+        if column.values is not None and len(found) > 2:
             for power in (1, 2):
                 total = float((column.values[codes] ** power).sum())
-                told.append(Statement(name, groups, dict(enumerate((column.values**power).tolist())), total, total, JOB))
+                said.append(Statement(name, groups, dict(enumerate((column.values**power).tolist())), total, total, JOB))
             continue
-        counts = np.bincount(codes, minlength=column.cells - 1)
-        if (counts[counts > 0] < least).any():
+        if min(times) < least:
             return None
-        told += [Statement(name, groups, {level: 1.0}, n, n, JOB) for level, n in enumerate(counts.tolist())]
+        counts = np.bincount(codes, minlength=column.cells - 1)
+        said += [Statement(name, groups, {level: 1.0}, n, n, JOB) for level, n in enumerate(counts.tolist())]
+    if told.near(account.told, values):
+        return None
+    account.values.append(values)
     account.of_jobs.append(rows)
-    return told, there
+    return said, there
 
 
 class Narrow(NamedTuple):
@@ -346,9 +311,11 @@ class Attacker:
                     add(0, 0, (np.delete(places[BY][g, s], g), 1.0))
                 if self.names and not looks[self.looks.index(JOB)]:  # each of these rows lacks a cell that the job uses
                     add(0, math.inf, (places[name][g, s], -1.0), *((places[one][g, s, -1:], 1.0) for one in self.names))
-        for s in range(len(self.segments)):  # how many rows looks share is known
-            n = int((self.segment == s).sum())
-            add(n, n, (places[name][:, s], 1.0))
+        of_looks = np.delete(self.segments, [k for k, look in enumerate(self.looks) if look == JOB], axis=1)
+        for pattern in np.unique(of_looks, axis=0):  # how many rows looks share is known, and not which of them a job has
+            of_both = np.flatnonzero((of_looks == pattern).all(axis=1))
+            n = int(np.isin(self.segment, of_both).sum())
+            add(n, n, (places[name][:, of_both], 1.0))
         truth = np.zeros(starts[-1])
         for one in used:
             np.add.at(truth, places[one][self.columns[BY].codes, self.segment, self.columns[one].codes], 1.0)
@@ -417,7 +384,7 @@ class Attacker:
                     some = [
                         g
                         for g in range(self.groups)
-                        if (name == "curve") <= (own & (by == g)).sum() < least and (inside & (by == g)).any()
+                        if (name == CURVE) <= (own & (by == g)).sum() < least and (inside & (by == g)).any()
                     ]
                     own_cells += [(tuple(cells), g) for g in some]
         return {name: cells for name, cells in out.items() if cells}
@@ -447,14 +414,11 @@ def simulated(seed: int) -> Data:
         "grade": Column(lacking(np.minimum(rng.poisson(0.8, n), 4), 6, 9), 6, np.arange(5.0)),
         "visits": Column(lacking(np.minimum(rng.negative_binomial(4, 0.35, n), 23), 25, 9), 25, np.arange(24.0)),
     }
-    seen = columns["visits"].codes[columns["visits"].codes < 24]
-    inner = ends(float(seen.mean()), float(seen.std()), 0.0, bins=int(rng.choice([6, 24])))
-    columns["visits"] = columns["visits"]._replace(inner=inner)
     times = np.ceil(rng.exponential(500, n) + 1)
     events = (times <= (limit := rng.uniform(100, 2500, n))).astype(np.float64)
     times = np.minimum(times, np.ceil(limit))
     times[rng.choice(n, int(rng.integers(0, 4)), replace=False)] = np.nan
-    return Data(columns, times, events, np.arange(182.5, 2000, 182.5))
+    return Data(columns, times, events)
 
 
 class Found(NamedTuple):
@@ -514,11 +478,17 @@ def attack(seed: int, rules: Rules) -> Found:
     whole = np.ones(data.n_rows, bool)
     looks[FIRST] = ~away if variant == "more rows" else whole
     looks[SECOND] = ~away if variant == "fewer rows" else whole
-    account, told, refused = Account(), list[Statement](), list[str]()
-    if (found := describe(data.take(looks[FIRST]), every, rules, FIRST, account, members[looks[FIRST]])) is None:
-        return Found(0, [], [FIRST], 0)
-    told += found
-    own, used = data.take(looks[FIRST]), list[str]()
+    account, said, refused = Account(), list[Statement](), list[str]()
+    own = data.take(looks[FIRST])
+    first = Look(own, every, rules, account, {})
+    some = [name for name in every if name != rng.choice(every)]
+    # Other bins have other public limits.
+    other = {"visits": {"lower": 1.0, "upper": 17.0}, "time": {"lower": 0.0, "upper": 1700.0}} if variant == VARIANTS[0] else {}
+    again = data.take(looks[SECOND])
+    ends = np.union1d(first.ends_of("time"), Look(again, some, rules, account, other).ends_of("time"))
+    said += first.tell(FIRST, account, ends)
+    account.rows.append(sketch_of(members[looks[FIRST]]))
+    used, answer = list[str](), None
     for _ in range(TRIES):  # a job that is taken
         names = rng.choice(every, int(rng.integers(1, 4)), replace=False).tolist()
         if (answer := job(own, names, rules, account, members[looks[FIRST]])) is not None:
@@ -526,29 +496,25 @@ def attack(seed: int, rules: Rules) -> Found:
     if answer is None:
         refused.append(JOB)
     else:
-        told += answer[0]
+        said += answer[0]
         looks[JOB] = np.zeros(data.n_rows, bool)
         looks[JOB][np.flatnonzero(looks[FIRST])[answer[1]]] = True
         used = names
-    again = data.take(looks[SECOND])
-    if variant == VARIANTS[0]:
-        inner = data.columns["visits"].inner
-        assert inner is not None
-        visits = again.columns["visits"]._replace(inner=np.unique(np.r_[inner[:2], inner[2:] + 1]))
-        again = Data({**again.columns, "visits": visits}, again.times, again.events, np.arange(100.0, 2000, 100.0))
-    some = [name for name in every if name != rng.choice(every)]
-    if (found := describe(again, some, rules, SECOND, account, members[looks[SECOND]])) is None:
+    second = Look(again, some, rules, account, other)
+    if _near(sketch_of(members[looks[SECOND]]), [*account.rows, *account.of_jobs], NEAR_ROWS):
         refused.append(SECOND)
         del looks[SECOND]
     else:
-        told += [one for one in found if one.column != "curve" or variant != VARIANTS[0]]
-    attacker = Attacker(data.with_curve(), looks, told, used)
-    for one in told:
+        said += second.tell(SECOND, account, ends)
+    fine = data.with_curve(ends)
+    attacker = Attacker(fine, looks, said, used)
+    for one in said:
         assert one.least - 1e-6 <= attacker.truth(one) <= one.most + 1e-6, one
     hidden, narrow = 0, list[Narrow]()
-    for look, of in ((FIRST, data), (SECOND, again)):
-        bins = {name: bins_of(one) for name, one in of.with_curve().items()}
+    for look, of in ((FIRST, first), (SECOND, second)):
+        bins = {name: [[k] for k in range(fine[name].cells)] for name in (BY, *of.names)}
+        bins |= {CURVE: of.cells_of(TIMES, fine, ends), "visits": of.cells_of("visits", fine, ends) if "visits" in bins else []}
         for name, cells in attacker.hidden(look, bins, least).items() if look in looks else ():
             hidden += len(cells)
             narrow += attacker.narrow(look, name, cells, least)
-    return Found(hidden, narrow, refused, len(told))
+    return Found(hidden, narrow, refused, len(said))

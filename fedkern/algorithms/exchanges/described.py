@@ -1,8 +1,8 @@
 """Declares what clients tell of their rows in a job that describes columns: values, moments, what they cannot tell, and counts.
 
 The first two questions lead to the ends of bins, which the server tells with the third, in which each client says which cells it
-tells together (`disclosure.cells`): of columns, and then of two columns. All clients tell the same parts with the last, so that
-neither what all have less a client's nor a group's complement is another number. A private job has the last alone, with noise.
+tells together (`disclosure.cells`). All clients tell the same parts with the last, so that neither what all have less a client's
+nor a group's complement is another number. A private job has the last alone, with noise.
 """
 
 from __future__ import annotations
@@ -28,22 +28,18 @@ class FewValues(
     tells=tells.Fact("values of columns of numbers that have few, each in many rows"),
     name="few-values",
     ask=("AskFewValues", 330),
-    dims={"two": 2},
     needs=NEEDED,
 ):
     """Client to server: of each column of numbers how many different values it has (0: many, or no rows), and these; of n values
-    beside others in few rows -1 - n.
-
-    `range`: the least and the largest number of each, where all rows are in one process; else zeros.
+    beside others in few rows -1 - n. Where all rows are in one process a column of many values has quantiles here.
     """
 
     n: Annotated[Array, "columns"]
     values: Annotated[Array, "columns values"]
-    range: Annotated[Array, "columns two"]
 
     def honest(self) -> Conditions:
         counts = (np.where(self.n < 0, -1 - self.n, self.n) <= self.values.shape[1]) & (self.n % 1 == 0)
-        yield counts.all() and small(self.values, self.range), "has values that cannot be"
+        yield counts.all() and small(self.values), "has values that cannot be"
 
 
 @dataclass(frozen=True)
@@ -68,12 +64,9 @@ class Spread(
 
 @dataclass(frozen=True)
 class AskParts(Ask, kind=335):
-    """Server to client: which of its cells would you tell by themselves? Of columns of numbers these are the inner ends of bins;
-    `told`: the parts in which columns are told, where cells of two are asked for.
-    """
+    """Server to client: which cells would you tell by themselves? Of columns of numbers these are the inner ends of bins."""
 
     ends: Annotated[Array, "columns ends"]
-    told: Annotated[Array, "told"]
 
 
 @dataclass(frozen=True)
@@ -97,7 +90,7 @@ class OwnParts(
 class AskCells(Ask, kind=337):
     """Server to client: how many rows are in each part? `centre`: about which sums of columns are taken."""
 
-    told: Annotated[Array, "told"]
+    told: Annotated[Array, "parts"]
     centre: Annotated[Array, "columns"]
 
 

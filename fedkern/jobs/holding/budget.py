@@ -39,6 +39,7 @@ from ...privacy.accountant import UNLIMITED, Mechanism, Parts, epsilon, gather, 
 from ...privacy.certificate import certificate
 from ...privacy.sketch import Sketch
 from ...results.plain import Record
+from . import told
 from .binding import LEDGER, Account
 from .chain import START, Mark, following, seal, unseal
 from .columns import Columns, Rows
@@ -513,7 +514,18 @@ class Books:
                 if len(clients) > NEAR:
                     clients = frozenset()
                 nearby.append(Near(when, clients, few, columns=columns))
-        return nearby
+        described = () if rows is None else told.near(told.read(self.account), rows.columns.values)
+        return nearby + [Near("a description", columns=((name, f"{name}, in parts"),)) for name in described]
+
+    def values(self, key: bytes) -> list[told.Values]:
+        """Returns what each earlier open job on these data tells of columns of few values."""
+        self.look(own=True)
+        sealed = [text for ledger, names in self.all for (data, _), text in ledger.columns.items() if data in names]
+        found = list[told.Values]()
+        for text in sealed:
+            with suppress(ValueError, TypeError):  # under another secret
+                found.append(Columns.unsealed(text, key).values)
+        return found
 
     def many(self, rows: Rows, most: int | None = None) -> Many:
         """Returns how many open jobs on these rows, or on nearly these, made other columns of them, with this one.

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ...disclosure.rules import NEAR_ROWS
 from ...privacy.sketch import CELLS, PAIRS, ColumnSketcher, Sketch, nearly_equal
+from .told import Values
 
 _NONCE = 16  # bytes
 
@@ -35,12 +36,14 @@ class Columns:
     sums : (columns, PAIRS, CELLS)
     total : of all of their numbers, in hexadecimal digits: jobs with one total have made the same columns
     joined : column of the file -> its levels that count as "other" in the job
+    values : column of the file, of levels or of few values -> those that are one in the job, and its rows with them
     """
 
     names: tuple[str, ...]
     sums: NDArray[np.uint16]
     total: str
     joined: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    values: Values = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -48,16 +51,17 @@ class Columns:
         members: NDArray[np.uint64],
         columns: Iterable[tuple[str, NDArray[np.float64]]],
         joined: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        values: Values = MappingProxyType({}),
     ) -> Columns:
         """Returns the sketches of columns (n,) with their names, but of those that are the same in all rows, or as another."""
         sketcher, sketches, totals = ColumnSketcher(members), dict[bytes, tuple[str, NDArray[np.uint16]]](), list[int]()
-        for name, values in columns:
-            if (sketch := sketcher.sketch(values)) is not None:
+        for name, numbers in columns:
+            if (sketch := sketcher.sketch(numbers)) is not None:
                 sketches.setdefault(sketch.tobytes(), (name, sketch))
-                totals.append(sketcher.total(values))
+                totals.append(sketcher.total(numbers))
         total = hashlib.blake2b(repr(sorted(totals)).encode(), digest_size=8).hexdigest()
         sums = np.array([sketch for _, sketch in sketches.values()], np.uint16).reshape(-1, PAIRS, CELLS)
-        return cls(tuple(name for name, _ in sketches.values()), sums, total, joined)
+        return cls(tuple(name for name, _ in sketches.values()), sums, total, joined, values)
 
     def near(self, earlier: Columns) -> list[tuple[str, str]]:
         """Returns pairs of names: a column of this job alone, and one of an earlier job alone that is nearly the same."""
@@ -69,8 +73,7 @@ class Columns:
 
     def sealed(self, key: bytes) -> str:
         """Returns a text that nobody reads without the key."""
-        content = [self.names, self.total, self.joined] if self.joined else [self.names, self.total]
-        head = json.dumps(content).encode() + b"\n"
+        head = json.dumps([self.names, self.total, self.joined, self.values]).encode() + b"\n"
         nonce = os.urandom(_NONCE)
         return base64.b64encode(nonce + _hidden(head + self.sums.astype("<u2").tobytes(), key, nonce)).decode()
 
@@ -79,8 +82,8 @@ class Columns:
         """Restores the result of `sealed`; ValueError where it is none."""
         content = base64.b64decode(text)
         head, _, sums = _hidden(content[_NONCE:], key, content[:_NONCE]).partition(b"\n")
-        names, total, *joined = json.loads(head)
-        return cls(tuple(names), np.frombuffer(sums, "<u2").reshape(len(names), PAIRS, CELLS).astype(np.uint16), total, *joined)
+        names, total, *values = json.loads(head)
+        return cls(tuple(names), np.frombuffer(sums, "<u2").reshape(len(names), PAIRS, CELLS).astype(np.uint16), total, *values)
 
 
 class Rows(NamedTuple):

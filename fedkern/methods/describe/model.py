@@ -1,13 +1,13 @@
 """Lays out the counts of a job that describes columns: what all parties know of them before a row is counted.
 
-Cells of a column are its levels, or the bins of its numbers, and behind them its missing cells. In the order of `Layout.tables`
-stand all columns, all of them by the group, pairs of columns of levels, and survival times: events of each group and interval,
-then censored rows, then rows with later times.
+Cells of a column are its levels, or the bins of its numbers, and behind them its missing cells. Survival times are a column like
+others, of which a cell is an interval and an end. In the order of `tables` stand all columns, all of them by the group, pairs of
+columns of levels, and survival times by the group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -40,22 +40,9 @@ class Counted(NamedTuple):
     second: str = ""
 
 
-TIMES = Counted("times")  # by the group: no column's
-
-
-class Told(NamedTuple):
-    """Says what all clients tell.
-
-    Attributes
-    ----------
-    of : table of one or two columns -> the parts of their cells; None where nobody tells it
-    ends : (ends,) which ends of survival times
-    groups : the parts of the group's levels; one of all rows without a group
-    """
-
-    of: Mapping[Counted, tuple[Parts, Parts] | None]
-    ends: NDArray[np.bool_]
-    groups: Parts
+TIMES = "\n"  # in the place of a column: events of each interval, then censored rows of each, then rows without time
+Both = tuple[Parts, Parts]  # of a table's two columns; of one column the other parts are one
+Told = Mapping[Counted, Both | None]  # what all clients tell; None where nobody tells a table
 
 
 @dataclass(frozen=True)
@@ -118,14 +105,14 @@ class DescribeModel(JobModel[OutputSection]):
 
     def size(self, name: str) -> int:
         """Returns the number of cells of a column, with that of missing ones; of no column 1."""
-        if not name:
-            return 1
+        if name in ("", TIMES):
+            return 1 + 2 * self.bins * (name == TIMES)
         levels = self.columns[name].levels
         return 1 + (self.bins if levels is None else len(levels))
 
     def ordered(self, name: str) -> int:
         """Returns how many first cells of a column are in order."""
-        return self.bins if name and self.columns[name].levels is None else 0
+        return self.bins if name in self.numeric else 0
 
     @property
     def group(self) -> str:
@@ -146,12 +133,10 @@ class DescribeModel(JobModel[OutputSection]):
     @cached_property
     def tables(self) -> tuple[Counted, ...]:
         """All tables."""
-        return (*self.single, *self.double, *([] if self.config.model.time is None else [TIMES]))
+        return (*self.single, *self.double, *([] if self.config.model.time is None else [Counted(TIMES, self.group)]))
 
     def shape(self, table: Counted) -> tuple[int, int]:
-        """Returns the shape of a table's counts; of survival times each group has events, censored rows and the rest."""
-        if table is TIMES:
-            return self.size(self.group), 2 * (self.bins - 1) + 1
+        """Returns the shape of a table's counts."""
         return self.size(table.first), self.size(table.second)
 
     @cached_property
@@ -164,50 +149,40 @@ class DescribeModel(JobModel[OutputSection]):
             "groups": self.size(self.group),
             "pairs": len(self.pairs),
             "cells": sum(int(np.prod(self.shape(table))) for table in self.tables),
+            "parts": sum(sum(self.shape(table)) for table in self.tables),
         }
 
-    @cached_property
-    def parts_of_one(self) -> int:
-        """The numbers by which parts of columns are told."""
-        return sum(sum(map(self.size, table)) for table in self.single)
+    def told(self, numbers: Array) -> Told:
+        """Restores what is told of the numbers of messages."""
+        ends = np.cumsum([sum(self.shape(table)) for table in self.tables])
+        axes = {table: np.split(own, [self.size(table.first)]) for table, own in zip(self.tables, np.split(numbers, ends))}
+        return {table: None if both[0][0] < 0 else (to_parts(both[0]), to_parts(both[1])) for table, both in axes.items()}
 
-    @cached_property
-    def parts_of_two(self) -> int:
-        """The numbers by which parts of each two columns are told, and behind them which ends of times are."""
-        return sum(sum(map(self.size, table)) for table in self.double) + self.bins - 1
-
-    def told(self, first: Array) -> Told:
-        """Restores what is told of messages' numbers: of columns, and behind these of two columns and times."""
-        of, begin = dict[Counted, tuple[Parts, Parts] | None](), 0
-        for table in (*self.single, *(self.double if len(first) > self.parts_of_one else ())):
-            own = np.split(first[begin : begin + sum(map(self.size, table))], [self.size(table.first)])
-            begin += len(own[0]) + len(own[1])
-            of[table] = None if min(own[0].min(), own[1].min()) < 0 else (to_parts(own[0]), to_parts(own[1]))
-        groups, missing = of.get(Counted(self.group)), self.size(self.group) - 1
-        inside = ((0,),) if groups is None else tuple(part for part in groups[0] if part != (missing,))
-        return Told(of, np.asarray(first[begin:]) > 0, inside)
+    def numbers(self, told: Told) -> Array:
+        """Returns the numbers of messages by which this is told: of each cell the first cell of its part, -1 of cells in none."""
+        both = (zip(told[table] or ((), ()), self.shape(table)) for table in self.tables)
+        return np.concatenate([to_numbers(parts, n) for axes in both for parts, n in axes])
 
     @property
-    def all_told(self) -> Array:
-        """The numbers by which each cell is told by itself, and each end."""
-        cells_of = [np.arange(self.size(name), dtype=np.float64) for table in (*self.single, *self.double) for name in table]
-        return np.concatenate([*cells_of, np.ones(self.bins - 1)])
+    def all_told(self) -> Told:
+        """By which each cell is told by itself."""
 
-    def common(self, answers: Sequence[Array], before: Array) -> Array:
-        """Returns the numbers of what all clients tell: cells that any tells together are together, ends are those of all.
+        def each(name: str) -> Parts:
+            return tuple((cell,) for cell in range(self.size(name)))
 
-        `before`: the numbers of what is told already; of the first question none.
-        """
-        told, numbers = [self.told(np.concatenate([before, one])) for one in answers], [before]
-        for table in self.double if len(before) else self.single:
-            heard = [own for one in told if (own := one.of[table]) is not None]
-            for axis, name in enumerate(table):
-                parts = cells.common(*(one[axis] for one in heard)) if heard else ()
-                numbers.append(to_numbers(parts, self.size(name)))
-        if len(before):
-            ends = [one[-(self.bins - 1) :] for one in answers if one[-1] >= 0]
-            numbers.append(np.all(ends, axis=0) * bool(ends) * np.ones(self.bins - 1))
-        return np.concatenate(numbers)
+        return {table: (each(table.first), each(table.second)) for table in self.tables}
+
+    def common(self, answers: Sequence[Array]) -> Array:
+        """Returns the numbers of what all clients tell, by those of each: cells that any tells together are together."""
+        heard = [self.told(one) for one in answers]
+        every = {table: [both for one in heard if (both := one[table]) is not None] for table in self.tables}
+        shared = {table: tuple(cells.common(*axis) for axis in zip(*both)) if both else None for table, both in every.items()}
+        return self.numbers(shared)  # type: ignore[arg-type]
+
+    def parts_of(self, told: Told, name: str) -> Parts:
+        """Returns the parts in which a column is told, without that of missing cells; of no column there is one, of all rows."""
+        both = told.get(Counted(name)) or ((), ())
+        return tuple(part for part in both[0] if part != (self.size(name) - 1,)) if name else ((0,),)
 
     @cached_property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -215,14 +190,11 @@ class DescribeModel(JobModel[OutputSection]):
         wanted = self.config.model.correlations and not self.config.private
         return tuple(combinations([name for name in self.numeric if name in self.shown], 2)) if wanted else ()
 
-    def split(self, cells: Array) -> Iterator[tuple[Counted, Array]]:
-        """Yields each table with its part of all counts."""
-        begin = 0
-        for table in self.tables:
-            shape = self.shape(table)
-            end = begin + shape[0] * shape[1]
-            yield table, cells[begin:end].reshape(shape)
-            begin = end
+    def split(self, counts: Array) -> dict[Counted, Array]:
+        """Returns each table's part of all counts."""
+        shapes = [self.shape(table) for table in self.tables]
+        each = np.split(counts, np.cumsum([rows * columns for rows, columns in shapes]))
+        return {table: own.reshape(shape) for table, own, shape in zip(self.tables, each, shapes)}
 
     @cached_property
     def places(self) -> tuple[str, ...]:
@@ -241,7 +213,7 @@ class DescribeModel(JobModel[OutputSection]):
 
 
 def to_numbers(parts: Parts, n: int) -> Array:
-    """Returns (n,) the first cell of the part that each cell is in; -1 for all without parts."""
+    """Returns (n,) the first cell of the part that each cell is in; -1 of cells in none."""
     first = np.full(n, -1.0)
     for part in parts:
         first[list(part)] = min(part)
@@ -253,4 +225,4 @@ def to_parts(first: Any) -> Parts:
     found: dict[int, list[int]] = {}
     for cell, number in enumerate(np.asarray(first, np.int64).tolist()):
         found.setdefault(number, []).append(cell)
-    return tuple(tuple(cells) for cells in found.values())
+    return tuple(tuple(cells) for number, cells in found.items() if number >= 0)

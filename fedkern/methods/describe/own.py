@@ -24,5 +24,5 @@ def write(run: Run[Config], model: DescribeModel, own: Own) -> None:
     content: dict[str, object] = {}
     for table in model.single:
         counts = client.counts(table)[:, 0].tolist()
-        content[table.first] = {"cells": client.cells_of(table.first), "counts": counts[:-1], "missing": counts[-1]}
+        content[table.first] = {"cells": client.names_of(table.first), "counts": counts[:-1], "missing": counts[-1]}
     run.hooks.write_own(own.index, "described.json", {"rows": client.rows.n, "columns": content})

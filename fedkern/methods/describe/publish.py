@@ -26,7 +26,6 @@ from .model import FEW, TIMES, Counted, DescribeModel, Told
 Array = NDArray[np.float64]
 Row = dict[str, Any]
 LIMITS = tuple(f"{name}_{end}" for name in ("share", "mean", "sd") for end in ("q05", "q95"))  # where counts have noise
-FIELDS = ("counts", "each", "pairs")
 PANES = 24  # bins that are shown of rows that are all in one process
 ALL = ""  # in the place of a client, a column or a level
 
@@ -59,7 +58,7 @@ class Facts:
         fields = zip(*((reply.counts, reply.each, reply.pairs) for reply in self.replies.values()))
         every = {ALL: Cells(0, *(np.sum(of_clients, axis=0) for of_clients in fields))}
         every |= {} if len(self.replies) == 1 else self.replies
-        return {client: (dict(self.model.split(reply.counts)), reply) for client, reply in every.items()}
+        return {client: (self.model.split(reply.counts), reply) for client, reply in every.items()}
 
     def noise_of(self, client: str) -> Noise | None:
         """Returns the noise of a client's counts, or of those of all together."""
@@ -156,7 +155,7 @@ def _notes(facts: Facts) -> list[str]:
 
 def _rows(facts: Facts, table: Counted) -> Iterator[Row]:
     """Yields the rows of one column, of all clients and of each: in all rows, or in the rows of each level of another column."""
-    told, last = facts.told.of[table], facts.model.size(table.second) - 1
+    told, last = facts.told[table], facts.model.size(table.second) - 1
     for client, (counts, sums) in facts.whose.items() if told is not None else ():
         for second in told[1] if told is not None else ():
             if table.second and second == (last,):
@@ -187,7 +186,7 @@ def _of_column(facts: Facts, head: Row, counts: Array, parts: Parts, moments: Ar
         shared = (
             _limits("share", binned.share(counts[:-1], noise, min(part))) if noise else {"share": float(count / n) if n else None}
         )
-        if count or name not in facts.model.numeric:
+        if (count or name not in facts.model.numeric) and not (binned_part and low is high is None):
             yield {**row, "level": facts.label(name, part), "from": low, "to": high, "count": int(count), **shared}
 
 
@@ -269,31 +268,31 @@ def _correlations(facts: Facts) -> list[Row]:
 @guard.figure("survival curves", {})
 def _survival(facts: Facts, time: str) -> Row:
     """Returns curves, with those at risk, and the log-rank test between groups."""
-    grid, place = np.unique(facts.ends_of(time), return_index=True)
-    use = facts.told.ends[place] & (grid > 0)
-    grid, place, last = grid[use], place[use], facts.model.bins - 1
-    groups = [facts.label(facts.model.group, part) if facts.model.group else "" for part in facts.told.groups]
+    table = Counted(TIMES, facts.model.group)
     found, test = list[Row](), None
+    if (both := facts.told[table]) is None:
+        return {"survival": found, "log_rank": test}
+    of_groups = [part for part in both[1] if not facts.model.group or part != (facts.model.size(facts.model.group) - 1,)]
+    groups = [facts.label(facts.model.group, part) if facts.model.group else "" for part in of_groups]
     for client, (tables, _) in facts.whose.items():
-        counts, noise = tables[TIMES][[min(part) for part in facts.told.groups]].astype(np.int64), facts.noise_of(client)
-        events, censored, rest = counts[:, place], counts[:, last + place], counts[:, -1]
-        told = curves.Counts(grid, events.sum(axis=1) + censored.sum(axis=1) + rest, events, censored)
+        noise = facts.noise_of(client)
+        told = curves.counts_of(both[0], tables[table][:, [min(part) for part in of_groups]].T, facts.ends_of(time))
         there = told.at_risk[:, :-1].sum(axis=0) > 0
         if not there.any() or not told.rows.all():
             continue
-        events, censored = events[:, there], censored[:, there]
-        told = curves.Counts(grid[there], told.rows, events, censored)
-        values = np.stack(curves.curve(told), axis=-1) if noise is None else _noisy_curves(told, rest, noise)
+        there &= np.diff(told.ends, prepend=-np.inf) > 0
+        told = curves.Counts(told.ends[there], told.rows, told.events[:, there], told.censored[:, there])
+        values = np.stack(curves.curve(told), axis=-1) if noise is None else _noisy_curves(told, noise)
         test = curves.log_rank(told)._asdict() if client == ALL and len(groups) > 1 and noise is None else test
-        for g, i in np.ndindex(events.shape):
+        for g, i in np.ndindex(told.events.shape):
             row: Row = {"client": client, "group": groups[g], "time": float(told.ends[i]), "at_risk": int(told.at_risk[g, i])}
-            row |= {"events": int(events[g, i]), "censored": int(censored[g, i])}
+            row |= {"events": int(told.events[g, i]), "censored": int(told.censored[g, i])}
             found.append(row | dict(zip(("survival", "lower", "upper"), values[g, i].tolist())))
     return {"survival": found, "log_rank": test}
 
 
-def _noisy_curves(told: curves.Counts, rest: NDArray[np.int64], noise: Noise) -> Array:
-    """Returns (groups, k, 3) survival with its 90 % interval, of noisy counts; `rest` (groups,) have later times."""
-    each = zip(told.events, told.censored, rest.tolist())
+def _noisy_curves(told: curves.Counts, noise: Noise) -> Array:
+    """Returns (groups, k, 3) survival with its 90 % interval, of noisy counts."""
+    each = zip(told.events, told.censored, told.at_risk[:, -1].tolist())
     with np.errstate(divide="ignore", invalid="ignore"):  # noise may leave nobody at risk
         return np.array([binned.survival(events, censored, after, noise) for events, censored, after in each])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...algorithms.core import once
-from ...algorithms.core.exchange import Ask, Exchange
+from ...algorithms.core.exchange import Answer, Ask
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges.described import AskCells, AskParts, Cells, FewValues, OwnParts, Spread
 from ...data.faults import Faults
@@ -22,19 +22,24 @@ from ...data.lacking import fill_lacking
 from ...disclosure import measures
 from ...errors import owned
 from ...jobs import holders
+from ...jobs import tables as of_counts
+from ...jobs.files import writing
+from ...jobs.holding import told as kept
 from ...jobs.holding.binding import Account
+from ...jobs.holding.budget import Books
 from ...jobs.keys import ColumnSection
 from ...jobs.publish import Fit
 from ...jobs.run import Run
-from ...jobs.stage import Stage
-from . import budget, kept, own, publish, stages
+from ...jobs.secret import secret
+from . import budget, own, publish, stages
 from .counts import Client
 from .keys import Config
 from .model import DescribeModel
 from .rows import Rows
 
 Array = NDArray[np.float64]
-A = TypeVar("A", bound=Exchange)
+A = TypeVar("A", bound=Answer)
+Clients = Mapping[int, Client]
 
 
 class Agreed(NamedTuple):
@@ -61,20 +66,21 @@ def fit(run: Run[Config]) -> Fit | None:
         with owned(k):
             table, lacking = fill_lacking(as_agreed(tables.pop(k), model.encoding), model.encoding)
             rows = Rows.of(run.config, model.encoding, table)
-            earlier = {} if model.whole else kept.read(_account(run, k))
-            clients[k] = Client(model, rows, run.requirement_of(k).rules, earlier)
+            account = None if model.whole else _account(run, k)
+            jobs = () if account is None else Books(account).values(secret(account.folder, ground=account.ground))
+            clients[k] = Client(model, rows, run.requirement_of(k).rules, kept.read(account), jobs)
         notes = [*(f"column {name!r} is not in this file" for name in lacking), *notes_of_joined(table)]
         run.note_rows(k, [*notes, *not_there(model.ignored, table.names)], Faults(), rows.n)
     privacy = model.privacy
     if privacy is None:
         agreed = _agree(run, model, clients)
         asked = AskCells(0, agreed.told, agreed.centre)
-        answers = _asked(run, stages.counted(model), Cells, asked, clients, partial(_told, run))
+        answers = _asked(run, model, Cells, asked, clients, partial(_told, run))
     else:
-        agreed = Agreed(model.public_ends, frozenset(), model.all_told, np.zeros(len(model.numeric)))
+        agreed = Agreed(model.public_ends, frozenset(), model.numbers(model.all_told), np.zeros(len(model.numeric)))
         asked = AskCells(0, agreed.told, agreed.centre)
         noisy = {k: budget.add_noise(run, privacy, model, k, client.exact(agreed.ends)) for k, client in clients.items()}
-        answers = run.collect(stages.counted(model), Cells, noisy, lambda cells: cells, asked)
+        answers = run.collect(stages.asking(model, Cells), Cells, noisy, lambda cells: cells, asked)
     for k, client in clients.items():
         with owned(k):
             own.write(run, model, own.Own(k, client))
@@ -88,12 +94,7 @@ def fit(run: Run[Config]) -> Fit | None:
 
 
 def _asked(
-    run: Run[Config],
-    stage: Stage,
-    answer: type[A],
-    asked: Ask,
-    clients: Mapping[int, Client],
-    how: Callable[[int, Client, Any], A],
+    run: Run[Config], model: DescribeModel, answer: type[A], asked: Ask, clients: Clients, how: Callable[[int, Client, Any], A]
 ) -> once.Server[A] | None:
     """Asks each client a question, from which it makes its answer; returns the answers at the server's place, None elsewhere."""
 
@@ -102,7 +103,7 @@ def _asked(
             return how(k, client, question)
 
     asking = {k: once.Client(partial(answered, k, client)) for k, client in clients.items()}
-    return run.ask(stage, answer.question, asked, asking)[0]
+    return run.ask(stages.asking(model, answer), answer.question, asked, asking)[0]
 
 
 def _account(run: Run[Config], k: int) -> Account | None:
@@ -112,29 +113,24 @@ def _account(run: Run[Config], k: int) -> Account | None:
 
 def _told(run: Run[Config], k: int, client: Client, asked: AskCells) -> Cells:
     """Returns a client's counts, once its holder's account knows what is told."""
-    if not client.model.whole:
-        kept.keep(_account(run, k), client.telling(client.model.told(asked.told)))
+    if not client.model.whole and (account := _account(run, k)) is not None:
+        with of_counts.alone(account), writing(account.folder / kept.FILE):
+            kept.keep(account, client.telling(client.model.told(asked.told)))
     return client.cells(asked)
 
 
-def _agree(run: Run[Config], model: DescribeModel, clients: Mapping[int, Client]) -> Agreed:
+def _agree(run: Run[Config], model: DescribeModel, clients: Clients) -> Agreed:
     """Agrees on ends of bins, and on cells that all clients tell; what is returned has a meaning at the server's place alone."""
-    values = run.collect(stages.valued(model), FewValues, clients, Client.values)
-    sums = run.collect(stages.spread(model), Spread, clients, Client.spread)
+    values = run.collect(stages.asking(model, FewValues), FewValues, clients, Client.values)
+    sums = run.collect(stages.asking(model, Spread), Spread, clients, Client.spread)
     agreed = Agreed(np.zeros_like(model.public_ends), frozenset(), np.zeros(0), np.zeros(len(model.numeric)))
     if values is not None and sums is not None:
         total = np.sum([reply.sums for reply in in_order(sums.replies)], axis=0)
         agreed = _with_ends(agreed, model, [*in_order(values.replies)], total)
-    for two, how in (
-        (False, lambda k, client, asked: client.parts(asked)),
-        (True, lambda k, client, asked: client.parts_of_two(asked)),
-    ):
-        asked = AskParts(0, agreed.ends, agreed.told)
-        answers = _asked(run, stages.parted(model, two=two), OwnParts, asked, clients, how)
-        if answers is not None:
-            told = model.common([reply.first for reply in in_order(answers.replies)], agreed.told)
-            agreed = agreed._replace(told=told)
-    return agreed
+    answers = _asked(run, model, OwnParts, AskParts(0, agreed.ends), clients, lambda k, client, asked: client.parts(asked))
+    if answers is None:
+        return agreed
+    return agreed._replace(told=model.common([reply.first for reply in in_order(answers.replies)]))
 
 
 def _with_ends(agreed: Agreed, model: DescribeModel, replies: Sequence[FewValues], total: Array) -> Agreed:
@@ -144,12 +140,10 @@ def _with_ends(agreed: Agreed, model: DescribeModel, replies: Sequence[FewValues
     for j, name in enumerate(model.numeric):
         told = [(int(reply.n[j]), reply.values[j].tolist()) for reply in replies]
         found = sorted({value for n, own in told for value in own[: n if n >= 0 else -1 - n]})
-        ranges = np.array([reply.range[j] for reply in replies if reply.range[j].any()])
-        many = any(reply.n[j] == 0 and reply.range[j].any() for reply in replies) if model.here else rows[j] > 0
-        if not many and len(found) <= last:
+        if len(found) <= last and (model.here or not rows[j]):
             values |= {name} if min(told)[0] >= 0 else set()
         elif model.here:
-            found = np.linspace(ranges[:, 0].min(), ranges[:, 1].max(), last).tolist()
+            found = [found[k] for k in np.linspace(0, len(found) - 1, last).round().astype(int).tolist()]
         else:
             declared = model.declared.get(name, ColumnSection())
             lower = 0.0 if name == model.time else declared.lower

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ...algorithms.core.exchange import Added, Answer
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import described
 from ...algorithms.exchanges.answers import Certificate
@@ -21,7 +22,6 @@ from . import budget
 from .keys import Config
 from .model import DescribeModel
 
-TWO = "parts-of-two"
 # All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
 MAY_SEND = (
     *agreement.PROTOCOL.to_server,
@@ -40,29 +40,13 @@ def opening(config: Config) -> list[Stage]:
 def stages(model: DescribeModel) -> list[Stage]:
     """Returns the exchanges once the columns are agreed."""
     if model.config.private:
-        return [counted(model), Stage.asking(Certificate)]
-    return [valued(model), spread(model), parted(model), parted(model, two=True), counted(model)]
+        return [asking(model, Cells), Stage.asking(Certificate)]
+    return [asking(model, answer) for answer in (FewValues, Spread, OwnParts, Cells)]
 
 
-def valued(model: DescribeModel) -> Stage:
-    """Returns the stage in which clients tell the values of columns that have few."""
-    return Stage.asking(FewValues, model.dims)
-
-
-def spread(model: DescribeModel) -> Stage:
-    """Returns the stage in which clients tell means and sds, which decide on ends of bins."""
-    return Stage.asking(Spread, model.dims, secure=model.secure)
-
-
-def parted(model: DescribeModel, *, two: bool = False) -> Stage:
-    """Returns the stage in which clients tell which cells of a column, or of two, they tell together."""
-    told, parts = (model.parts_of_one, model.parts_of_two) if two else (0, model.parts_of_one)
-    return Stage.asking(OwnParts, {**model.dims, "told": told, "parts": parts}).with_alias(TWO * two)
-
-
-def counted(model: DescribeModel) -> Stage:
-    """Returns the stage in which clients tell their counts."""
-    return Stage.asking(Cells, {**model.dims, "told": model.parts_of_one + model.parts_of_two}, secure=model.secure)
+def asking(model: DescribeModel, answer: type[Answer]) -> Stage:
+    """Returns the stage in which clients are asked a question; where sums are secure, what is added is masked."""
+    return Stage.asking(answer, model.dims, secure=model.secure and issubclass(answer, Added))
 
 
 def check_job(check: Check[Config]) -> Said | None:

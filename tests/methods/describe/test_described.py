@@ -286,6 +286,33 @@ def test_a_table_of_two_columns_is_told_again_only_where_enough_rows_have_change
     assert len(cells("site1")) == 4
 
 
+@pytest.mark.parametrize("described_first", [True, False])
+def test_a_job_that_would_tell_joined_values_apart_is_refused_and_after_it_they_stay_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, described_first: bool
+) -> None:
+    """Three rows of a client have grade 3, which its description joins with 2: sums of grades would tell them."""
+    random = np.random.default_rng(7)
+    grade = np.repeat([0.0, 1, 2, 3], [180, 90, 21, 9])
+    path = written(tmp_path, {"grade": grade, "y": random.normal(size=300).round(3), "x": random.normal(size=300).round(3)})
+    with_accounts(tmp_path, monkeypatch)
+    files = [str(tmp_path / "rows" / f"site{k}.csv") for k in range(3)]
+
+    def levels() -> set[str]:
+        return {row["level"] for row in fedkern.run(path).rows() if row["column"] == "grade" and row["level"]}
+
+    def fitted() -> None:
+        model = {"model": {"family": "gaussian"}, "data": {"clients": files, "response": "y"}}
+        fedkern.run({"job": {"method": "likelihood"}, **model})
+
+    if described_first:
+        assert len(levels()) == 3
+        with refusal(HolderError, "site0"):
+            fitted()
+    else:
+        fitted()
+        assert len(levels()) == 1
+
+
 def test_three_tables_of_three_columns_are_refused_apart(transplants: Columns) -> None:
     random, n = np.random.default_rng(2), len(transplants["age"])
     data = dealt({**transplants, "sex": random.choice(["f", "m"], n), "arm": random.choice(["a", "b", "c"], n)})
