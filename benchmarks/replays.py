@@ -1,7 +1,7 @@
 """Whether the log of an asynchronous run gives the posterior of the run: `python benchmarks/replays.py`.
 
 Ten runs over MPI, ten over a relay whose messages come late and twice, and five over MPI that were killed on the way and went on,
-each of another made federation. Writes `results/replays.txt`.
+each of another made federation; and three maps and three split tables, killed as well. Writes `results/replays.txt`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from fedkern.jobs.run import Output  # noqa: E402
 from fedkern.methods import load  # noqa: E402
 from fedkern.plain import to_toml  # noqa: E402
 from fedkern.transports.driver import Timeouts  # noqa: E402
+from jobs.test_asynchronous_fits import Tables, of_columns, of_map  # noqa: E402
 from support.mpirun import environment  # noqa: E402
 from support.relayed import careless, over_threads  # noqa: E402
 
@@ -72,9 +73,13 @@ def launched(path: Path, out: Path, *more: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(words, start_new_session=True, env=environment(), **silent)
 
 
-def killed(folder: Path, seed: int) -> Path:
+def killed(folder: Path, seed: int, tables: Tables | None = None) -> Path:
     """It is killed once its log has so many bytes, and resumed."""
-    path, out = written(folder, seed, rounds=300), folder / "out"
+    path, out = folder / "job.toml", folder / "out"
+    if tables is None:
+        written(folder, seed, rounds=300)
+    else:
+        path.write_text(to_toml({**tables, "algorithm": {**tables["algorithm"], "checkpoint_every": 0.1}}))
     with launched(path, out) as going:
         log = out / answers.FILE
         while not log.exists() or log.stat().st_size < 20_000 * (seed % 5 + 1):
@@ -113,6 +118,8 @@ def main() -> None:
             ("over MPI, four ranks", over_mpi, range(10)),
             ("over a relay that loses and repeats", over_relay, range(10, 20)),
             ("over MPI, killed and resumed", killed, range(20, 25)),
+            ("maps", lambda folder, seed: killed(folder, seed, of_map(folder, rounds=300)), range(25, 28)),
+            ("split tables", lambda folder, seed: killed(folder, seed, of_columns(folder, 300)), range(28, 31)),
         ):
             line = f"{name}: the digest of the run from its log, {replayed(run, seeds)} of {len(seeds)}"
             print(line, flush=True)

@@ -126,7 +126,7 @@ def kept(
                 empty[k] = f"each of its {table.incomplete} rows lacks a cell"
                 continue
             near = None
-            if not alone:  # the rows are noted before they are counted: the answer depends on them
+            if not alone and config.most_ids is None:  # the rows are noted before they are counted: the answer depends on them
                 with between(k):
                     near = holders.asked(config, parties, k, bindings[k], table, spec)
             requirement_here = nothing if alone else holders.bound(config, policies, signed=k in signed)

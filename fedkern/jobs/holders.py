@@ -137,7 +137,7 @@ def refuses_near(policies: Iterable[Policy]) -> bool:
 
 def _asks_more(config: JobConfig, binding: Binding, site: Site, *, signed: bool) -> Refusal | None:
     """Returns why a job of an allowed kind is refused; None if it is not."""
-    refusal = _lowered(config, binding) or _singled(config, binding) or _made(config, binding)
+    refusal = _lowered(config, binding) or _singled(config, binding) or _made(config, binding) or _tried(config, binding)
     return refusal or _codes(config, binding, site) or _read_by_server(config, binding, signed=signed)
 
 
@@ -169,6 +169,14 @@ def _made(config: JobConfig, binding: Binding) -> Refusal | None:
     """Returns why a job that has the holder run a function of its packages is refused; None if it is not."""
     for policy in binding.policies if config.factory is not None else ():
         if refusal := policy.refuses_factory(str(config.factory)):
+            return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
+    return None
+
+
+def _tried(config: JobConfig, binding: Binding) -> Refusal | None:
+    """Returns why a job in which other parties may try many ids is refused; None if it is not."""
+    for policy in binding.policies if config.most_ids is not None else ():
+        if refusal := policy.refuses_ids(config.most_ids or 0):
             return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
     return None
 
@@ -340,6 +348,8 @@ def permit_accounts(config: JobConfig, parties: Parties, bindings: Mapping[int, 
             others = {*parties.names} - {parties.names[party]}
             # Names alone are compared first: rows are read only where these do not refuse the job.
             differing(name, binding.policies, books.near("", others))
+            if config.most_ids is not None:  # which rows count is known once the parties have met
+                continue
             with owned(party):
                 rows = parties.rows(party)
             if (known := known_rows(config, books, rows, parties.spec_of(rows.names))) is not None:

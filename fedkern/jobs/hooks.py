@@ -17,6 +17,7 @@ from uuid import uuid4
 from ..algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, Message, Release, Released, RemoteFault
 from ..algorithms.exchanges import compare
 from ..algorithms.exchanges.answers import Certificate
+from ..algorithms.exchanges.intersection import Blinded, Marked
 from ..algorithms.exchanges.sum_keys import SumCommitment, SumKey, SumSignature
 from ..data.table import Table
 from ..errors import HolderError, JobError
@@ -51,7 +52,8 @@ NEW = (
     "looked for (see account.json in its own folder)"
 )
 
-OF_NO_ROW = (Received, Kept, SumCommitment, SumKey, SumSignature)  # messages that may leave before rows are read
+# Messages that may leave before it is known which rows count.
+OF_NO_ROW = (Received, Kept, SumCommitment, SumKey, SumSignature, Blinded, Marked)
 
 
 class RunHooks(Keeper):
@@ -266,6 +268,8 @@ class RunHooks(Keeper):
     def counting(self, parties: Parties) -> Parties:
         """Returns the same parties; where the holder's account lists an open job, its rows are sketched when they are read.
 
+        Where parties find out which rows all have (`most_ids`), `count` is called with these.
+
         Raises
         ------
         HolderError
@@ -274,16 +278,35 @@ class RunHooks(Keeper):
 
         def rows(party: int) -> Table:
             table = parties.rows(party)
-            if party in self._unnoted and party not in self._rows:
-                with self.between_holder_and_job(party):
-                    books = self._unnoted[party]
-                    key = secret(books.account.folder, ground=books.account.ground)
-                    self._rows[party] = rows = sketched.rows_of(self.config, table, parties.spec_of(table.names), key)
-                    self._near(party, books.near(self._job_name(party), self._others(party), rows))
-                self._state(party, Standing(books))
+            self._count(party, parties, table)
             return table
 
-        return replace(parties, rows=rows) if self._unnoted else parties
+        return replace(parties, rows=rows) if self._unnoted and self.config.most_ids is None else parties
+
+    def count(self, party: int, parties: Parties, table: Table) -> None:
+        """Notes the rows that all parties have, which alone count, before anything else of them leaves.
+
+        Raises
+        ------
+        HolderError
+            A policy forbids an open job whose rows are so near those of an earlier one, begun or refused.
+        """
+        with self.between_holder_and_job(party):
+            binding, spec = self.bindings[party], parties.spec_of(table.names)
+            if why := holders.asked(self.config, parties, party, binding, table, spec):
+                holders.refuse(holders.who(self.names, party), binding.policies, why)
+        self._count(party, parties, table)
+
+    def _count(self, party: int, parties: Parties, table: Table) -> None:
+        """Sketches the rows that count, once, and compares them with those of earlier jobs."""
+        if party not in self._unnoted or party in self._rows:
+            return
+        with self.between_holder_and_job(party):
+            books = self._unnoted[party]
+            key = secret(books.account.folder, ground=books.account.ground)
+            self._rows[party] = rows = sketched.rows_of(self.config, table, parties.spec_of(table.names), key)
+            self._near(party, books.near(self._job_name(party), self._others(party), rows))
+        self._state(party, Standing(books))
 
     def sending(self, client: int, message: Message, n_bytes: int, charged: int) -> None:
         """Notes an open job in the holder's account before its first message leaves, and writes the ledger."""

@@ -447,6 +447,11 @@ class JobConfig(Section):
         return True
 
     @property
+    def most_ids(self) -> int | None:
+        """The ids that each party may put in where parties find the rows that all have, which alone count; None elsewhere."""
+        return None
+
+    @property
     def private(self) -> bool:
         """Whether the messages that leave a client have noise in them."""
         return self.privacy is not None

@@ -119,10 +119,11 @@ def test_a_run_that_was_stopped_is_replayed_as_it_went_on(name: str, tmp_path: P
     assert main(["replay", str(tmp_path / "out")]) == 0
 
 
-def test_an_own_model(tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("factory", "priors"), [("by_hand", PRIORS), ("with_local", "")])
+def test_an_own_model(factory: str, priors: str, tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_variational, "PIECES", 1)
     monkeypatch.setattr(own_variational, "INNER", 2)
-    path = own_job(tmp_path, "by_hand", PRIORS + '[algorithm]\nsampler = "sfvi"\nschedule = "asynchronous"\n', 3)
+    path = own_job(tmp_path, factory, priors + '[algorithm]\nsampler = "sfvi"\nschedule = "asynchronous"\n', 3)
     text = path.read_text().replace('kind = "own"\n', 'kind = "own"\nlocal = true\n')
     path.write_text(text.replace("seed = 3", "seed = 3\nrounds = 30"))
     fedkern.run(path, out=tmp_path / "out", place=InProcess(order=Random(3)))

@@ -55,6 +55,11 @@ def linear(seed: int) -> list[Any]:
     return models
 
 
+def stands(server: Any, clients: dict[int, Any]) -> bool:
+    """Whether nothing moved any more before the rate fell, as the verdict of a job judges at whichever length it ended."""
+    return all(one.windows.movement.settled for one in (server, *clients.values()))
+
+
 def of_joint(moments: Moments) -> Moments:
     return moments[0], np.sqrt(np.diag(moments[1]))
 
@@ -68,7 +73,7 @@ def sfvi(seed: int, *, beside: bool = True) -> Away:
         alike = distance(of_joint(hierarchical.joint(*hierarchical.run(models, s)[:2])), optimum)
     server, clients, slower = played(of_sfvi, *hierarchical.machines(models, replace(s, lead=8)), seed)
     found = distance(of_joint(hierarchical.joint(server, clients)), optimum)
-    return Away(*found, server.settings.most == 0, slower, *alike)
+    return Away(*found, stands(server, clients), slower, *alike)
 
 
 def averaged(seed: int, rounds: int = 1000) -> Away:

@@ -43,6 +43,11 @@ class Ids(pieces.Piece, kind=61, tells=tells.PerRow(DIGESTS, "which of all ids t
 
 
 @dataclass(frozen=True)
+class Places(Ids, kind=315, tells=tells.Fact("whether it has the response, and a digest of it where all clients use it")):
+    """Client to server, instead, where all have the same rows already: digests of the rows' places, 0, 1, ..."""
+
+
+@dataclass(frozen=True)
 class Aligned(pieces.Piece, kind=62):
     """Server to client: which of the rows have no response; and which of this client's digests others lack."""
 
@@ -97,7 +102,7 @@ class Client:
 
     `ids` are in the order of their digests; `response`: whether it has that column; `labels`: a digest of the response, if all
     clients use it; `counted`: whether others may read how many of its rows they lack; `common`: whether rows that others lack are
-    left out. At the end `kept` are the numbers of the rows that stay.
+    left out; `placed`: whether ids are the rows' places. At the end `kept` are the numbers of the rows that stay.
     """
 
     name: str
@@ -107,6 +112,7 @@ class Client:
     labels: str = ""
     counted: bool = True
     common: bool = False
+    placed: bool = False
     pieces: tuple[bytes, ...] = ()
     aligned: bool = False
     kept: tuple[int, ...] = ()
@@ -167,7 +173,7 @@ def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
     """Sends the digests; then accepts the answer, or refuses with the names of its own rows."""
     if isinstance(event, AskIds):
         content = {"ids": "".join(digests(state.ids, state.seed)), "response": state.response, "labels": state.labels}
-        return state, [Ids(0, *piece) for piece in pieces.cut(content)]
+        return state, [(Places if state.placed else Ids)(0, *piece) for piece in pieces.cut(content)]
     if not isinstance(event, Aligned):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")
     have, answer = pieces.add("server: Aligned", state.pieces, event)

@@ -105,6 +105,7 @@ class Policy:
     differencing: Literal["say", "refuse"] = "say"
     tell: Literal["nothing", "rules"] = "nothing"
     jobs: int | None = None
+    most_ids: int | None = None
     sums: Literal["any", "secure", "signed"] = "any"
     sums_except: Literal["without"] | None = None
     file: Path = Path()
@@ -137,6 +138,16 @@ class Policy:
             "output.without and output.sites have the result say what it would be without this client, or what its rows alone "
             "say; ask the holder to allow that on these data (values = true), or remove the key",
             f"values is not true for [data.{self.data}]",
+        )
+
+    def refuses_ids(self, most: int) -> Refusal | None:
+        """Returns why a job is not allowed in which each party may try so many ids; None if it is allowed."""
+        if self.most_ids is None or most <= self.most_ids:
+            return None
+        return Refusal(
+            f"data.most_ids = {most:,} lets each party try more ids than the policy allows; lower it, or ask the holder to allow "
+            "more (most_ids)",
+            f"most_ids is {self.most_ids:,} for [data.{self.data}]",
         )
 
     def refuses_sums(self, *, secure: bool, signed: bool) -> Refusal | None:
@@ -320,7 +331,7 @@ def read_policies(path: Path) -> PolicyFile:
             value = getattr(table, key)
             return getattr(section, key) if value is None else value
 
-        settings = {key: setting(key) for key in ("open", "values", "sums", "sums_except")}
+        settings = {key: setting(key) for key in ("open", "values", "most_ids", "sums", "sums_except")}
         settings |= {key: tuple(setting(key)) for key in ("factories", "methods", "places")}
         units = tuple(section.unit)
         if setting("client_level") and "client" not in units:

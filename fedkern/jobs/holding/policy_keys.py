@@ -69,6 +69,7 @@ class Data(Section):
     factories: list[str] | None = key(None, help="functions that own models may have run on these data; default: the file's")
     methods: list[str] | None = key(None, help="methods of other packages that these data may be in; default: the file's")
     places: list[str] | None = key(None, help="places of others that may carry their messages; default: the file's")
+    most_ids: int | None = key(None, ge=1, help="ids that each party of a vertical job may put in; default: the file's")
     sums: Sums | None = key(None, help="what jobs without noise must have of secure sums; default: the file's")
     sums_except: Literal["without"] | None = key(
         None, help="values that leave one by one beside secure sums; default: the file's"
@@ -89,6 +90,9 @@ class File(Section):
     unit: OneOrMore[Unit] = key(["example"], help="what jobs may protect")
     noise_source: OneOrMore[Literal["secure", "keyed"]] = key(["secure"], help="where their noise may come from")
     least_noise_multiplier: float | None = key(None, gt=0, allow_inf_nan=False, help="the least noise of a job")
+    most_ids: int | None = key(
+        None, ge=1, help="ids that each party may put in where they find the rows that all have (data.most_ids of a job)"
+    )
     sums: Sums = key(
         "any", help='"secure": jobs without noise need job.sums = "secure"; "signed": and this client signs its keys'
     )

@@ -73,6 +73,11 @@ class DataSection(Section):
     names: list[str] = key([], path=True, help="of the clients, in the order of their files; by default the files' stems")
     builtin: Literal["heart-failure"] | None = key(None, help="a published set in FEDKERN_DATA, split by column")
     id: str = key(help="the column that names the row at every party")
+    most_ids: Count | None = key(
+        None,
+        help="rows that not all parties have are left out, found without a list of ids: each party's encrypted list is filled up "
+        "to so many (docs/methods/vertical.md). Default: parties compare digests of ids, and must have the same",
+    )
     response: str = key(help="the column to be explained")
     positive: str | None = key(None, help="the label that counts as 1 in a binary response; default by the two that there are")
     server: str | None = key(
@@ -233,6 +238,10 @@ class Config(JobConfig):
         return self.algorithm.response == "shared"
 
     @property
+    def most_ids(self) -> int | None:
+        return self.data.most_ids
+
+    @property
     def requirement(self) -> Requirement:
         return replace(super().requirement, each_row=True)
 
@@ -391,6 +400,15 @@ def _data(config: Config) -> Iterator[str]:
             'model.missing = "drop" is not for a private job with method = "vertical": all would leave out the same rows, and '
             'every party learn which rows may lack a cell; take "indicator", or remove these rows at all parties'
         )
+    if data.most_ids is not None:
+        named = data.names or (data.clients if not any(mark in path for path in data.clients for mark in "*?[") else [])
+        if not data.builtin and len(named) + (data.server is not None) < 2:
+            yield "data.most_ids: name every client (data.clients without a pattern, or data.names), two parties at least"
+        if config.privacy is not None:
+            yield (
+                "data.most_ids is not for a private job: which rows all parties have would be told without noise; leave it out, "
+                "and give all parties the same rows"
+            )
     if model.missing == "drop" and config.algorithm.response == "shared":
         yield (
             'model.missing = "drop" is not for algorithm.response = "shared", where parties compare the response before they '

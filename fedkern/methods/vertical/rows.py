@@ -136,6 +136,7 @@ class Alignment(NamedTuple):
     shared : whether every client uses it
     counted : whether others are told how many rows a party lacks
     common : whether a row that lacks a cell at some party is left out at all
+    placed : whether parties have left out, before, the rows that not all have
     from_client : whether the response is told by a client
     """
 
@@ -144,6 +145,7 @@ class Alignment(NamedTuple):
     shared: bool
     counted: bool
     common: bool
+    placed: bool
     from_client: bool
 
 
@@ -152,7 +154,8 @@ def alignment_of(config: Config) -> Alignment:
     data, shared = config.data, config.shared
     from_client = data.server is None and not data.builtin
     common = config.model.missing == "drop"
-    return Alignment(config.job.seed, data.response, shared, not config.private, common, from_client)
+    placed = data.most_ids is not None
+    return Alignment(config.job.seed, data.response, shared, not config.private, common, placed, from_client)
 
 
 def aligned(table: Table, config: Config, who: str) -> tuple[Table, tuple[str, ...]]:
@@ -211,6 +214,11 @@ def check_counts(config: Config, n_train: int, n_new: int) -> None:
         raise JobError(f"algorithm.batch_size = {batch}: there are {n_train} training rows; lower it, or leave it out")
 
 
+def least_rows(config: Config, policies: Mapping[int, Sequence[Policy]]) -> int:
+    """Returns how many rows all parties must have, by the job and the policies of these clients."""
+    return max([1, config.rules.rows, *(holders.bound(config, bound_by).rules.rows for bound_by in policies.values())])
+
+
 def check_common(config: Config, n_rows: int, policies: Mapping[int, Sequence[Policy]]) -> None:
     """Raises JobError if too few rows are left where rows that lack a cell at some party are left out.
 
@@ -220,10 +228,7 @@ def check_common(config: Config, n_rows: int, policies: Mapping[int, Sequence[Po
     ----------
     policies : of the clients that live here
     """
-    if config.model.missing != "drop":
-        return
-    least = max([1, config.rules.rows, *(holders.bound(config, bound_by).rules.rows for bound_by in policies.values())])
-    if n_rows < least:
+    if config.model.missing == "drop" and n_rows < least_rows(config, policies):
         raise JobError(
             'model.missing = "drop": fewer rows are complete at all parties than disclosure.rows, or a holder\'s policy, asks '
             'for; are the ids the same? Take "indicator", or give data.ignore the columns that are empty in many rows'

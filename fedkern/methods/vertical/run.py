@@ -24,6 +24,7 @@ from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
 from ...jobs.watch import measuring
 from . import budget, langevin, normal, own, parts, publish, replay, stages
+from .common import Party, as_compared, compared, in_common
 from .keys import Config
 from .model import VerticalModel
 from .normal import Lines
@@ -140,13 +141,21 @@ def _aligned(run: Run[Config]) -> Aligned:
     """Brings the parties' rows into one order, and splits them into those that train and that test."""
     config, names, by = run.config, run.names, alignment_of(run.config)
     seed, counted, common, shared = by.seed, by.counted, by.common, by.shared
-    tables: dict[int, Table] = {}
-    ids: dict[int, tuple[str, ...]] = {}
+    held: dict[int, Party] = {}
     check_declared(config, run.parties, run.mine)
     # Ids are compared by digests: no party sees another's.
     for k in run.mine:
         with owned(k):
-            tables[k], ids[k] = aligned(run.parties.rows(k), config, f"client {names[k]!r}")
+            held[k] = aligned(run.parties.rows(k), config, f"client {names[k]!r}")
+    complete, own_rows = {k: rows.n_rows for k, (rows, _) in held.items()}, None
+    if run.place.is_server and (loaded := run.parties.server()) is not None:
+        with owned(SERVER):
+            own_rows = aligned(loaded, config, "data.server")
+    held, own_rows = in_common(run, held, own_rows, {k: run.hooks.bindings[k].policies for k in held})
+    tables = {k: rows for k, (rows, _) in held.items()}
+    if config.data.most_ids is not None:
+        for k, rows_here in tables.items():
+            run.hooks.count(k, run.parties, rows_here)
     has = {k: by.response in table.names for k, table in tables.items()}
     for k, has_response in has.items():
         if shared and not has_response:
@@ -156,23 +165,25 @@ def _aligned(run: Run[Config]) -> Aligned:
             )
     table, server_ids = None, None
     new: tuple[int, ...] = ()
-    if run.place.is_server and (loaded := run.parties.server()) is not None:
+    if own_rows is not None:
         with owned(SERVER):
-            table, server_ids = aligned(loaded, config, "data.server")
+            table, server_ids = own_rows
             new = unknown(table, config)
     clients = {}
     for k, t in tables.items():
         with owned(k):
             labels = alignment.labels_of(response_of(t, config, names[k]), seed) if shared else ""
-        clients[k] = alignment.Client(names[k], ids[k], seed, has[k], labels, counted=counted, common=common)
+        clients[k] = alignment.Client(
+            names[k], as_compared(config, held[k][1]), seed, has[k], labels, counted=counted, common=common, placed=by.placed
+        )
     with owned(SERVER):
         rows = None if table is None else server_rows(table, config)
     server_labels = alignment.labels_of(rows.y, seed) if shared and rows is not None and not new else ""
-    start = partial(alignment.start, names, seed, server_ids, new, server_labels, counted=counted, common=common)
-    server, clients = run.exchange(Stage.of(alignment), start, clients)
+    told = None if server_ids is None else as_compared(config, server_ids)
+    start = partial(alignment.start, names, seed, told, new, server_labels, counted=counted, common=common)
+    server, clients = run.exchange(compared(config), start, clients)
     n_rows = server.n_rows if server is not None else len(next(iter(clients.values())).kept)
     check_common(config, n_rows, {k: run.hooks.bindings[k].policies for k in clients})
-    complete = {k: rows.n_rows for k, rows in tables.items()}
     # Rows that lack a cell at some party are dropped at all of them.
     if common:
         for k, client in clients.items():

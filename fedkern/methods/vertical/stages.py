@@ -12,6 +12,7 @@ from ...algorithms.core import until
 from ...algorithms.core.messages import Refused
 from ...algorithms.exchanges import (
     column_notes,
+    intersection,
     missing,
     predictions,
     response,
@@ -34,6 +35,7 @@ from ...plain import Record
 from ...privacy.certificate import describe_trust
 from ...privacy.plan import Plan
 from . import budget, normal
+from .common import as_compared, compared, in_common, intersected
 from .keys import Config
 from .model import FULL, VerticalModel
 from .rows import (
@@ -55,7 +57,9 @@ from .undivided import KEPT, LEAST, MOST
 
 # All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
 MAY_SEND = (
+    *intersection.PROTOCOL.to_server,
     *alignment.PROTOCOL.to_server,
+    alignment.Places,
     *column_notes.PROTOCOL.to_server,
     Incomplete,
     *response.PROTOCOL.to_server,
@@ -84,8 +88,8 @@ RHO_TELLS = {
 
 
 def opening(config: Config) -> list[Stage]:
-    """Returns the exchange before the model is known: digests of the rows' ids."""
-    return [Stage.of(alignment)]
+    """Returns the exchanges before the model is known: which rows all have, and digests of the rows' ids."""
+    return [*([intersected(config)] if config.data.most_ids else []), compared(config)]
 
 
 def stages(model: VerticalModel) -> list[Stage]:
@@ -182,23 +186,27 @@ def _counted(check: Check[Config]) -> tuple[int, tuple[int, ...]] | None:
     """Returns, at the server, the number of rows and those without a response, once headers are right and ids agree."""
     config, names, by = check.config, check.names, alignment_of(check.config)
     # Refuse wrong headers before ids are compared, as the run does.
-    clients, seed, counted, common = {}, by.seed, by.counted, by.common
+    held, clients, seed, counted, common = {}, {}, by.seed, by.counted, by.common
     check_declared(config, check.parties, check.mine)
     for k in check.mine:
         source, header = check.parties.header(k)
         spec = spec_of(config, response=by.shared, names=header)
         check_header(header, spec, source, names[k])
         needed(config, header, who(names[k], source))
-        ids = aligned(check.parties.rows(k), config, f"client {names[k]!r}")[1]
-        clients[k] = alignment.Client(names[k], ids, seed, by.response in header, counted=counted, common=common)
+        held[k] = aligned(check.parties.rows(k), config, f"client {names[k]!r}")
     table = check.parties.server() if check.place.is_server else None
+    held, own = in_common(check, held, None if table is None else aligned(table, config, "data.server"), {})
+    for k, (rows, ids) in held.items():
+        has = by.response in rows.names
+        told = as_compared(config, ids)
+        clients[k] = alignment.Client(names[k], told, seed, has, counted=counted, common=common, placed=by.placed)
     server_ids, new = None, tuple[int, ...]()
-    if table is not None:
-        table, server_ids = aligned(table, config, "data.server")
+    if own is not None:
+        table, server_ids = own[0], as_compared(config, own[1])
         new = unknown(table, config)
         server_rows(table, config)
     start = partial(alignment.start, names, seed, server_ids, new, counted=counted, common=common)
-    server, _ = check.exchange(Stage.of(alignment), start, clients)
+    server, _ = check.exchange(compared(config), start, clients)
     if server is None:
         return None
     check_common(config, server.n_rows, {})
@@ -265,9 +273,9 @@ def _privacy(model: VerticalModel) -> Iterator[str]:
 
 def disclosure(model: VerticalModel) -> str:
     """Says in words which numbers the parties learn of each other (docs/spec/vertical.md, section 11)."""
-    texts = ["digests of row ids, a draw of each client's part of every training row's predictor in every round"]
-    if model.network:
-        texts = ["digests of row ids, each client's part of every training row's predictor in every round"]
+    ids = "digests of row ids" if model.config.most_ids is None else "how many row ids any parties have in common, and no id"
+    draw = "" if model.network else "a draw of "
+    texts = [f"{ids}, {draw}each client's part of every training row's predictor in every round"]
     if model.told_by_client:
         texts.append(f"{model.response} of all rows from the first client that has it, once")
     if model.output.bound:
