@@ -58,8 +58,13 @@ class Rules(NamedTuple):
         """Returns the rules for rows of which messages tell how many have which values, and no more; a search has no others."""
         if self.search:
             return self
-        few = {"values_of_two_columns": self.values, "values_of_one_column": self.values, "rows_of_one_column": self.rows}
-        return self._replace(rows_per_value=self.counted_per_value, summed_per_value=self.counted_per_value, **few)
+        return self._replace(
+            rows_of_one_column=self.rows,
+            values_of_two_columns=self.values,
+            values_of_one_column=self.values,
+            rows_per_value=self.counted_per_value,
+            summed_per_value=self.counted_per_value,
+        )
 
     def with_strictest(self, other: Rules) -> Rules:
         """Returns of each rule the stricter one."""
