@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,10 @@ from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance.settings import ASKED_OF_ALL
 from fedkern.algorithms.importance.summaries import CELLS, CELLS_OF_ALL, CELLS_OF_ONE
 from fedkern.algorithms.importance.summaries import told as told_by
+from fedkern.disclosure.few import OF_A_SUMMARY
 from fedkern.disclosure.rules import LEVELS
 from fedkern.kernels.families import FAMILIES as FAMILIES_OF
-from fedkern.models.mixed import Layout, Rows
+from fedkern.models.mixed import Layout, Prior, Rows
 from fedkern.models.mixed.layout import LESS_WIDE
 from support import curious, curious_rounded
 from support.rounded_jobs import Played, drawn
@@ -185,6 +187,37 @@ def summaries(jobs: int) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """Is a prior, and the log-likelihood of clients that answer at draws, as what a summary is added to."""
+
+    prior: Prior
+    others: tuple[Rows, ...]
+
+    def curvature(self, xi: Array) -> tuple[Any, ...]:
+        """Returns its value, gradient and minus its Hessian."""
+        of_prior = self.prior.curvature(xi)
+        more = [[own[0] for own in rows.curvature(xi[np.newaxis], 1)[:3]] for rows in self.others]
+        return tuple(one + sum(own[k] for own in more) for k, one in enumerate(of_prior[:3]))
+
+
+def beside(jobs: int) -> Iterator[str]:
+    """A summary of as many questions as rows allow, in a job whose other clients answer at draws."""
+    yield "\nlikelihood, logistic, summaries asked five times beside others by values: share of rows that is determined, rows"
+    for kind in KINDS:
+        line = []
+        for p in (2, 3, 5):
+            wanted, shares = max(RULES.summary * (p + 1), told_by(p + 1, ASKED_OF_ALL) / (CELLS_OF_ALL * p), OF_A_SUMMARY), []
+            for job, others in product(range(jobs), (2, 4, 30)):
+                random = np.random.default_rng([p, job, others])
+                n = len(fewest(random, wanted, others, p, kind)[1])
+                layout, rows = federation(random, "bernoulli", [n, others * n, others * n], p, kind)
+                asked = curious_rounded.Averaged.of(rows[0], ASKED_OF_ALL, Beside(Prior.usual(layout), tuple(rows[1:])))
+                shares.append((curious_rounded.known(asked, rows[0]) < curious.WITHIN).mean())
+            line.append(f"p = {p}: {np.mean(shares):.3f} of {n}")
+        yield f"  {kind}, " + "; ".join(line)
+
+
+@dataclass(frozen=True)
 class Summary:
     """What a client by a summary is asked, as `curious_rounded.Averaged`, in the units in which it tells it."""
 
@@ -208,16 +241,14 @@ class Summary:
 def summary_levels(jobs: int) -> Iterator[str]:
     """A summary of rows of which some have a value of a column of two to themselves."""
     yield "\nlikelihood, logistic, summaries: share determined of the rows of a level, and of all rows"
-    for kind in ("normal", "t4"):
-        for p in (1, 2, 4):
-            wanted, line = (
-                max(RULES.summary * (p + 2), told_by(p + 2) / (CELLS * (p + 1)), RULES.rows_of_one_column if p == 1 else 12),
-                [],
-            )
-            for rare in (2, 3, 4, 5):
+    for kind in KINDS:
+        for p in (1, 2, 3, 4):
+            fewest_rows = RULES.rows_of_one_column if p == 1 else OF_A_SUMMARY
+            wanted, line = max(RULES.summary * (p + 2), told_by(p + 2) / (CELLS * (p + 1)), fewest_rows), list[str]()
+            for rare in (3, 4, 5):
                 shares = []
-                for job in range(2 * jobs):
-                    made, rows = fewest(np.random.default_rng([p, job]), wanted, 4, p, kind, rare=rare)
+                for job, others in product(range(jobs), (4, 30)):
+                    made, rows = fewest(np.random.default_rng([p, job, others]), wanted, others, p, kind, rare=rare)
                     own = curious_rounded.known(Summary.of(made, rows), rows, [*range(2, rows.X.shape[1])]) < curious.WITHIN
                     shares.append((own[:rare].mean(), own.mean()))
                 line.append("{} rows {:.2f}, {:.3f}".format(rare, *np.mean(shares, axis=0)))
@@ -403,7 +434,7 @@ def main() -> None:
     asked = parser.parse_args()
     parts = {
         one.__name__: one
-        for one in (values, single, families, summaries, summary_levels, summed, summed_levels, levels, groups, sites)
+        for one in (values, single, families, summaries, beside, summary_levels, summed, summed_levels, levels, groups, sites)
     }
     for name, part in parts.items():
         if not asked.only or name in asked.only:

@@ -20,16 +20,19 @@ own. Events count at whose time five rows of their client are at risk.
 from __future__ import annotations
 
 import argparse
+from itertools import count
 from typing import Any
 
 import numpy as np
 
 from fedkern.algorithms.importance.settings import ASKED_OF_ALL, OF_VALUES, of_derivatives, of_draws, power
-from fedkern.algorithms.importance.summaries import AVERAGED, CELLS_OF_ALL
+from fedkern.algorithms.importance.summaries import AVERAGED, CELLS_OF_ALL, CELLS_OF_ONE, allowed
 from fedkern.algorithms.importance.summaries import told as told_by
+from fedkern.disclosure.few import OF_A_SUMMARY
 from fedkern.disclosure.rules import LEVELS, told_by_values
 from fedkern.kernels import survival
 
+RULES = LEVELS["standard"]
 POINTS, TO_MODE, CLIENTS, OF_ROUNDING, DIGITS, TOLD, FREEDOM = 4096, 5, 3, 12**-0.5, 1e-9, 0.05, 7.0
 PRIOR_SD, STEP = 2.5, 1e-5
 
@@ -79,8 +82,8 @@ def weights(X: Any, first: Any, ends: Any, points: Any) -> Any:
     return found
 
 
-def units(packed: Any, p: int, prior_sd: float) -> Any:
-    """Those of the values, gradients and Hessians, in their order, of a client with these Hessians (packed) at several points."""
+def units_of(packed: Any, p: int, prior_sd: float) -> Any:
+    """The units of values, gradients and Hessians, in their order, of a client with these Hessians (packed) at several points."""
     at, each = np.tril_indices(p), []
     for lower in packed:
         full = np.zeros((p, p))
@@ -112,7 +115,7 @@ def told(rng: np.random.Generator, n: int, events: int, p: int, slope: float, to
             moved.flat[cell] += sign * STEP
             both.append(np.concatenate([one.ravel() for one in curvature(moved, tuple(sets), exact)]))
         at[cell] = (both[0] - both[1]) / (2 * STEP)
-    J.append((at / (units(curvature(X, tuple(sets), exact)[2], p, PRIOR_SD) * OF_ROUNDING)).T)
+    J.append((at / (units_of(curvature(X, tuple(sets), exact)[2], p, PRIOR_SD) * OF_ROUNDING)).T)
     # The exchange of columns: their sums and sums of squares. A likelihood of differences of rows does not know where these are.
     sums = np.repeat(np.eye(p), n, axis=0).reshape(p, n, p).transpose(1, 2, 0).reshape(n * p, p)
     J.append(np.concatenate([sums, 2 * X.reshape(-1, 1) * sums], axis=1).T / DIGITS)
@@ -165,11 +168,12 @@ def others(rng: np.random.Generator, covered: int, p: int, slope: float, togethe
 def of_sums(jobs: int) -> None:
     print("shares of the rows of all clients but one that are determined by sums, mean and most of jobs")
     print("columns, slope, rows of a client, rows, events; by values; by summaries: events, mean, most")
-    for p, a_column in ((1, 25), (2, 18), (3, 12)):
+    for p, a_column in ((1, RULES.values_of_one_column), (2, RULES.values_of_two_columns), (3, RULES.values)):
         for slope in (0.5, 2.0):
             for together in (7, 15, 40):
                 line = []
-                wanted = a_column * p + 1, int(np.ceil(told_by(p, ASKED_OF_ALL) / (CELLS_OF_ALL * p)))
+                share = CELLS_OF_ONE if p == 1 else CELLS_OF_ALL
+                wanted = int(a_column * p) + 1, int(np.ceil(told_by(p, ASKED_OF_ALL) / (share * p)))
                 for covered, one in zip(wanted, (told, averaged)):
                     shares = []
                     for job in range(jobs):
@@ -232,10 +236,12 @@ def within_strata(J: Any, n: int, p: int, together: int) -> float:
 def of_summaries(jobs: int) -> None:
     print("shares of a client's rows that are determined by its summary, mean and most of jobs")
     print("columns, slope, other clients' size, rows, events, events a column; mean, most")
-    for p in (1, 2, 3, 5):
+    for p in (1, 2, 3, 5, 9):
+        fewest = max(int(np.ceil(RULES.summary * p)), RULES.rows_of_one_column if p == 1 else OF_A_SUMMARY)
+        fewest = next(events for events in count(fewest) if allowed(p, events, p))
         for slope in (0.5, 2.0):
             for others in (4, 30):
-                sizes = [(many * events, events) for events in sorted({max(k * p, 12) for k in (3, 6, 12)}) for many in (1, 2)]
+                sizes = [(many * events, events) for events in (fewest, 2 * fewest) for many in (1, 2)]
                 for n, events in sizes:
                     keys = [[11, p, job, n, events] for job in range(jobs)]
                     shares = [summed(np.random.default_rng(key), n, events, p, slope, others) for key in keys]
@@ -262,7 +268,7 @@ def main() -> None:
     for p in (1, 2, 3):
         for slope in (0.5, 2.0):
             for together, rows in ((0, 1.0), (0, 2.0), (0, 5.0), (5, 0.0), (7, 0.0), (15, 0.0)):
-                fewest = told_by_values(p, LEVELS["standard"], intercept=False) + 1
+                fewest = told_by_values(p, RULES, intercept=False) + 1
                 for covered in (fewest // 2, fewest, 3 * fewest // 2):
                     n, events = int(covered * rows), covered
                     if together:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,22 +15,24 @@ from .table import Table
 Array = NDArray[np.float64]
 
 
-def find_rare(cells: Text, levels: Collection[str], weights: Array, least: int) -> frozenset[str]:
-    """Returns the levels that have to join: those that fewer than `least` rows have, and then the next rarer ones.
+def find_rare(cells: Text, levels: Sequence[str], weights: Array, least: int) -> frozenset[str]:
+    """Returns the levels that have to join: those that fewer than `least` rows have, and then the last ones.
 
-    These join until "other" has enough rows itself. So each level that is left has enough, and each union of several. Rows count
-    by their effective number, (sum w)^2 / sum w^2, as they do where rare levels are refused.
+    These join until "other" has enough rows itself: the last in an order that all clients share, so that they choose the same. So
+    each level that is left has enough, and each union of several. Rows count by their effective number, (sum w)^2 / sum w^2, as
+    they do where rare levels are refused.
 
     Parameters
     ----------
-    levels : that may join; a level of the cells that is none of these is a fault
+    levels : that may join, in that order; a level of the cells that is none of these is a fault
     weights : (n,) of the rows, 0 of those that do not count
     """
     many, sums, squares = (np.bincount(cells.codes, w, len(cells.levels)) for w in (np.ones(len(weights)), weights, weights**2))
     number = np.divide(sums**2, squares, out=np.zeros(len(sums)), where=squares > 0)
-    present = [k for k, level in enumerate(cells.levels) if level in levels and many[k]]
+    place = {level: k for k, level in enumerate(cells.levels)}
+    present = [place[level] for level in levels if level in place and many[place[level]]]
     gone = [k for k in present if number[k] < least]
-    for k in sorted(present, key=lambda k: (number[k], cells.levels[k])) if gone else ():
+    for k in reversed(present) if gone else ():
         if sums[gone].sum() ** 2 >= least * squares[gone].sum() > 0:
             break
         gone += [k] if k not in gone else []

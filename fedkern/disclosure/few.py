@@ -49,6 +49,7 @@ def find_few(requirement: Requirement, table: Table, spec: Spec, client: str, mo
     if requirement.rules == Rules():
         return None
     spec = with_event(spec, table)
+    requirement = required_of(requirement, table, spec)
     of_all, lowered = dict[object, Broken](), dict[str, float]()
     now, mended, broken = requirement, table, [*_broken(requirement, table, spec, client)]
     # Of a number that is lowered fewer levels join.
@@ -106,7 +107,8 @@ def join_rare(
     earlier : those of an earlier job
     whole : whether levels join where none of their column is left beside them
     """
-    least, rows, columns = of_a_value(requirement, spec.family), weights(table, spec), dict(table.columns)
+    least = of_a_value(required_of(requirement, table, spec), spec.family)
+    rows, columns = weights(table, spec), dict(table.columns)
     for name in spec.covariates(table.names):
         if (levels := column_of(spec, table, name).levels) is None:
             continue
@@ -152,8 +154,8 @@ def _broken(requirement: Requirement, table: Table, spec: Spec, client: str) -> 
     # Rows a coefficient are counted, and again as the fit weighs them: the first says it, with a number that does for both.
     per_coefficient = [rule for rule in found if rule.key == "rows_per_coefficient"]
     count, columns = min([n, *(rule.rows for rule in per_coefficient)]), sum(_levels(laid, of_terms).values())
-    several = _measured(laid, of_terms) > 1
-    summed, least = 0, max(rules.summary * p, OF_A_SUMMARY if several else rules.rows_of_one_column)
+    measurements = measured(table, spec)
+    summed, least = 0, max(rules.summary * p, rules.rows_of_one_column if measurements == 1 else OF_A_SUMMARY)
     if requirement.small_by_summary and rules.summary > 0 and count >= least:
         unknowns = requirement.unknowns(columns + of_terms.intercept) + requirement.shapes
         summed = allowed(unknowns, count, columns) * told(unknowns, 1)
@@ -161,8 +163,8 @@ def _broken(requirement: Requirement, table: Table, spec: Spec, client: str) -> 
         yield per_coefficient[0]._replace(enough=min(rule.enough for rule in per_coefficient), by_summary=summed)
     for rule in found:
         if rule.key != "rows_per_coefficient":
-            # Of four rows of a value beside one measurement an eighth was determined.
-            of_covariates = several and rule.id == "rare-values" and spec.response not in rule.columns
+            # Of four rows of a value beside one measurement an eighth was determined, of three beside four a quarter.
+            of_covariates = measurements != 1 and rule.id == "rare-values" and spec.response not in rule.columns
             yield rule._replace(by_summary=summed * (of_covariates and rule.enough >= rules.summed_per_value))
 
 
@@ -305,7 +307,16 @@ def coefficients(requirement: Requirement, table: Table, spec: Spec) -> int:
     return spec.intercept + sum(counts.values()) - follow
 
 
-def _measured(table: Table, spec: Spec) -> int:
+def required_of(requirement: Requirement, table: Table, spec: Spec) -> Requirement:
+    """Returns what is asked of these rows: less, where no cell of theirs is a measurement, and sums are all that is told."""
+    counted = not (requirement.shapes or spec.offset or spec.times or FAMILIES[spec.family].measured)
+    if requirement.tells != "values" or not counted or measured(table, spec):
+        return requirement
+    own = requirement.own
+    return replace(requirement, rules=requirement.rules.of_counts(), own=own and own.of_counts())
+
+
+def measured(table: Table, spec: Spec) -> int:
     """Returns how many covariates are numbers of more than two values: of others it is known which rows have which."""
     columns = (column_of(spec, table, name) for name in spec.covariates(table.names))
     cells = (floats(table.columns[column.name]) for column in columns if column.levels is None)

@@ -31,7 +31,7 @@ from ..data.rare import differing
 from ..data.table import Table
 from ..errors import OwnFault
 from ..models.encoding import Encoding, Spec
-from .few import coefficients
+from .few import coefficients, measured
 from .look import Look, codes_of, covered_events, events, groups_of, weights
 from .requirement import Requirement
 
@@ -113,6 +113,8 @@ def counts(requirement: Requirement, table: Table, spec: Spec, n_clients: int) -
     requirement = replace(requirement, fit=replace(requirement.fit, part=1 / n_clients))
     rows = weights(table, spec)
     groups = groups_of(table, spec, rows)
+    rules = requirement.rules
+    fewer = rules.rows_per_value if measured(table, spec) == 1 else rules.summed_per_value
     table, spec = looked_at(table, spec)
     p = coefficients(requirement, table, spec)
     wanted = requirement.told_up_to(p)
@@ -139,14 +141,11 @@ def counts(requirement: Requirement, table: Table, spec: Spec, n_clients: int) -
         found.append(Count.of_rows(of, "groups", requirement.least_of_group, POOL, np.ones(len(groups))))
     look, least_weighed = Look.at(requirement, table, spec, rows), requirement.weighing(p)[0]
     at_fit = (by_coefficients("rows that weigh in the fit", max(look.wanted, least_weighed), own) for own in look.by_fit())
-    return found, [*_values(look), *at_fit]
+    return found, [*_values(look, fewer if requirement.summaries else math.inf), *at_fit]
 
 
-def _values(look: Look) -> Iterator[Count]:
-    """Yields the counts of rows that share a value."""
-    rules, fewer = look.asked.rules, math.inf
-    if look.asked.summaries:
-        fewer = rules.summed_per_value
+def _values(look: Look, fewer: float) -> Iterator[Count]:
+    """Yields the counts of rows that share a value; `fewer`: rows that do where all clients take part by a summary."""
     for column in look.columns:
         cells, of = look.table.columns[column.name], f"rows in column {column.name!r}"
         if column.levels is None:

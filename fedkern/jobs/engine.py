@@ -105,7 +105,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         parties = kept.parties
         hooks.apart = kept.apart
         # Each warning comes with a word, which only `run_check` prints.
-        warned = [text for _, text in admitted.first(config)]
+        warned = [*admitted.renamed(config), *(text for _, text in admitted.first(config))]
         hooks.notes += warned
         if files is not None:
             # The folders are closed to other users before the identity of this run is written into them. Without a folder nothing
@@ -115,7 +115,7 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         if output.replays is not None:
             parties = hooks.replay(output.replays, parties)
         if place.is_server and not output.quiet:
-            for text in (*admitted.renamed(config), *warned, *admitted.describe_apart(config, kept)):
+            for text in (*warned, *admitted.describe_apart(config, kept)):
                 print(f"fedkern: {text}", file=sys.stderr, flush=True)
         place.hooks = hooks  # from here on they decide what others read of a fault
         hooks.say_lost()

@@ -35,8 +35,8 @@ MAY_SEND = rare_levels.RareLevels.may_send
 
 
 def stages(config: JobConfig) -> list[Stage]:
-    """Returns the stage in which levels join; none where none do."""
-    return [rare_levels_stage(secure=config.secure)] if config.joins_levels else []
+    """Returns the stage in which levels join, where all rows are in one process that of parties apart; none where none do."""
+    return [rare_levels_stage(secure=config.secure)] if _apart(config).joins_levels else []
 
 
 def describe(config: JobConfig) -> list[str]:
@@ -50,7 +50,12 @@ def describe(config: JobConfig) -> list[str]:
 
 def _asked(config: JobConfig, policies: Iterable[Policy] = ()) -> Requirement:
     """Returns what is asked of a client's rows; at level "none", where nothing is, as at "standard"."""
-    return holders.bound(config.at_standard() if config.level == "none" else config, policies)
+    return holders.bound(_apart(config), policies)
+
+
+def _apart(config: JobConfig) -> JobConfig:
+    """Returns the job as parties apart have it."""
+    return config.at_standard() if config.level == "none" else config
 
 
 def laid(

@@ -117,8 +117,8 @@ def counts_stage() -> Stage:
 
 
 def rare_levels_stage(*, secure: bool, runs: int = 1) -> Stage:
-    """Returns the stage in which clients say which levels they cannot keep."""
-    return replace(Stage.of(rare_levels), runs=runs).with_sums(rare_levels.RareLevels.hidden, secure=secure)
+    """Returns the stage in which clients say which levels they cannot keep; it is left out where no column has levels."""
+    return replace(Stage.of(rare_levels), runs=runs, usually=True).with_sums(rare_levels.RareLevels.hidden, secure=secure)
 
 
 def odd_response_stage() -> Stage:

@@ -140,6 +140,8 @@ def test_old_keys_of_jobs_are_taken_and_named() -> None:
     config = parse({**JOB, "data": {"response": "y", "least_rows": 1, "small": "leave-out"}})
     assert config.rules == Rules(rows=1, rows_of_one_column=1, groups=5, slopes=50, sloped_groups=60, search=True)
     (line,) = admitted.renamed(config)
+    job = {**JOB, "data": {"response": "y", "least_rows": 1}}
+    assert "data.least_rows: the table [disclosure] has these now" in fedkern.run(job, data={"a": people(60, 0)}).notes[0]
     assert line.startswith("data.least_rows, data.small: the table [disclosure] has these now (")
     assert 'small = "leave-out"' in line
     assert with_keys(STRICT, of_old_keys({"least_rows": 20})) == STRICT._replace(groups=10)
@@ -205,6 +207,26 @@ def test_rows_that_are_hardly_any(rows: pd.DataFrame, rules: set[str]) -> None:
     found = find_few(parse(job).requirement, table, spec, "b")
     broken = () if found is None else found.broken
     assert {one.id for one in broken} == rules
+
+
+@pytest.mark.parametrize(
+    ("family", "beside", "keys", "least"),
+    [
+        ("bernoulli", {}, {}, 3),
+        ("poisson", {}, {}, 3),
+        ("bernoulli", {}, {"rows_per_value": 4}, 4),
+        ("bernoulli", {"z": np.random.default_rng(1).normal(size=400)}, {}, 5),
+        ("negative-binomial", {}, {}, 5),
+    ],
+)
+def test_rows_without_measurements_are_asked_for_by_their_counts(family: str, beside: Any, keys: Any, least: int) -> None:
+    """Of sums over rows of 0 and 1 it is known how many rows have which; a measurement, or a number of the family, tells more."""
+    job = {**JOB, "model": {"family": family}, "disclosure": {"level": "standard", **keys}}
+    for rows in (least - 1, least):
+        ill, y = np.arange(400) < rows, np.arange(400) % 2
+        columns = {name: np.asarray(cells, float) for name, cells in {"ill": ill, **beside, "y": y}.items()}
+        found = find_few(parse(job).requirement, Table("b.csv", tuple(columns), columns, 400), Spec("y", family=family), "b")
+        assert {one.id for one in (found.broken if found else ())} == ({"rare-values"} if rows < least else set())
 
 
 def test_a_row_far_from_all_others_is_refused_by_its_leverage() -> None:

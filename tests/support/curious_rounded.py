@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +80,13 @@ class Numbers:
         return np.concatenate(parts) / OF_ROUNDING
 
 
+class Curved(Protocol):
+    """Is what a summary is added to."""
+
+    def curvature(self, xi: Array) -> tuple[Any, ...]:
+        """Returns its value, gradient and minus its Hessian."""
+
+
 @dataclass(frozen=True)
 class Averaged:
     """The same of rows that take part by derivatives alone: where nothing is known, and then each averaged over the normal that
@@ -94,9 +101,12 @@ class Averaged:
     covariances: Array
 
     @classmethod
-    def of(cls, rows: Rows, questions: int) -> Averaged:
-        """Those that rows are asked."""
-        prior, mode = Prior.usual(rows.layout), rows.layout.start
+    def of(cls, rows: Rows, questions: int, beside: Curved | None = None) -> Averaged:
+        """Those that rows are asked; `beside`: what is known beside their answers, by default the prior alone."""
+        prior, mode = Prior.usual(rows.layout) if beside is None else beside, rows.layout.start
+        for _ in range(50 if beside is not None else 0):
+            _, slope, curved = prior.curvature(mode)
+            mode = mode + np.linalg.solve(curved, slope)
         at, covariances = [mode], [np.linalg.inv(prior.curvature(mode)[2])]
         while len(at) < questions:
             _, gradient, hessian = asked_of(rows, at[-1], covariances[-1], point=len(at) == 1)

@@ -5,7 +5,7 @@ keeps. So a level that no client keeps has joined already, and nobody learns its
 "other", and then "other" itself: a client that has joined any level there says so. Levels go in blocks of `WIDTH`; each question
 tells which levels of the block before join, and the last one asks for none. The server adds, so that the answers can be masked.
 
-An answer tells which levels a client has in some rows, and in few; or, where these are too few for "other" too, the next rarer
+An answer tells which levels a client has in some rows, and in few; or, where these are too few for "other" too, the last
 ones. A level that it does not have, and one that it has in enough rows, get the same answer.
 """
 
