@@ -67,10 +67,11 @@ def pick(condition: Any, first_of: Callable[..., Any], second_of: Callable[..., 
 
 def expit(x: Any) -> Any:
     """Returns 1 / (1 + exp(-x)), in vectors of numbers as `scipy.special` has none."""
+    odds = np.asarray(-x)
     with np.errstate(over="ignore"):
-        odds = np.exp(-x)
-    odds += 1  # in place: an array of its own costs more than the sum
-    return 1 / odds
+        np.exp(odds, out=odds)  # in place: an array of its own costs more than the sum
+    odds += 1
+    return np.divide(1, odds, out=odds)[()]
 
 
 def softplus(x: Any) -> Any:

@@ -63,7 +63,7 @@ def bordered_inverse(source: Source) -> Case:
 def bordered_solve(source: Source) -> Case:
     arrays, values, block = problem(source)
     factor, _ = factored(arrays, values, block)
-    right = source.random.standard_normal((source.choose([0, 1, 3]), len(arrays["indptr"]) - 1 + len(block)))
+    right = source.random.standard_normal((source.choose([0, 1, 3, 19]), len(arrays["indptr"]) - 1 + len(block)))
     arguments = arrays | {"right": source.array(right), "factor": source.array(factor), "back": source.choose([False, True])}
     return Case(arguments, magnitude=[np.full(right.shape, 1000.0)])
 

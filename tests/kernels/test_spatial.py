@@ -333,3 +333,18 @@ def test_a_short_right_side_is_named():
     indptr, indices = np.array([0, 2, 4, 5]), np.array([0, 1, 1, 2, 2])
     with pytest.raises(ValueError, match="right has rows of length 2"):
         spatial.bordered_solve(np.ones((1, 2)), np.ones(5), indptr, indices)
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_row_beside_others_has_the_bits_of_the_row_alone(back):
+    """Rows are solved eight at a time, and the rest one by one."""
+    indptr, indices = maps.grid(10, 12)
+    pattern = spatial.bordered_analyse(indptr, indices, np.arange(110, 120))
+    diagonal = np.isin(np.arange(len(pattern.indices)), pattern.indptr[:-1])
+    random = np.random.default_rng(1)
+    values = np.where(diagonal, 30.0, -0.2 * random.random(len(diagonal)))
+    factor, _ = spatial.bordered_factor(values, pattern.indptr, pattern.indices, 30 * np.eye(10))
+    right = random.standard_normal((19, 120))
+    alone = [spatial.bordered_solve(row[np.newaxis], factor, pattern.indptr, pattern.indices, back=back) for row in right]
+    together = spatial.bordered_solve(right, factor, pattern.indptr, pattern.indices, back=back)
+    np.testing.assert_array_equal(together, np.concatenate(alone))

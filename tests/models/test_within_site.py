@@ -172,7 +172,7 @@ def test_the_bound_is_below_the_evidence_and_near_it_and_its_slopes_are_differen
         weight = joint + 0.5 * (e * e).sum(axis=1) + 0.5 * s.n_areas * np.log(2 * np.pi) - 0.5 * q.log_det
         evidence = weight.max() + np.log(np.mean(np.exp(weight - weight.max())))
         assert evidence - 0.06 < value < evidence + 0.01
-        assert s.log_marginal(xi, e) == pytest.approx(evidence, abs=1e-8)  # without the factor R, and without the prior's density
+        assert s.log_marginal(xi, e) == pytest.approx(evidence, abs=1e-6)  # without the factor R, and without the prior's density
 
 
 def test_slopes_are_none_where_the_fixed_point_is_left_early(clients, monkeypatch):

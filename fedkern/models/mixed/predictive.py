@@ -118,10 +118,13 @@ def sums(rows: Rows, inner: Vector, key: int) -> Sums:
     replicated, misfits = np.zeros((len(inner), 3)), np.zeros((MISFITS, 2))
     tenths, count = np.zeros((TENTHS, 3)), np.zeros(TENTHS)
     # A row's prediction needs few of the draws, and Pearson's chi-square some.
-    few = inner[:: max(1, len(inner) // int(np.clip(MOST_CALLS // (NODES * max(n, 1)), 10, 50)))]
+    wanted = MOST_CALLS // (NODES * max(n, 1))
+    few = inner[:: max(1, len(inner) // int(np.clip(wanted, 10, 50)))]
     by_products = FAMILIES[rows.layout.family].linear and not rows.layout.group and n > 2 and rows.root is None
     if by_products:
         replicated = _by_products(rows, inner, key)
+        if wanted < 10:  # of so many normal rows the draws' mean foresees what they do: their variance is p / n of sigma^2
+            few = inner.mean(axis=0, keepdims=True)
     for k, some in enumerate(_parts(rows)):
         if not by_products:
             replicated += _replicated(some, inner, key, k)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 
-from .within import Factor, Within, symmetric
+from .within import Factor, Within, inverted
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -91,7 +91,7 @@ class Posterior(Gaussian):
     @cached_property
     def covariance(self) -> Matrix:
         """(d, d) M^-1."""
-        return symmetric(lapack.dpotri(self.factor, lower=1)[0])
+        return inverted(self.factor)
 
     @cached_property
     def sd(self) -> Vector:

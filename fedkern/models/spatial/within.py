@@ -16,7 +16,7 @@ border.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -188,13 +188,13 @@ class Within:
         """Returns G and log_norm."""
         rest = np.eye(len(self.border)) - W @ W.transpose(0, 2, 1)
         try:
-            lengths = np.linalg.cholesky(rest).diagonal(axis1=1, axis2=2)
+            factors = np.linalg.cholesky(rest)
         except np.linalg.LinAlgError:
             raise NumericalError(f"within: the factors are not whole at phi = {phi}; more values of phi are needed") from None
         log_norm = 0.5 * np.log(1 + phi[:, np.newaxis] * self.spectrum).sum(axis=1)
         log_norm += 0.5 * float(np.log(self.diagonal[self.diagonal > 0]).sum()) - self.size * HALF_LOG_TAU
-        log_norm += np.log(U.diagonal(axis1=1, axis2=2)).sum(axis=1) - np.log(lengths).sum(axis=1)
-        return np.asarray(np.linalg.inv(rest), dtype=np.float64), log_norm
+        log_norm += np.log(U.diagonal(axis1=1, axis2=2)).sum(axis=1) - np.log(factors.diagonal(axis1=1, axis2=2)).sum(axis=1)
+        return np.array([inverted(factor) for factor in factors]), log_norm
 
     def log_density(self, ties: Sloped, theta: Matrix, z: Matrix) -> tuple[Vector, Matrix, Matrix, Vector]:
         """Returns log p(theta_j | z, phi) (m,), and its derivatives in theta (m, d), z (m, r) and phi (m,)."""
@@ -297,8 +297,11 @@ def _dot(x: Matrix, y: Matrix) -> Vector:
 # own block LAPACK's.
 
 
-def symmetric(lower: Matrix) -> Matrix:
-    """Returns the symmetric matrix of a triangle whose other half is 0."""
+def inverted(factor: Matrix) -> Matrix:
+    """Returns the inverse of a matrix from its lower Cholesky factor, whose other half is 0."""
+    if not len(factor):
+        return factor
+    lower = lapack.dpotri(factor, lower=1)[0]
     out = lower + lower.T
     out.flat[:: len(out) + 1] /= 2
     return np.asarray(out)
@@ -364,13 +367,13 @@ class Precision:
         ordered = w[pattern.order]
         values[pattern.indptr[:-1]] += ordered[: pattern.inner]
         block.flat[:: len(block) + 1] += ordered[pattern.inner :]
-        return replace(self, values=values, block=block)
+        return Precision(pattern, values, block)
 
     def factored(self) -> Factor:
         """Returns its Cholesky factor; raises NumericalError if it has none."""
         pattern = self.pattern
         values, rest = spatial.bordered_factor(self.values, pattern.indptr, pattern.indices, self.block)
-        factor, failed = lapack.dpotrf(rest, lower=1, clean=1) if len(rest) else (rest, 0)
+        factor, failed = lapack.dpotrf(rest.T, lower=1, clean=1, overwrite_a=1) if len(rest) else (rest, 0)
         if failed:
             raise NumericalError("the precision is not positive definite")
         return Factor(pattern, values, factor)
@@ -403,8 +406,8 @@ class Factor:
         return self._back(normals[:, self.pattern.order])
 
     def _back(self, x: Matrix) -> Matrix:
-        """Solves L' x for the given rows; returns them in the areas' order."""
-        p, x = self.pattern, x.copy()
+        """Solves L' x for the given rows, which it overwrites; returns them in the areas' order."""
+        p = self.pattern
         if len(self.border):
             x[:, p.inner :] = lapack.dtrtrs(self.border, x[:, p.inner :].T, lower=1, trans=1)[0].T
         out = np.empty_like(x)
@@ -414,9 +417,7 @@ class Factor:
     @cached_property
     def inverse_block(self) -> Matrix:
         """(b, b) M^-1 of the border."""
-        if not len(self.border):
-            return self.border
-        return symmetric(lapack.dpotri(self.border, lower=1)[0])
+        return inverted(self.border)
 
     @cached_property
     def inverse(self) -> Vector:

@@ -49,7 +49,6 @@ Index = NDArray[np.int64]
 STEP = 1e-4  # of eta, for the information of rows
 CLOSE = 1e-5  # steps of eta that are the last of a fixed point
 MOST_STEPS = 50
-FEW_STEPS = 2  # from a guess that is near
 NEGLIGIBLE = 1e-12  # of a bound: rounding
 LONGEST = 3.0  # step of eta from the rows' common level to a first guess
 LEAST_CURVATURE = 1e-6
@@ -337,14 +336,11 @@ class WithinSite(Observed):
         without the terms that theta and q do not change. For a Gaussian response it is the same for every theta.
         """
         ties, gaussian = self._ties(xi), self.likelihood.record.link == "identity"
-        out, near = np.empty((len(xi), len(normals))), None
+        # Any q will do for draws of theta.
+        near, out = None if gaussian else self._near(xi.mean(axis=0)), np.empty((len(xi), len(normals)))
         for k, (place, point) in enumerate(zip(self._places(xi), xi)):
             Lambda, pull, constant = self._given(ties, k, point)
-            if near is None or gaussian:
-                posterior = self._posterior(Lambda, pull, place)
-                near = self._said(place, posterior, self._expected(place, posterior.mean, posterior.sd))
-            else:  # any q will do for draws of theta: those after the first take what the rows say from it
-                posterior = self._stepped(Lambda, pull, place, near, FEW_STEPS)
+            posterior = self._posterior(Lambda, pull, place) if near is None else self._stepped(Lambda, pull, place, near)
             used = normals[:1] if gaussian else normals
             theta = posterior.drawn(used)
             eta = place.fixed + place.scale * theta[:, self.rows.area]
@@ -427,9 +423,7 @@ class WithinSite(Observed):
             moments = np.empty((4, part.stop - part.start, self.n_areas))
             for k, (place, z) in enumerate(zip(places[part], xi[part, self.layout.parts["z"]])):
                 Lambda, pull = self._precision(ties, k), self._pull(ties, z, k)
-                posterior = (
-                    self._posterior(Lambda, pull, place) if near is None else self._stepped(Lambda, pull, place, near, STEPS)
-                )
+                posterior = self._posterior(Lambda, pull, place) if near is None else self._stepped(Lambda, pull, place, near)
                 theta[part.start + k] = posterior.drawn(normals[np.newaxis, part.start + k])[0]
                 if uniforms is not None and self.tilted:
                     moments[:, k] = posterior.mean, posterior.sd, posterior.w, posterior.h
@@ -449,13 +443,11 @@ class WithinSite(Observed):
         information = np.maximum(means.curvature, LEAST_CURVATURE)
         return information, place.fixed + place.scale * q.mean[self.rows.area] + means.slope / information
 
-    def _stepped(
-        self, Lambda: Matrix | Precision, pull: Vector, place: Place, near: tuple[Vector, Vector], steps: int
-    ) -> Gaussian:
-        """Returns q(theta | xi) after a few steps, from the rows' information at a xi nearby."""
+    def _stepped(self, Lambda: Matrix | Precision, pull: Vector, place: Place, near: tuple[Vector, Vector]) -> Gaussian:
+        """Returns q(theta | xi) after STEPS steps, from the rows' information at a xi nearby."""
         information, pseudo = near
         w, h = place.scale**2 * self._sums(information), place.scale * self._sums(information * (pseudo - place.fixed))
-        for _ in range(steps):
+        for _ in range(STEPS):
             posterior = self._solved(Lambda, pull, w, h)
             slope, curvature = self._slopes(place, posterior.mean, posterior.sd)
             w = place.scale**2 * self._sums(np.maximum(curvature, LEAST_CURVATURE))

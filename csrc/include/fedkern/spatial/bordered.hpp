@@ -72,7 +72,7 @@ inline void bordered_inverse(Vector<const double> factor, const BorderedPattern&
         for (Index a = begin + 1; a < border; ++a) {
             const Index r = p.indices[a];
             const double own = x[r];
-            // Two sums, in turns: with one, each addition would wait for the one before it.
+            // Two sums, in turns: with one, each addition would wait for the one before it. Four below.
             double even = Z[p.indptr[r]] * own, odd = 0;
             const auto add = [&](Index c, double& total) __attribute__((always_inline)) {
                 const Index i = p.indices[c];
@@ -86,9 +86,12 @@ inline void bordered_inverse(Vector<const double> factor, const BorderedPattern&
         }
         for (Index a = border; a < end; ++a) {
             const double* row = &last[(p.indices[a] - k) * b];
-            double total = 0;
-            for (Index c = border; c < end; ++c) total += row[p.indices[c] - k] * x[p.indices[c]];
-            sum[p.indices[a]] += total;
+            double part[4] = {};
+            const auto add = [&](int s, Index c) __attribute__((always_inline)) { part[s] += row[p.indices[c] - k] * x[p.indices[c]]; };
+            Index c = border;
+            for (; c + 4 <= end; c += 4) add(0, c), add(1, c + 1), add(2, c + 2), add(3, c + 3);
+            for (; c < end; ++c) add(0, c);
+            sum[p.indices[a]] += (part[0] + part[1]) + (part[2] + part[3]);
         }
         double own = pivot * pivot;
         for (Index a = begin + 1; a < end; ++a) {
@@ -108,32 +111,48 @@ FEDKERN_INLINE Index one_by_one(Index i) {
     return i;
 }
 
+/// W rows from `first` on, side by side in x: what is read of L is read once for all. See `bordered_solve`.
+template <int W>
+inline void bordered_solve_rows(Matrix<const double> right, const double* L, const BorderedPattern& p, bool back, Index first, double* x,
+                                Matrix<double> solved) {
+    for (int r = 0; r < W; ++r)
+        for (Index i = 0; i < right.cols; ++i) x[i * W + r] = right.row(first + r)[i];
+    if (back)
+        for (Index j = p.columns - 1; j >= 0; --j) {
+            // Four sums, in turns: with one, each addition would wait for the one before it.
+            double sum[4][W] = {};
+            const auto add = [&](int s, Index a) __attribute__((always_inline)) {
+                const double* from = &x[one_by_one(p.indices[a]) * W];
+                for (int r = 0; r < W; ++r) sum[s][r] += L[a] * from[r];
+            };
+            Index a = p.indptr[j] + 1;
+            for (; a + 4 <= p.indptr[j + 1]; a += 4) add(0, a), add(1, a + 1), add(2, a + 2), add(3, a + 3);
+            for (; a < p.indptr[j + 1]; ++a) add(0, a);
+            double* own = &x[j * W];
+            for (int r = 0; r < W; ++r) own[r] = (own[r] - ((sum[0][r] + sum[1][r]) + (sum[2][r] + sum[3][r]))) / L[p.indptr[j]];
+        }
+    else
+        for (Index j = 0; j < p.columns; ++j) {
+            double own[W];
+            for (int r = 0; r < W; ++r) own[r] = x[j * W + r] /= L[p.indptr[j]];
+            for (Index a = p.indptr[j] + 1; a < p.indptr[j + 1]; ++a) {
+                double* to = &x[p.indices[a] * W];
+                for (int r = 0; r < W; ++r) to[r] -= L[a] * own[r];
+            }
+        }
+    for (int r = 0; r < W; ++r)
+        for (Index i = 0; i < right.cols; ++i) solved.row(first + r)[i] = x[i * W + r];
+}
+
 /// Rows x with L x = right down to the dense block, of which what is left stands in its place; `back`: with L' x = right, the block's
-/// part given.
+/// part given. A row has the same bits, whatever is solved beside it.
 inline void bordered_solve(Matrix<const double> right, Vector<const double> factor, const BorderedPattern& p, bool back,
                            Matrix<double> solved) {
-    const Scratch<double> L(factor), x(right.cols);
-    for (Index row = 0; row < right.rows; ++row) {
-        const auto from = right.row(row);
-        const auto to = solved.row(row);
-        for (Index i = 0; i < right.cols; ++i) x[i] = from[i];
-        if (back)
-            for (Index j = p.columns - 1; j >= 0; --j) {
-                // Four sums, in turns: with one, each addition would wait for the one before it.
-                double sum[4] = {};
-                const auto add = [&](int s, Index a) __attribute__((always_inline)) { sum[s] += L[a] * x[one_by_one(p.indices[a])]; };
-                Index a = p.indptr[j] + 1;
-                for (; a + 4 <= p.indptr[j + 1]; a += 4) add(0, a), add(1, a + 1), add(2, a + 2), add(3, a + 3);
-                for (; a < p.indptr[j + 1]; ++a) add(0, a);
-                x[j] = (x[j] - ((sum[0] + sum[1]) + (sum[2] + sum[3]))) / L[p.indptr[j]];
-            }
-        else
-            for (Index j = 0; j < p.columns; ++j) {
-                const double own = x[j] /= L[p.indptr[j]];
-                for (Index a = p.indptr[j] + 1; a < p.indptr[j + 1]; ++a) x[p.indices[a]] -= L[a] * own;
-            }
-        for (Index i = 0; i < right.cols; ++i) to[i] = x[i];
-    }
+    constexpr int W = 8;
+    const Scratch<double> L(factor), x(right.cols * W);
+    Index row = 0;
+    for (; row + W <= right.rows; row += W) bordered_solve_rows<W>(right, &L[0], p, back, row, &x[0], solved);
+    for (; row < right.rows; ++row) bordered_solve_rows<1>(right, &L[0], p, back, row, &x[0], solved);
 }
 
 } // namespace FEDKERN_ISA
