@@ -330,6 +330,28 @@ def test_slopes_that_rows_know_are_left_to_them() -> None:
     assert not any("prior" in note for note in [*found.notes, *wider.notes])
 
 
+# boot's remission: a labelling index, and whether the leukaemia went.
+LI = ".4 .4 .5 .5 .6 .6 .6 .7 .7 .7 .8 .8 .8 .9 1 1 1 1.1 1.1 1.2 1.3 1.4 1.6 1.7 1.9 1.9 1.9"
+GONE = "0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 1 1 0 1 0 1 1 0 1 0 1 1"
+REMISSION_IN_R = {"intercept": (-3.777140, 1.378624), "theta[LI]": (2.897264, 1.186820)}
+
+
+def test_of_few_rows_the_prior_stays_by_which_means_are_nearer_to_r() -> None:
+    """R 4.2.2, glm(r ~ LI, binomial): the prior moves the mode by .1 sd, and the mean of a wide one is .4 beyond R's."""
+    rows = pd.DataFrame({"LI": [float(x) for x in LI.split()], "r": [int(x) for x in GONE.split()]})
+    model = {"formula": "r ~ LI", "family": "bernoulli"}
+    frames = {name: rows.iloc[k::2] for k, name in enumerate("ab")}
+    found, wide = run(frames, model), run(frames, {**model, "prior_sd": 25.0, "intercept_sd": 50.0})
+    assert "priors" not in found.summary
+    assert (
+        found.summary["rounds_to_mode"] > run(frames, {**model, "prior_sd": 2.5, "intercept_sd": 5.0}).summary["rounds_to_mode"]
+    )
+    for name, (mean, sd) in REMISSION_IN_R.items():
+        off, farther = (abs(one.parameters[name]["mean"] - mean) / sd for one in (found, wide))
+        assert off < 0.25
+        assert farther > off + 0.1
+
+
 def test_of_many_rows_a_strong_slope_is_that_of_glm() -> None:
     rng = np.random.default_rng(5)
     x = rng.normal(size=(1500, 2))
