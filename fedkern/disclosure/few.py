@@ -309,7 +309,7 @@ def coefficients(requirement: Requirement, table: Table, spec: Spec) -> int:
 
 def required_of(requirement: Requirement, table: Table, spec: Spec) -> Requirement:
     """Returns what is asked of these rows: less, where no cell of theirs is a measurement, and sums are all that is told."""
-    counted = not (requirement.shapes or spec.offset or spec.times or FAMILIES[spec.family].measured)
+    counted = not (requirement.shapes or spec.offset or spec.weight or spec.times or FAMILIES[spec.family].measured)
     if requirement.tells != "values" or not counted or measured(table, spec):
         return requirement
     own = requirement.own
