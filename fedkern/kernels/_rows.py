@@ -67,7 +67,7 @@ def pick(condition: Any, first_of: Callable[..., Any], second_of: Callable[..., 
 
 def expit(x: Any) -> Any:
     """Returns 1 / (1 + exp(-x)), in vectors of numbers as `scipy.special` has none."""
-    odds = np.asarray(-x)
+    odds = np.asarray(-1.0 * x)  # no integers
     with np.errstate(over="ignore"):
         np.exp(odds, out=odds)  # in place: an array of its own costs more than the sum
     odds += 1
