@@ -83,7 +83,7 @@ def fit(
     """
     clients = _clients(data, by)
     model = reading.read(formula)
-    if by is not None and by in (*model.formula.variables, *model.data.values(), model.random.get("group")):
+    if by is not None and by in (*model.formula.variables, *model.data.values(), *model.groups):
         raise JobError(
             f"fit: {by!r} (by) is the clients' column, and no column of theirs: leave it out of the formula, and give "
             "model = {'random': {'client': True}} for an effect of each client"
@@ -257,7 +257,7 @@ def _check_names(model: reading.Said, clients: Mapping[str, object]) -> None:
     plain = [name for key, name in model.data.items() if key not in ("offset", "trials")]  # which may be calculated
     plain += [name for name in str(model.data.get("trials", "")).split(" + ") if name]
     plain = [part for name in plain for part in ([name] if name in names else name.split(" - "))]  # a time since another
-    groups = [str(model.random["group"])] if "group" in model.random else []
+    groups = [name for group in model.groups for name in ([group] if group in names else group.split(":"))]
     if gone := [repr(name) for name in dict.fromkeys((*plain, *model.formula.variables, *groups)) if name not in names]:
         are = f"{listed(gone, 9)} of the formula {'is no column' if len(gone) == 1 else 'are no columns'} of any client"
         raise JobError(f"fit: {are}; there are {listed(names, 12)}")

@@ -150,16 +150,16 @@ def made_times(spec: Spec, names: Collection[str]) -> list[str]:
     return [name for name in times if len(both := name.split(" - ")) == 2 and {*both} <= {*names}]
 
 
-def joined_columns(group: str | None, names: Collection[str]) -> tuple[str, ...]:
+def joined_columns(group: str, names: Collection[str]) -> tuple[str, ...]:
     """Returns the columns whose labels together name a group, as in (1 | ward:bed); none where it is a column itself."""
-    parts = tuple((group or "").split(":"))
+    parts = tuple(group.split(":"))
     return parts if group not in names and len(parts) > 1 and all(part in names for part in parts) else ()
 
 
-def with_group(table: Table, group: str | None) -> Table:
+def with_group(table: Table, group: str) -> Table:
     """Returns the table with a group that several columns name as a column of its own; empty where one of these is."""
     parts = joined_columns(group, table.names)
-    if group is None or not parts:
+    if not parts:
         return table
     columns = [labels(table.columns[part]) for part in parts]
     cells = zip(*([column.levels[code] for code in column.codes] for column in columns))
@@ -173,7 +173,9 @@ def with_calculated(table: Table, known: Spec | Encoding) -> Table:
     """
     table = _with_days(table, known)
     if isinstance(known, Spec):
-        table = _with_ends(_with_times(with_group(table, known.group), known), known)
+        for group in known.groups:
+            table = with_group(table, group)
+        table = _with_ends(_with_times(table, known), known)
     table, failures = with_offset(table, known.offset), failures_of(known, table.names)
     if failures is None or known.response not in table.names:
         return table

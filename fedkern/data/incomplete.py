@@ -64,7 +64,7 @@ def levels_of(table: Table, spec: Spec) -> dict[str, tuple[str, ...]]:
 
 def _used(table: Table, spec: Spec) -> set[str]:
     """Returns the columns that a job uses, if the table has them."""
-    roles = (spec.response, spec.offset, spec.weight, spec.trials, spec.group, *spec.times, spec.repeats, spec.strata)
+    roles = (spec.response, spec.offset, spec.weight, spec.trials, *spec.groups, *spec.times, spec.repeats, spec.strata)
     return {name for name in (*spec.covariates(table.names), *roles) if name is not None and name in table.columns}
 
 
@@ -152,7 +152,7 @@ def _numeric(cells: Cells, name: str, spec: Spec) -> bool:
     """Tells whether words such as "NA" are empty cells of this column, and no levels of it."""
     if name == spec.response:
         return not spec.labelled
-    if name == spec.group:
+    if name in spec.groups:
         return False
     if name in (spec.offset, spec.weight, spec.trials) or not isinstance(cells, Text):
         return True

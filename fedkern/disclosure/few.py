@@ -179,11 +179,10 @@ def _of_rows(requirement: Requirement, table: Table, n: int, rule: str) -> Itera
 
 def _of_groups(requirement: Requirement, table: Table, spec: Spec, rows: Array) -> Iterator[Broken]:
     """Yields that a client has too few groups."""
-    if spec.group is None or not requirement.least_of_group:
-        return
-    n = len(groups_of(table, spec, rows))
-    if n < requirement.least_of_group:
-        values: dict[str, Value] = {"groups": n, "column": spec.group, "wanted": requirement.least_of_group}
+    for name in spec.groups if requirement.least_of_group else ():
+        if (n := len(groups_of(table, name, rows))) >= requirement.least_of_group:
+            continue
+        values: dict[str, Value] = {"groups": n, "column": name, "wanted": requirement.least_of_group}
         yield Broken("few-groups", "groups", n, values, ("no-groups",))
 
 

@@ -74,11 +74,9 @@ def whole(rows: float) -> int:
     return int(rows + NEARLY)
 
 
-def groups_of(table: Table, spec: Spec, rows: Array) -> set[str]:
-    """Returns the groups of the rows that count; an empty label is none."""
-    if spec.group is None:
-        return set()
-    return {label for label, row in zip(table.cells(spec.group), rows.tolist()) if row and label}
+def groups_of(table: Table, column: str, rows: Array) -> set[str]:
+    """Returns the groups of the rows that count, by a column of their labels; an empty one is none."""
+    return {label for label, row in zip(table.cells(column), rows.tolist()) if row and label}
 
 
 def events(table: Table, spec: Spec) -> tuple[Array, Array | None]:
@@ -121,8 +119,8 @@ def covered_events(table: Table, spec: Spec, rows: Array, event: Array) -> Event
         upper = floats(table.columns[spec.upper])
         time = np.where(np.isfinite(upper), np.maximum(time, upper), time)
     # Of a hazard that all share a group is a frailty, and no stratum.
-    stratified = not spec.exposed and spec.group is not None and spec.group in table.columns
-    strata = np.array(table.cells(str(spec.group))) if stratified else None
+    stratified = not spec.exposed and spec.groups and spec.groups[0] in table.columns
+    strata = np.array(table.cells(spec.groups[0])) if stratified else None
     there, dying = rows > 0, (rows > 0) & (event == 1)
     try:
         sets = arranged(time[there], dying[there], entry[0][there] if entry else None, None if strata is None else strata[there])

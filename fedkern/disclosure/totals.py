@@ -112,7 +112,7 @@ def counts(requirement: Requirement, table: Table, spec: Spec, n_clients: int) -
     """
     requirement = replace(requirement, fit=replace(requirement.fit, part=1 / n_clients))
     rows = weights(table, spec)
-    groups = groups_of(table, spec, rows)
+    n_groups = {name: len(groups_of(table, name, rows)) for name in spec.groups if requirement.least_of_group}
     rules = requirement.rules
     fewer = rules.rows_per_value if measured(table, spec) == 1 else rules.summed_per_value
     table, spec = looked_at(table, spec)
@@ -136,9 +136,9 @@ def counts(requirement: Requirement, table: Table, spec: Spec, n_clients: int) -
             dying = covered_events(table, spec, rows, events(table, spec)[0])  # of their own client
             covered = np.ones(0 if dying is None else dying.covered)
             found.append(by_coefficients("events", max(requirement.rules.rows, wanted + 1), covered))
-    if requirement.least_of_group and spec.group:
-        of = f"groups in column {spec.group!r}"
-        found.append(Count.of_rows(of, "groups", requirement.least_of_group, POOL, np.ones(len(groups))))
+    for name, n in n_groups.items():
+        of = f"groups in column {name!r}"
+        found.append(Count.of_rows(of, "groups", requirement.least_of_group, POOL, np.ones(n)))
     look, least_weighed = Look.at(requirement, table, spec, rows), requirement.weighing(p)[0]
     at_fit = (by_coefficients("rows that weigh in the fit", max(look.wanted, least_weighed), own) for own in look.by_fit())
     return found, [*_values(look, fewer if requirement.summaries else math.inf), *at_fit]

@@ -161,16 +161,14 @@ def kept(
     numbers = tuple(k for k in everybody if k not in left and k not in incomplete)
     notes = tuple(Finding.of("left-out", client=parties.names[k]) for k in left)
     notes += tuple(Finding.of("left-out-incomplete", client=parties.names[k]) for k in incomplete)
-    group = getattr(getattr(config.model, "random", None), "group", None)  # no strata, which are each client's own by design
-    notes += _shared_groups(group, tables.values()) if alone else ()
+    columns = getattr(getattr(config.model, "random", None), "columns", ())  # no strata, which are each client's own by design
+    notes += tuple(note for name in columns for note in _shared_groups(name, tables.values())) if alone else ()
     among = {now: summaries[k] for now, k in enumerate(numbers) if k in summaries}
     return Kept(_renumbered(parties, numbers, tables), numbers, notes, why_of | empty, apart, among)
 
 
-def _shared_groups(group: str | None, tables: Iterable[Table]) -> tuple[Finding, ...]:
+def _shared_groups(group: str, tables: Iterable[Table]) -> tuple[Finding, ...]:
     """Returns a note on groups whose rows several clients have: each client takes those of its own for a group."""
-    if group is None:
-        return ()
     found = Counter(label for table in tables for label in {*table.cells(group)} - {""})
     n = sum(clients > 1 for clients in found.values())
     return (Finding.of("groups-at-several-clients", column=group, groups=n),) if n else ()

@@ -94,7 +94,7 @@ def laid(config: JobConfig, parties: Parties) -> Parties:
             more += made_times(parties.spec, names)
             made = of_end(str(parties.spec.upper))
             more += [made] if parties.spec.response == made and made not in names else []
-            more += [str(parties.spec.group)] if joined_columns(parties.spec.group, names) else []
+            more += [name for name in parties.spec.groups if joined_columns(name, names)]
             names = (*names, *([str(offset)] if offset_node(offset, names) is not None else []), *more)
             return source, incomplete.with_marks(names, centers(config))
 

@@ -44,7 +44,7 @@ def responded(table: Table, encoding: Encoding) -> list[bool]:
     return [cell in labels or cell.lower() not in MISSING for cell in cells]
 
 
-def read(job: Record, encoding: Encoding, rows: object, *labels: str | None) -> tuple[Table, NDArray[np.bool_]]:
+def read(job: Record, encoding: Encoding, rows: object, *labels: str) -> tuple[Table, NDArray[np.bool_]]:
     """Reads the rows as the job's files were read; `labels`: columns of texts that are looked at beside the encoding's.
 
     Also returns which rows (n,) lack a cell that the model needs: others' cells stand there, so that the rest can be computed.

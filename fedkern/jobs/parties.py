@@ -120,7 +120,7 @@ def rows_spec(config: JobConfig, data: DataSection, known: Known) -> Spec:
         weight=data.weight,
         row_id=data.row_id,
         trials=getattr(data, "trials", None),
-        group=getattr(getattr(config.model, "random", None), "group", None),
+        groups=getattr(getattr(config.model, "random", None), "columns", ()),
         ignore=tuple(data.ignore),
         standardise=data.standardise,
         private=config.privacy is not None,

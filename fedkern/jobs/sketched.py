@@ -76,7 +76,7 @@ def _columns(config: JobConfig, table: Table, spec: Spec, key: bytes) -> Iterato
     except FedkernError:  # a formula that does not fit the file ends the job, with a text of its own
         return
     columns = [column_of(spec, table, name) for name in spec.covariates(table.names)]
-    for name in sorted(spec.roles - {spec.row_id, spec.group}):
+    for name in sorted(spec.roles - {spec.row_id, *spec.of_groups}):
         if name in table.columns:
             labels = name == spec.response and spec.labelled
             columns.append(Column(name, "categorical") if labels else Column(name, "numeric"))
@@ -90,8 +90,9 @@ def _columns(config: JobConfig, table: Table, spec: Spec, key: bytes) -> Iterato
             for code, first in zip(*np.unique(codes, return_index=True), strict=True):
                 level = cells.levels[cells.codes[first]] if isinstance(cells, Text) else plain(float(cells[first]))
                 yield f"{column.name}[{level}]", (codes == code).astype(np.float64)
-    if spec.group in table.columns:  # its labels stay labels: other ones in a few rows are another column in these
-        yield str(spec.group), (_values(table.columns[str(spec.group)], key) >> np.uint64(11)).astype(np.float64)
+    for name in spec.groups:  # their labels stay labels: other ones in a few rows are another column in these
+        if name in table.columns:
+            yield name, (_values(table.columns[name], key) >> np.uint64(11)).astype(np.float64)
 
 
 def _relative(weight: Floats) -> Floats:

@@ -147,7 +147,7 @@ class Spec:
     missing : whether a numeric cell may be empty
     blank : whether a cell of labels may be empty, too
     trials : a column; the response is then a number of successes in this number of trials
-    group : a column whose labels stay at home
+    groups : columns whose labels stay at home
     times : columns of a survival time, and of the time when a row enters; the response is then whether it ends with the event
     upper : the column with the end of the interval in which the event is
     exposed : whether rows without event have terms of their own
@@ -156,7 +156,7 @@ class Spec:
     coefficients : their number in the model, where the covariates do not tell it
     derived : columns that a formula's terms make of several, or of splines: clients' means of these are not compared
     repeats : a column that says as how many rows each is taken (`data.repeated`); it is no covariate
-    strata : the column of a survey's strata, of which `group` has the clusters
+    strata : the column of a survey's strata, of which `groups` has the clusters
     """
 
     response: str | None
@@ -173,7 +173,7 @@ class Spec:
     blank: bool = False
     columns: Mapping[str, Column] = field(default_factory=dict)
     trials: str | None = None
-    group: str | None = None
+    groups: tuple[str, ...] = ()
     times: tuple[str, ...] = ()
     upper: str | None = None
     exposed: bool = False
@@ -210,7 +210,7 @@ class Spec:
 
     @property
     def _single(self) -> tuple[str | None, ...]:
-        first = (self.response, self.offset, self.weight, self.row_id, self.trials, self.group)
+        first = (self.response, self.offset, self.weight, self.row_id, self.trials, *self.groups)
         return (*first, self.upper, self.repeats, self.strata)
 
     @property
@@ -275,7 +275,7 @@ class Spec:
     def texts(self) -> frozenset[str]:
         """The columns that are read as text although their cells may look like numbers."""
         texts = {name for name, column in self.columns.items() if column.kind == "categorical"}
-        texts |= {name for name in (self.row_id, self.group, self.strata) if name}
+        texts |= {name for name in (self.row_id, *self.groups, self.strata) if name}
         if self.response and self.labelled:
             texts.add(self.response)
         return frozenset(texts)
@@ -292,9 +292,14 @@ class Spec:
         return self.positive is not None or bool(self.levels)
 
     @property
+    def of_groups(self) -> frozenset[str]:
+        """The columns whose labels name groups, those of "region:ward" each by itself, too."""
+        return frozenset(part for name in self.groups for part in (name, *name.split(":")))
+
+    @property
     def roles(self) -> frozenset[str]:
         """The columns of a file that are no covariates, and that a job reads; of a time "end - start" both are, too."""
-        names = {*self._single, *self.times}
+        names = {*self._single, *self.times, *self.of_groups}
         parts = {part for name in (*self.times, self.upper) if name is not None for part in name.split(" - ")}
         return frozenset(name for name in names | parts if name is not None)
 
@@ -308,9 +313,10 @@ class Spec:
             copies[new := f"{name} (data.{role})"] = name
             return new
 
-        single = {role: getattr(self, role) for role in ("offset", "weight", "row_id", "trials", "group", "upper")}
+        single = {role: getattr(self, role) for role in ("offset", "weight", "row_id", "trials", "upper")}
         apart: dict[str, Any] = {role: of(role, name) for role, name in single.items() if name is not None}
-        return replace(self, times=tuple(of("entry", name) for name in self.times), **apart), copies
+        groups = tuple(of("group", name) for name in self.groups)
+        return replace(self, times=tuple(of("entry", name) for name in self.times), groups=groups, **apart), copies
 
     def covariates(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Returns those of a file's columns that are covariates, in the file's order."""

@@ -29,6 +29,7 @@ from ..kernels import mixed as kernels
 from ..kernels.families import HALF_LOG_TAU
 from .expfam import unpacked
 from .mixed import Prior, Rows
+from .mixed.joint import OfAll
 from .mixed.layout import SHAPE, Elsewhere, Layout, Named, Shape
 from .mixed.quadrature import even
 
@@ -139,8 +140,8 @@ class Timed(Rows):
 
     def take(self, index: Indices, starts: Indices) -> Self:
         offset, entry = (None if values is None else values[index] for values in (self.offset, self.entry))
-        X, y, upper = self.X[index], self.y[index], self.upper[index]
-        return replace(self, X=X, y=y, upper=upper, starts=starts, offset=offset, entry=entry)
+        X, y, upper, codes = self.X[index], self.y[index], self.upper[index], tuple(values[index] for values in self.codes)
+        return replace(self, X=X, y=y, upper=upper, starts=starts, offset=offset, entry=entry, codes=codes)
 
     def inner_values(self, points: Vector, nodes: int) -> Vector:
         arrays, family = (self._points(points), *self._arrays), self.layout.family
@@ -152,7 +153,7 @@ class Timed(Rows):
             sent, *self._arrays, family=self.layout.family, nodes=self._group_nodes(nodes), n_threads=self.n_threads
         )
         curved = unpacked(lower, sent.shape[1])
-        return value, gradient[:, places], curved[:, places[:, np.newaxis], places]
+        return self._of_all(points, value, gradient[:, places], curved[:, places[:, np.newaxis], places])
 
     @property
     def _arrays(self) -> tuple[Any, ...]:
@@ -163,10 +164,11 @@ class Timed(Rows):
     @property
     def _first(self) -> int:
         """Where the family's numbers begin in a point of the kernels."""
-        return int(self.layout.client_at.start)
+        return int(self.layout.client_at.start) + len(self._independent)
 
     def _points(self, points: Vector) -> Vector:
         """As the kernels take them: of "piecewise" also a number of the first piece, whose place the intercept has here."""
+        points = self._with_all(points)
         return np.insert(points, self._first, 0.0, axis=1) if self.layout.family == "piecewise" else points
 
     @property
@@ -211,6 +213,10 @@ class Timed(Rows):
         return scale * seen, log_hazard + eta, scale * (end - begin)
 
 
+class TimedOfAll(OfAll, Timed):
+    """The same, of groups whose effects are integrated together."""
+
+
 @dataclass(frozen=True)
 class Lifetimes:
     """What a client holds; it is the field of no message.
@@ -243,11 +249,14 @@ class Lifetimes:
         unit: float = 1.0,
         *,
         together: bool = False,
+        codes: tuple[Indices, ...] = (),
+        key: int = 0,
     ) -> Lifetimes:
-        """Rows that are sorted by group; `unit`: the model's unit of time, in the data's; `together`: see above."""
+        """Rows that are sorted by group; `unit`: the model's unit of time, in the data's; the others: see above."""
         shape_numbers = layout.of_rows
         cuts = np.zeros(0) if cuts is None else np.asarray(cuts, np.float64) / unit
-        rows = Timed(shape_numbers, X, time / unit, starts, None, offset, n_threads, upper / unit, cuts)
+        kind = TimedOfAll if layout.joint else Timed
+        rows = kind(shape_numbers, X, time / unit, starts, None, offset, n_threads, upper / unit, cuts, codes=codes, key=key)
         before = None
         if entry is None or not (late := np.flatnonzero(entry > 0)).size:
             pass

@@ -8,6 +8,7 @@ from typing import Any
 from ..kernels.families import FAMILIES, HAZARDS, NOMINAL
 from ..models.encoding import Encoding
 from ..models.formula_effects import coefficients_of_effects
+from ..models.mixed.grouping import groupings
 from ..models.mixed.layout import INTERCEPT_SD, PRIOR_SD
 from ..printing import listed
 from . import shown
@@ -81,7 +82,8 @@ def model_of(summary: Record, job: Record) -> str:
     formula = model.get("formula") or _formula(summary, model, data)
     if len(summary["clients"]) > 1:  # what R would have of the pooled rows is another model
         formula += " + strata(client)" if family == "cox" else ""
-        formula += f", {model['random']['group']} within clients" if (model.get("random") or {}).get("group") else ""
+        if every := groupings(model.get("random") or {}):
+            formula += f", {' and '.join(grouping.column for grouping in every)} within clients"
     return f"{family} ({link}): {formula}" if family else f"{summary['method']}: {formula}"
 
 
@@ -99,8 +101,8 @@ def _formula(summary: Record, model: Record, data: Record) -> str:
     absorbed = model.get("intercept", True) or data.get("time") or model.get("family") == "ordinal"
     terms = terms if absorbed else ["0", *terms]
     random: Mapping[str, Any] = model.get("random") or {}
-    for of, slopes in ((random.get("group"), "slopes"), (random.get("client") and "client", "client_slopes")):
-        terms += [f"({' + '.join(['1', *random.get(slopes, ())])} | {of})"] if of else []
+    terms += [grouping.text for grouping in groupings(random)]
+    terms += [f"({' + '.join(['1', *random.get('client_slopes', ())])} | client)"] if random.get("client") else []
     terms += [f"{name}({data[name]})" for name in ("strata", "offset") if data.get(name)]
     return f"{response} ~ {' + '.join(terms)}"
 

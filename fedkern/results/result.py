@@ -260,7 +260,7 @@ class Result:
         for summary in summaries:
             if "log_evidence" not in summary:
                 own_method = summary["method"] == "likelihood"
-                remedy = 'algorithm.sampler = "importance"' if own_method else 'method = "likelihood"'
+                remedy = 'algorithm.sampler = "importance", and no groups that cross' if own_method else 'method = "likelihood"'
                 if "survey" in summary:
                     raise JobError('compare: a pseudo-posterior (data.weight_kind = "survey") has no evidence of rows')
                 raise JobError(f'compare: a result of method = "{summary["method"]}" has no evidence; take {remedy}')

@@ -202,11 +202,11 @@ def test_densities_of_single_rows_and_their_slopes(family: str, entry: bool) -> 
     eta = conditional.predictor(rows, inner)
     for found, point in zip(conditional.density(rows, eta, inner), xi):
         np.testing.assert_allclose(found, np.subtract(*plain(one, given, point)), rtol=1e-9, atol=1e-9)
-    slope, curved = conditional._slopes(rows, eta, inner)
+    slope, curved = conditional.slopes(rows, eta, inner)
     h = 1e-5
     up, down = conditional.density(rows, eta + h, inner), conditional.density(rows, eta - h, inner)
     np.testing.assert_allclose(slope, (up - down) / (2 * h), atol=1e-6)
-    up, down = conditional._slopes(rows, eta + h, inner)[0], conditional._slopes(rows, eta - h, inner)[0]
+    up, down = conditional.slopes(rows, eta + h, inner)[0], conditional.slopes(rows, eta - h, inner)[0]
     np.testing.assert_allclose(curved, (down - up) / (2 * h), atol=1e-6)
 
 

@@ -141,7 +141,7 @@ def conflicts(config: JobConfig, formula: Formula | None) -> Iterator[str]:
             yield f'model.formula: "{name}" stands among the terms, and in data.ignore; take it out of one'
         yield from _kinds(formula, name, data.columns.get(name))
     for key in ("slopes", "client_slopes"):
-        for slope in getattr(random, key, ()):
+        for slope in dict.fromkeys(getattr(random, f"all_{key}", ())):
             if not {(slope,), (factors.quoted(slope),)} & {*formula.terms}:
                 yield (
                     f'model.random.{key}: "{slope}" is no term of model.formula by itself, and slopes of groups lie about its '

@@ -19,6 +19,7 @@ from ...data.formula import of_both, since
 from ...errors import JobError
 from ...models.formula import factors
 from ...models.formula.expansion import Formula
+from ...models.mixed.grouping import Grouping, groupings
 
 LONGEST, DEEPEST = 4000, 20  # letters of a formula; brackets in each other
 MOST_TERMS, MOST_DEGREE = 500, 6  # of a formula; factors of a term
@@ -56,6 +57,11 @@ class Said:
     data: dict[str, str] = field(default_factory=dict)
     random: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The columns of its groups."""
+        return tuple(grouping.column for grouping in groupings(self.random))
+
 
 @lru_cache(maxsize=64)
 def read(text: str) -> Said:
@@ -78,7 +84,7 @@ def read(text: str) -> Said:
     right = factors.translated(right, "".join(_outside(right)))
     if (call_of_r := factors.pointed_call("".join(_outside(right)))) is not None:
         raise _no(right, f"there is no function {call_of_r[0]!r} here: {call_of_r[1]}")
-    data, random, terms = _left(left), dict[str, Any](), list[tuple[str, str]]()
+    data, random, terms = _left(left), list[Grouping](), list[tuple[str, str]]()
     # Bars and calls such as offset(..) set keys of the job; all other parts are terms.
     for sign, part in _split(right, "+-"):
         call, bar = CALL.fullmatch(part), _bar(part)
@@ -88,9 +94,10 @@ def read(text: str) -> Said:
         if sign == "-":
             raise _no(part, "cannot be taken away; leave it out")
         if bar is not None:
-            if random:
-                raise _no(part, "is a second group; a job has effects of one column of groups")
-            random = _random(part, *bar)
+            for grouping in _random(part, *bar):
+                if grouping.column in [other.column for other in random]:
+                    raise _no(part, f"is a second effect of {grouping.column!r}; write all terms of one in it")
+                random.append(grouping)
             continue
         assert call is not None
         name, column = call.groups()
@@ -98,7 +105,9 @@ def read(text: str) -> Said:
             raise _no(part, f"is a second {name}; a job has one")
         data[name] = _expression(column) if name == "offset" else _column(column, _WHY[name])
     return Said(
-        _terms("".join(f" {sign} {part.strip()}" for sign, part in terms).strip().removeprefix("+ ") or "1"), data, random
+        _terms("".join(f" {sign} {part.strip()}" for sign, part in terms).strip().removeprefix("+ ") or "1"),
+        data,
+        _keys_of(random),
     )
 
 
@@ -109,8 +118,8 @@ _WHY = {
 
 
 _GROUP = (
-    "a group is a column, or the labels of several together: (1 | ward), (1 | ward:bed); effects at both levels are not there: "
-    "(1 | ward) has the sds of what differs between wards, (1 | ward:bed) of what differs between the beds of a ward"
+    "a group is a column, the labels of several together, or columns whose groups lie in each other: (1 | ward), (1 | ward:bed), "
+    "(1 | ward/bed)"
 )
 
 
@@ -176,23 +185,26 @@ def _balanced(text: str) -> bool:
     return depth == 0
 
 
-def _bar(part: str) -> tuple[str, str] | None:
-    """Returns the texts before and after the bar of an effect of groups; None for another term."""
+def _bar(part: str) -> tuple[str, str, bool] | None:
+    """Returns the texts before and after the bar of an effect of groups, and whether it is one; None for another term."""
     if "|" not in "".join(_outside(part)):
         return None
     inner = part.strip()
     if not (inner.startswith("(") and inner.endswith(")") and _balanced(inner[1:-1])):
         raise _no(part, "a bar is for effects of groups, in brackets: (1 | ward), (1 + time | ward)")
-    sides = inner[1:-1].split("|")
-    if len(sides) != 2:
-        raise _no(part, "effects that are independent (||), or of several columns of groups, are not there: (1 + time | ward)")
-    return sides[0], sides[1]
+    before, _, after = inner[1:-1].partition("|")
+    correlated = not after.startswith("|")
+    after = after.removeprefix("|")
+    if "|" in after:
+        raise _no(part, "has several bars: (1 + time | ward), or (1 + time || ward) of effects that are not correlated")
+    return before, after, correlated
 
 
-def _random(part: str, before: str, after: str) -> dict[str, Any]:
-    """Returns the keys of [model.random] for one effect."""
-    group = ":".join(_column(word, _GROUP) for _, word in _split(after, ":"))
-    if group == "client":
+def _random(part: str, before: str, after: str, correlated: bool) -> list[Grouping]:
+    """Returns the groups of one bar, of a/b those of a and those of b in each."""
+    tiers = [[_column(word, _GROUP) for _, word in _split(tier, ":")] for _, tier in _split(after, "/")]
+    columns = [tuple(name for tier in tiers[: k + 1] for name in tier) for k in range(len(tiers))]
+    if ("client",) in columns:
         raise _no(
             part,
             "is it the effect of each client ([model.random] client = true), or a column of this name (group = "
@@ -205,7 +217,15 @@ def _random(part: str, before: str, after: str) -> dict[str, Any]:
             raise _no(part, "slopes without an intercept of each group are not there: (1 + time | ward)")
         if word != "1":
             slopes.append(word.strip("`") if COLUMN.fullmatch(word) else _number(word))
-    return {"group": group, "slopes": slopes}
+    return [Grouping(by, tuple(slopes), correlated or not slopes) for by in columns]
+
+
+def _keys_of(random: Sequence[Grouping]) -> dict[str, Any]:
+    """Returns the keys of [model.random]."""
+    if len(random) == 1 and random[0].correlated:
+        return {"group": random[0].column, "slopes": [*random[0].slopes]}
+    entries = [{"by": [*grouping.by], "slopes": [*grouping.slopes], "correlated": grouping.correlated} for grouping in random]
+    return {"groups": entries} if entries else {}
 
 
 def _number(text: str) -> str:

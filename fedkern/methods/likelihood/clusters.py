@@ -38,20 +38,21 @@ def check_clusters(table: Table, spec: Spec, client: str, unknowns: int, rules: 
     RuleRefusal
         There are so few, of so few rows, that what is told of their scores is of rows.
     """
-    named, begin = [name for name in (spec.group, spec.strata) if name is not None], who(client, table.source)
+    psu = next(iter(spec.groups), None)
+    named, begin = [name for name in (psu, spec.strata) if name is not None], who(client, table.source)
     marks = Marks(table)
     for name in named:
         marks.mark(np.array([not cell.strip() for cell in table.cells(name)], bool), name, "is empty", *NAMED)
     marks.refuse(client, named)
     weight = np.asarray(table.columns[str(spec.weight)], np.float64) > 0
-    cluster, stratum = clusters_of(table, spec.group, spec.strata)
+    cluster, stratum = clusters_of(table, psu, spec.strata)
     cluster = np.arange(table.n_rows) if cluster is None else cluster
     rows = np.bincount(cluster[weight])
     if stratum is not None:
         pairs = np.unique(np.column_stack([stratum, cluster])[weight], axis=0)
         within, twice = np.bincount(pairs[:, 0]), len(pairs) - len(np.unique(pairs[:, 1]))
         if twice:
-            text = f"{begin}: column {spec.group!r}: clusters stand in several strata of column {spec.strata!r}"
+            text = f"{begin}: column {psu!r}: clusters stand in several strata of column {spec.strata!r}"
             remedy = "number clusters through, so that a label is of one stratum"
             raise OwnFault(f"{text}; {remedy}", f"{text} ({twice}); {remedy}")
         if alone := int((within == 1).sum()):

@@ -34,6 +34,7 @@ from ...jobs.naming import faults as faults_of_names
 from ...kernels import families
 from ...kernels.families import FAMILIES, LEVELED
 from ...models.formula.expansion import Formula
+from ...models.mixed.grouping import Grouping, groupings, nested
 from ...models.mixed.layout import INTERCEPT_SD, PRIOR_SD, SHAPES
 from ...models.own.priors import POSITIVE
 from ...printing import toml_key
@@ -105,6 +106,17 @@ class DataSection(keys.DataSection):
     trials: str | None = key(None, help="binomial: the response is a number of successes, of so many trials as this column says")
 
 
+class GroupsSection(Section):
+    """Groups of rows that have an effect, one of several."""
+
+    by: str | list[str] = key(
+        help="the column of their labels, or several, of which the labels together name a group: wards, each within its region; "
+        "an effect of the regions is an entry of its own"
+    )
+    slopes: list[str] = key([], help="numeric covariates whose coefficients differ between groups, at most two")
+    correlated: bool = key(True, help="false: intercepts and slopes are independent, where all columns are 0")
+
+
 class RandomSection(Section):
     """What differs between groups of rows, or between clients, and is normal there."""
 
@@ -117,6 +129,35 @@ class RandomSection(Section):
     )
     client: bool = key(False, help="an intercept of each client, which is normal over all clients: the site effect")
     client_slopes: list[str] = key([], help="numeric covariates whose coefficients differ between clients, at most two")
+    groups: list[GroupsSection] | None = key(
+        None,
+        help="[[model.random.groups]], in the place of group and slopes: groups of several columns, in each other or crossed",
+    )
+
+    @property
+    def every(self) -> tuple[Grouping, ...]:
+        """The groups that have effects."""
+        return groupings(self.model_dump())
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of their labels."""
+        return tuple(grouping.column for grouping in self.every)
+
+    @property
+    def all_slopes(self) -> tuple[str, ...]:
+        """The slopes of all groups."""
+        return tuple(slope for grouping in self.every for slope in grouping.slopes)
+
+    @property
+    def all_client_slopes(self) -> tuple[str, ...]:
+        """Those of clients."""
+        return tuple(self.client_slopes)
+
+    @property
+    def joint(self) -> bool:
+        """Whether all effects of a client are integrated together."""
+        return len(self.every) > 1 and (self.client or not nested(self.every))
 
 
 class ModelSection(incomplete.ModelSection):
@@ -376,7 +417,7 @@ class Config(JobConfig):
     @property
     def _plain_linear(self) -> bool:
         """Whether clients' messages are functions of cross-products alone."""
-        return self.row.linear and self.random.group is None
+        return self.row.linear and not self.random.every
 
     @property
     def _additive(self) -> bool:
@@ -423,7 +464,7 @@ class Config(JobConfig):
 
     @property
     def requirement(self) -> Requirement:
-        group = self.random.group is not None
+        group, terms = bool(self.random.every), sum(len(grouping.terms) for grouping in self.random.every)
         additive = self._additive and not self._alone  # in one process no site signs, and nobody adds
         asked = replace(super().requirement, groups=group, names_groups=not group, additive=additive)
         if self.own:  # which columns say something, and of what, the factory knows alone
@@ -450,9 +491,8 @@ class Config(JobConfig):
             shapes=self.shapes,
             of_family=0 if self.hazards or self.row.linear else self.shapes,
             marginal=WITH_MARGINAL if ordered and self.output.marginal else 0,
-            slopes=0 if self.row.linear else len(self.random.slopes),  # of linear rows small groups are looked at
-            by_products=self.row.linear
-            and not (self.random.slopes or self.random.client or (self.data.weight and not self.repeats)),
+            slopes=0 if self.row.linear else max(terms - 1, 0),  # of linear rows small groups are looked at
+            by_products=self.row.linear and not (terms > 1 or self.random.client or (self.data.weight and not self.repeats)),
             intercept=self.model.family != "cox",
             weighs=None if self.hazards else int(ordered),  # a threshold is an intercept
             summaries=self.without_summaries is None,
@@ -564,7 +604,7 @@ def conflicts(config: Config) -> Iterator[str]:
         why = f'is "{model.family}"' if model.family != COUNTS[0] else 'has no evidence with algorithm.sampler = "hmc"'
         yield f'model.by_evidence is of counts, and the family {why}; set model.family = "auto" with weighted draws, or remove it'
     yield from _random(config)
-    roles = {data.response, data.offset, data.row_id, data.trials, config.random.group, *data.ignore}
+    roles = {data.response, data.offset, data.row_id, data.trials, *config.random.columns, *data.ignore}
     roles |= {data.time, data.event, data.entry, data.strata, data.weight, data.time_upper, data.psu, data.survey_strata}
     yield from incomplete.conflicts(config, roles)
     yield from _points(config)
@@ -762,8 +802,8 @@ def _shared(config: Config) -> Iterator[str]:
             f'data.strata = "{data.strata}": all rows of "{family}" have one baseline hazard; take the column as a covariate, as '
             '[model.random] group, or model.family = "cox"'
         )
-    if config.random.entered_together and (data.entry is None or config.random.group is None):
-        yield "model.random.entered_together is of groups whose rows have data.entry; remove it"
+    if config.random.entered_together and (data.entry is None or len(config.random.every) != 1):
+        yield "model.random.entered_together is of groups of one column, whose rows have data.entry; remove it"
     elif config.random.entered_together and config.random.client:
         yield (
             "model.random.entered_together with client = true: groups that are there because all of their rows were without "
@@ -793,36 +833,69 @@ def _random(config: Config) -> Iterator[str]:
     random, data = config.random, config.data
     if config.model.random is None:
         return
-    if random.group is None and not random.client:
+    if random.groups is not None and (random.group is not None or random.slopes):
+        yield "model.random has group or slopes, and [[model.random.groups]] too: write all as entries of these"
+        return
+    every = random.every
+    if not every and not random.client:
         yield 'model.random has neither a group nor client = true: give group = "COLUMN", or client = true, or remove the section'
     yield from _one_intercept(config)
-    if random.group is None and random.slopes:
+    if not every and random.slopes:
         yield 'model.random.slopes are slopes of groups: give model.random.group = "COLUMN", or take client_slopes'
     if not random.client and random.client_slopes:
         yield "model.random.client_slopes need model.random.client = true"
     if random.client and not config.model.intercept and not config.leveled:
         yield "model.random.client = true is a deviation from an intercept, and model.intercept = false; remove one of them"
-    if random.group is not None and data.builtin:
-        yield f'model.random.group = "{random.group}" is for data.clients; built-in data have no groups'
+    if every and data.builtin:
+        yield f'model.random.group = "{every[0].column}" is for data.clients; built-in data have no groups'
     roles = {data.response: "response", data.offset: "offset", data.row_id: "row_id", data.trials: "trials"}
-    if random.group is not None and (role := roles.get(random.group)):
-        yield f'model.random.group = "{random.group}" is also data.{role}; name another column'
-    if random.group is not None and random.group in data.columns:
-        yield f'data.columns.{random.group}: model.random.group = "{random.group}" is no covariate; remove the table'
-    for name in ("slopes", "client_slopes"):
-        slopes: list[str] = getattr(random, name)
+    yield from _several_groups(config)
+    for name in {column for grouping in every for column in (*grouping.by, grouping.column)}:
+        if role := roles.get(name):
+            yield f'model.random.group = "{name}" is also data.{role}; name another column'
+        if name in data.columns and name not in (config.formula.variables if config.formula else ()):
+            yield f'data.columns.{name}: model.random.group = "{name}" is no covariate; remove the table'
+    for name, slopes in [*(("slopes", grouping.slopes) for grouping in every), ("client_slopes", tuple(random.client_slopes))]:
         if len(slopes) >= MOST_TERMS or len(set(slopes)) < len(slopes):
             wanted = f"at most {MOST_TERMS - 1} different columns"
-            yield f"model.random.{name} = {slopes}: wanted {wanted}"
+            yield f"model.random.{name} = {[*slopes]}: wanted {wanted}"
         for slope in slopes:
             declared = data.columns.get(slope)
-            if slope in data.ignore or slope in roles or slope == random.group:
+            if slope in data.ignore or slope in roles or slope in random.columns:
                 yield f'model.random.{name}: "{slope}" is no covariate of this job; name one, or take it out of the other key'
             elif declared is not None and (declared.levels is not None or declared.kind == "categorical"):
                 yield (
                     f'model.random.{name}: "{slope}" is categorical, and slopes are of numeric covariates; give it as 0 and 1, '
                     "or leave it out"
                 )
+
+
+def _several_groups(config: Config) -> Iterator[str]:
+    """Faults of groups of several columns."""
+    random = config.random
+    for grouping in random.every:
+        if not grouping.by or len(set(grouping.by)) < len(grouping.by):
+            yield f"model.random.groups: by = {[*grouping.by]}: wanted a column, or several different ones"
+        if not grouping.correlated and not grouping.slopes:
+            yield f'model.random.groups: "{grouping.label}" has an intercept alone, correlated with nothing; remove correlated'
+    for column in dict.fromkeys(name for name in random.columns if random.columns.count(name) > 1):
+        yield f'model.random.groups: two entries are of "{column}"; write all slopes into one of them'
+    if len(random.every) < 2:
+        return
+    if not config.model.intercept and not config.leveled and not random.joint:
+        yield "model.random.groups: groups in groups deviate from an intercept, and model.intercept = false; remove one of them"
+    if config.output.loo:
+        yield (
+            "output.loo with groups of several columns: a row without itself leaves more than one group's effect less known, "
+            "which is not built; remove it"
+        )
+    if config.model.by_evidence and random.joint:
+        yield 'model.family = "auto" with groups that cross, or lie deeper in each other: there is no evidence; name the family'
+    if config.chains and random.joint:
+        yield (
+            'algorithm.sampler = "hmc" with groups that cross, or lie deeper in each other: their integral has no gradient '
+            'here but by hundreds of values; take "importance"'
+        )
 
 
 def _one_intercept(config: Config) -> Iterator[str]:
@@ -833,8 +906,10 @@ def _one_intercept(config: Config) -> Iterator[str]:
         return
     why = f'model.family = "{family}" takes one effect, an intercept of groups or of clients, for it may have several modes'
     for name in ("slopes", "client_slopes"):
-        if getattr(random, name):
+        if getattr(random, f"all_{name}"):
             yield f"model.random.{name}: {why}; remove them"
-    if random.group is not None and random.client:
+    if len(random.every) > 1:
+        yield f"model.random.groups: {why}; leave one entry"
+    if random.every and random.client:
         other = ', or give each client a level of a column ("site"), which is a covariate'
         yield f"model.random has both group and client = true: {why}; remove one of them{other}"

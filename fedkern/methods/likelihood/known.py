@@ -46,6 +46,7 @@ class About(NamedTuple):
     group : the column of groups; None where the model has none
     terms : of a group's effect
     labels : of the groups
+    outer : the same three of each other kind of groups of the same rows
     cuts : between which a piecewise hazard is constant
     """
 
@@ -58,6 +59,17 @@ class About(NamedTuple):
     terms: Sequence[str]
     labels: Sequence[str]
     cuts: Sequence[float] = ()
+    outer: Sequence[tuple[str, Sequence[str], Sequence[str]]] = ()
+
+    @property
+    def kinds(self) -> list[tuple[str, Sequence[str], Sequence[str]]]:
+        """Column, terms and labels of each kind of groups, `group` the first."""
+        return [] if self.group is None else [(self.group, self.terms, self.labels), *self.outer]
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of groups."""
+        return [column for column, _, _ in self.kinds]
 
 
 @dataclass(frozen=True)
@@ -68,22 +80,24 @@ class Known:
     ----------
     about : the description beside it
     new : the posterior of rows of groups that the client does not have, with its own effect
-    drawn : (m, R, G, d) of each draw R effects of each group, on the predictor's scale of the encoding's columns
+    drawn : (m, R, G, d) of each draw R effects of each group of each kind, on the predictor's scale of the encoding's columns
     baseline : of survival times, in the data's unit, at each draw; None of other responses
     """
 
     about: About
     new: Predictive
-    drawn: NDArray[np.float32]
+    drawn: Sequence[NDArray[np.float32]]
     baseline: Baseline | None = None
 
     @cached_property
-    def _numbers(self) -> Mapping[str, int]:
-        return {text: number for number, text in enumerate(self.about.labels)}
+    def _numbers(self) -> Sequence[Mapping[str, int]]:
+        return [{text: number for number, text in enumerate(labels)} for _, _, labels in self.about.kinds]
 
-    def numbers(self, labels: Sequence[str]) -> Indices:
-        """Returns the number of each label's group (as `labels.label` writes it), `NEW` where the client has no such group."""
-        return np.array([self._numbers.get(text, NEW) for text in labels], np.int64)
+    def numbers(self, labels: Sequence[Sequence[str]], n: int) -> Indices:
+        """Returns (n, kinds) the numbers of n rows' groups, by the labels of each kind (as `labels.label` writes them); `NEW`
+        where the client has no such group."""
+        found = [[own.get(text, NEW) for text in of_kind] for own, of_kind in zip(self._numbers, labels, strict=True)]
+        return np.array(found, np.int64).reshape(len(found), n).T
 
     def foreseen(
         self, X: Array, offset: Array | None, y: Array | None, groups: Indices, probabilities: Mapping[str, float]
@@ -112,27 +126,35 @@ class Known:
     ) -> Iterator[tuple[bool, tuple[Indices, Predictive, Array | None]]]:
         """Yields rows that are foreseen in one way, with whether their groups are known: which they are, draws for them, and what
         is added to their predictors, (k,), or (draws, k) with the effects of their groups."""
-        n, (m, several) = len(X), self.drawn.shape[:2]
+        (m, several), kinds = self.drawn[0].shape[:2] if self.drawn else (len(self.new.theta), 1), self.about.kinds
         theta, scale = np.repeat(self.new.theta, several, axis=0), np.repeat(self.new.scale, several, axis=-1)
-        inner = replace(self.new, theta=theta, covariances=(), scale=scale)
+        several_draws = replace(self.new, theta=theta, scale=scale)
         # Rows of new groups average over the effect's distribution, those of known groups over its draws: each sort by itself.
-        for of_known in (False, True):
-            chosen = np.flatnonzero((groups != NEW) == of_known)
-            if not len(chosen) and (of_known or n):
-                continue
-            for a, b in blocks(len(chosen), max(1, BLOCK // (m * several * max(1, len(self.about.terms))))):
+        sorts, sort = np.unique(groups != NEW, axis=0, return_inverse=True)
+        for k, known in enumerate(sorts if len(groups) else np.zeros((1, len(kinds)), bool)):
+            chosen, any_known = np.flatnonzero(sort.ravel() == k), bool(known.any())
+            size = m * several * max(1, *(len(terms) for _, terms, _ in kinds), 1)
+            left = [
+                (terms, np.repeat(covariance, several, axis=0) if any_known else covariance)
+                for (terms, covariance), own in zip(self.new.covariances, known)
+                if not own
+            ]
+            drawn = replace(several_draws if any_known else self.new, covariances=left)
+            for a, b in blocks(len(chosen), max(1, BLOCK // size)):
                 some = chosen[a:b]
-                shift_of_rows = None if offset is None else offset[some]
-                if of_known:
-                    effects = self.drawn[:, :, groups[some]].reshape(m * several, len(some), -1).astype(np.float64)
-                    shift = np.einsum("mnd,nd->mn", effects, self._columns(X[some]))
-                    shift_of_rows = shift if shift_of_rows is None else shift + shift_of_rows
-                yield of_known, (some, inner if of_known else self.new, shift_of_rows)
+                shift = None if offset is None else offset[some]
+                for (_, terms, _), effects, numbers in (
+                    kind for kind, own in zip(zip(kinds, self.drawn, groups.T), known) if own
+                ):
+                    of_rows = effects[:, :, numbers[some]].reshape(m * several, len(some), -1).astype(np.float64)
+                    more = np.einsum("mnd,nd->mn", of_rows, self._columns(X[some], terms))
+                    shift = more if shift is None else shift + more
+                yield any_known, (some, drawn, shift)
 
-    def _columns(self, X: Array) -> Array:
+    def _columns(self, X: Array, terms: Sequence[str]) -> Array:
         """(n, d) the factors of an effect's terms."""
         names = self.new.encoding.names
-        return np.column_stack([np.ones(len(X)) if name == INTERCEPT else X[:, names.index(name)] for name in self.about.terms])
+        return np.column_stack([np.ones(len(X)) if name == INTERCEPT else X[:, names.index(name)] for name in terms])
 
 
 class Ended(NamedTuple):
@@ -142,47 +164,57 @@ class Ended(NamedTuple):
     ----------
     told : (t, P) draws of the posterior
     inner : (t, ..) the same, each with the client's effect
-    groups, labels : the effects of its groups, and their names; None and () where the model has none
+    groups : the effects of each kind of its groups, the last of the job first, as `Layout.effects` has them
+    labels : the names of these groups
     converged : whether the server's checks passed
     """
 
     told: Array
     inner: Array
-    groups: Effects | None
-    labels: Sequence[str]
+    groups: Sequence[Effects]
+    labels: Sequence[Sequence[str]]
     converged: bool
 
 
 def write(folder: RunFolder, model: Model, client: int, ended: Ended) -> None:
     """Writes effects.bin into the client's own folder."""
-    every_step = slice(None, None, 1 if ended.groups is None else ended.groups.step)
+    every_step = slice(None, None, ended.groups[0].step if ended.groups else 1)
     theta, standard = model.coefficients(ended.inner[every_step])
     n = len(theta)
     equal, chosen = np.full(n, 1 / n), np.arange(n)[np.newaxis]
     others = model.others_at_client(ended.told[every_step], ended.inner[every_step])
     draws = WeightedDraws(model.layout.coefficients, theta, standard, others, equal, chosen, None)
-    family, terms = one_trial(model.family), {"group": model.layout.group}
+    family, terms = one_trial(model.family), {level: effect.terms for level, effect in [*model.layout.effects.items()][:-1]}
     new = predictive_of(family).of(draws.groups(Drawing(model.seed))["posterior"], model.encoding, family, terms, model.nu)
-    drawn = np.zeros((n, 1, 0, 0), np.float32)
-    if ended.groups is not None and ended.groups.drawn is not None:
-        drawn = (model.units.scale * ended.groups.drawn).astype(np.float32)
+    *outer, inner = model.config.random.every or [None]
+    kinds = (
+        []
+        if inner is None
+        else [(grouping.column, grouping.terms, named) for grouping, named in zip([inner, *outer], ended.labels)]
+    )
+    column, terms_of_group, labels = kinds[0] if kinds else (None, (), ())
     about = About(
         run=folder.run.hex(),
         client=model.names[client],
         converged=ended.converged,
         encoding=model.encoding.to_dict(),
         family=family,
-        group=model.group,
-        terms=model.layout.group,
-        labels=ended.labels,
+        group=column,
+        terms=terms_of_group,
+        labels=labels,
         cuts=model.cuts,
+        outer=kinds[1:],
     )
     content: dict[str, Any] = {  # effects are float32
         "theta": new.theta,
         "scale": new.scale,
-        "covariance": new.covariances[0][1] if new.covariances else np.zeros((n, 0, 0)),
-        "drawn": drawn,
+        "covariance": np.zeros((n, 0, 0)),
+        "drawn": np.zeros((n, 1, 0, 0), np.float32),
     }
+    for k, ((_, covariance), effects) in enumerate(zip(new.covariances, ended.groups)):
+        assert effects.drawn is not None
+        content[f"covariance{k or ''}"] = covariance
+        content[f"drawn{k or ''}"] = (model.units.scale * effects.drawn).astype(np.float32)
     if (hazard := model.baseline_numbers(ended.told[every_step])) is not None:
         content["baseline"] = hazard
     own_posterior.write(folder, client, NAME, MAGIC, about._asdict(), content)
@@ -198,9 +230,10 @@ def read(folder: Path, run: str, client: str) -> Known:
     """
     head, content = own_posterior.read(folder, NAME, MAGIC, run, client, "give a run that has ended")
     about = About(**head)
-    covariances = [(tuple(about.terms), content["covariance"])] if about.terms else []
+    kinds = [(tuple(terms), str(k or "")) for k, (_, terms, _) in enumerate(about.kinds)]
+    covariances = [(terms, content[f"covariance{k}"]) for terms, k in kinds]
     encoding = Encoding.from_dict(about.encoding)
     new = predictive_of(about.family)(encoding, about.family, content["theta"], covariances, content["scale"])
     hazard = content.get("baseline")
     baseline = None if hazard is None else Baseline(about.family, hazard, np.array(about.cuts, np.float64))
-    return Known(about, new, content["drawn"], baseline)
+    return Known(about, new, [content[f"drawn{k}"] for _, k in kinds], baseline)

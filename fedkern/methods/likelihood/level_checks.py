@@ -29,6 +29,8 @@ from ...kernels.families import FAMILIES
 from ...models import levels
 from ...models.mixed import Rows
 from ...models.mixed.conditional import predictor, with_effects
+from ...models.mixed.joint import added, anew
+from ...models.mixed.rows import alone
 from ...results import guard
 from . import marginal, sites
 from .checks import CHECKS, exchange_loo, exchange_sites
@@ -136,7 +138,9 @@ def _drawn(rows: Rows | levels.Rows, draw: Array, key: int, s: int) -> Array:
     if isinstance(rows, levels.Rows):
         return np.asarray((u > np.cumsum(np.exp(rows.log_chances(draw)[0]), axis=0)[:-1]).sum(axis=0), np.float64)
     eta, d = predictor(rows, draw), len(rows.layout.group)
-    if d:
+    if rows.layout.outer:
+        eta = added(alone(rows), eta, anew(alone(rows), draw, lambda n: rng.normal(n, key=key, draw=s, step=2)))
+    elif d:
         effects = rng.normal(rows.n_groups * d, key=key, draw=s, step=2).reshape(1, rows.n_groups, d)
         eta = with_effects(rows, eta, rows.layout.factor(draw, "group"), effects)
     record, cuts = FAMILIES[rows.layout.family], np.arange(len(rows.layout.shapes), dtype=np.float64)

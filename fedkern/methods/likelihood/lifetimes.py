@@ -23,8 +23,10 @@ from ...jobs.run import Run
 from ...kernels import rng
 from ...models import survival, survival_parametric
 from ...models.mixed import Layout
-from ...models.mixed.conditional import MOST, effect_variance, predictor, with_effects
-from ...models.mixed.effects import draw_effects
+from ...models.mixed.conditional import MOST, predictor, with_effects
+from ...models.mixed.effects import draw_effects, drawn_together
+from ...models.mixed.joint import added, variance_of_new
+from ...models.mixed.rows import alone
 from ...models.survival_parametric import Baseline, Lifetimes
 from ...models.survival_parametric import Timed as Rows
 from ...results import guard
@@ -136,7 +138,7 @@ class _Whole:
 
     @classmethod
     def of(cls, rows: Rows, inner: Array, entry: Array | None) -> _Whole:
-        variance = effect_variance(rows.Z, rows.layout.factor(inner, "group"))
+        variance = variance_of_new(alone(rows), inner)
         foreseen = cls(rows.baseline(inner), predictor(rows, inner), variance, np.ones(len(rows)))
         return foreseen if entry is None else replace(foreseen, before=foreseen.mean(entry))
 
@@ -172,7 +174,11 @@ class _Late:
     @classmethod
     def of(cls, rows: Rows, inner: Array, entry: Array, key: int) -> _Late:
         eta = predictor(rows, inner)
-        if rows.layout.group:
+        if rows.layout.outer:
+            uniform = rng.uniform(len(inner), key=key)[:, np.newaxis]
+            found = drawn_together(rows, inner, uniform, rows.layout.nodes, key)
+            eta = added(alone(rows), eta, {name: effect[:, 0] for name, effect in found.items()})
+        elif rows.layout.group:
             uniform = np.stack([rng.uniform(rows.n_groups, key=key, step=s) for s in range(len(inner))])
             eta = with_effects(rows, eta, rows.layout.factor(inner, "group"), draw_effects(rows, inner, uniform))
         return cls(rows.baseline(inner), eta, entry)

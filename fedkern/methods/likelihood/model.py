@@ -32,12 +32,15 @@ from ...finding import Finding
 from ...jobs.keys import settings_of
 from ...jobs.model import WeighedModel
 from ...jobs.stage import Stage, odd_response_stage
+from ...kernels import rng
 from ...kernels.families import FAMILIES, Family
 from ...models import survival_parametric
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.formula_effects import coefficients_of_effects
 from ...models.mixed import Layout, Prior, Rows
-from ...models.mixed.layout import INTERCEPT_SD, LESS_WIDE, LEVELS, PRIOR_SD, WIDER, Shape
+from ...models.mixed.grouping import nested
+from ...models.mixed.joint import OfAll
+from ...models.mixed.layout import INTERCEPT_SD, LESS_WIDE, PRIOR_SD, WIDER, Effect, Shape, title
 from ...models.mixed.rows import Density
 from ...models.reference import MOVED, Coding, coding_of
 from ...models.saturated import Saturated
@@ -53,7 +56,7 @@ from .clusters import clusters_of
 from .keys import Config, OutputSection
 from .named_priors import Named
 from .own_keys import PriorSection
-from .rows import Held, check_slopes, sort_by_group
+from .rows import Held, check_size, check_slopes, sort_by_group
 
 Array = NDArray[np.float64]
 
@@ -196,10 +199,15 @@ class Model(WeighedModel[OutputSection]):
 
     def read(self, design: Design, table: Table, client: str) -> Any:  # each kind has rows of its own, which only it reads
         """Returns a client's rows as `likelihood` takes them."""
-        rows = sort_by_group(design, table, self.group)
+        rows = sort_by_group(design, table, self.config.random)
+        rows = replace(rows, key=self.key_of_integral(client))
         if self.survey:
             return replace(rows, clusters=clusters_of(table, *self.clusters))
         return replace(rows, table=table) if self.output.marginal and self.encoding.formula is not None else rows
+
+    def key_of_integral(self, client: str) -> int:
+        """Returns the key of the numbers by which a client integrates effects together."""
+        return rng.key(self.seed, "posterior", 3 * (1 + self.names.index(client)) if client in self.names else 0)
 
     def check_rows(self, rows: Any, client: str, source: str) -> None:
         """Refuses rows of which an effect of groups cannot be learnt.
@@ -209,7 +217,14 @@ class Model(WeighedModel[OutputSection]):
         OwnFault
             A column of `slopes` varies within no group.
         """
-        check_slopes(rows, self.slopes, client, source)
+        random = self.config.random
+        check_slopes(
+            rows,
+            [{name: self.encoding.names.index(name) for name in grouping.slopes} for grouping in random.every],
+            client,
+            source,
+        )
+        check_size(rows, random, client, source)
 
     def check_columns(self) -> list[str]:
         """Returns notes on what the job gives with the agreed columns; refuses those with which it cannot, with a JobError."""
@@ -239,7 +254,8 @@ class Model(WeighedModel[OutputSection]):
             X, y = X * root[:, np.newaxis], y * root
         elif self.precise:
             trials = own.weights
-        return Rows(self.layout, X, y, own.starts, trials, offset, n_threads=n_threads, root=root)
+        kind, more = OfAll if self.layout.joint else Rows, {"root": root, "codes": own.codes, "key": own.key}
+        return kind(self.layout, X, y, own.starts, trials, offset, n_threads=n_threads, **more)
 
     def weighted(self, likelihood: Any, weights: Array | None) -> Any:
         """Returns a client's log-likelihood as its machine takes it; `weights`: of the rows in its order."""
@@ -249,16 +265,6 @@ class Model(WeighedModel[OutputSection]):
         return Pseudo.of(likelihood, self.weight_scale * weights)
 
     # Unknowns and their prior --------------------
-
-    @property
-    def group(self) -> str | None:
-        """The column of groups."""
-        return self.config.random.group
-
-    @property
-    def slopes(self) -> dict[str, int]:
-        """Covariates whose coefficients differ between groups, and their columns of X."""
-        return {name: self.encoding.names.index(name) for name in self.config.random.slopes}
 
     @property
     def given_to_numbers(self) -> Mapping[str, PriorSection]:
@@ -284,10 +290,21 @@ class Model(WeighedModel[OutputSection]):
     def plain_layout(self) -> Layout:
         """The same before the job gives priors to some."""
         random = self.config.random
-        group = (INTERCEPT, *random.slopes) if random.group is not None else ()
         client = (INTERCEPT, *random.client_slopes) if random.client else ()
         given = () if self.nu is None else (math.log(self.nu),)
-        return Layout(self.encoding.names, self.family, group, client, self._shapes, given)
+        effects = [
+            Effect(grouping.terms, grouping.label, None if grouping.correlated else self._shifts(grouping.terms))
+            for grouping in random.every
+        ]
+        inner, outer = effects[-1] if effects else Effect(), tuple(effects[:-1])
+        within = nested(random.every) and not random.joint
+        return Layout(
+            self.encoding.names, self.family, inner.terms, client, self._shapes, given, inner, outer=outer, within=within
+        )
+
+    def _shifts(self, terms: Sequence[str]) -> tuple[float, ...]:
+        """How far each slope moves an intercept of the model's columns, where it moves none of the data's."""
+        return tuple((-self._terms_on_data_scale(terms)[-1, :-1]).tolist())
 
     @property
     def _shapes(self) -> tuple[Shape, ...] | None:
@@ -298,12 +315,13 @@ class Model(WeighedModel[OutputSection]):
     def one_intercept(self) -> bool:
         """Whether groups or clients have an intercept and nothing else, or none has an effect: as every family takes it."""
         random = self.config.random
-        return not (random.slopes or random.client_slopes or (random.client and random.group is not None))
+        several = len(random.every) + random.client > 1
+        return not (random.all_slopes or random.client_slopes or several)
 
     @property
     def terms(self) -> dict[str, tuple[str, ...]]:
         """The terms of each level's effect; () where it has none."""
-        return {level: self.layout.terms(level) for level in LEVELS}
+        return {level: self.layout.terms(level) for level in self.layout.levels}
 
     @property
     def centre(self) -> float:
@@ -414,7 +432,7 @@ class Model(WeighedModel[OutputSection]):
     @property
     def takes_client(self) -> bool:
         """Whether the job could have an effect of clients beside the effects that it has."""
-        group = self.config.random.group is not None
+        group = bool(self.config.random.every)
         return not (self.config.without_intercept or (group and not self.layout.concave))
 
     @property
@@ -709,7 +727,7 @@ class Model(WeighedModel[OutputSection]):
     def others(self, points: Array) -> dict[str, Array]:
         """Returns name -> (N,) standard deviations and correlations of effects, and the family's numbers, in the data's units."""
         numbers, layout = dict[str, Array](), self.layout
-        for name_of_level in LEVELS:
+        for name_of_level in layout.levels:
             terms = layout.terms(name_of_level)
             if not terms:
                 continue
@@ -717,11 +735,12 @@ class Model(WeighedModel[OutputSection]):
             T = B @ layout.factor(points, name_of_level)
             covariance = T @ T.swapaxes(1, 2)
             sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
-            numbers |= {f"{name_of_level}_sd[{name}]": sd[:, i] for i, name in enumerate(terms)}
-            for i in range(len(terms)):
+            order = sorted(range(len(terms)), key=lambda i: terms[i] != INTERCEPT)
+            numbers |= {title(name_of_level, "sd", terms[i]): sd[:, i] for i in order}
+            for i in range(len(terms) if layout.effect(name_of_level).shifts is None else 0):
                 for k in range(i):
                     correlation = covariance[:, i, k] / (sd[:, i] * sd[:, k])
-                    numbers[f"{name_of_level}_correlation[{terms[k]},{terms[i]}]"] = correlation
+                    numbers[title(name_of_level, "correlation", f"{terms[k]},{terms[i]}")] = correlation
         return numbers | self._family_numbers(points)
 
     def at_references(self, points: Array) -> tuple[Array, Array | None, dict[str, Array]]:
@@ -751,12 +770,13 @@ class Model(WeighedModel[OutputSection]):
         for j, name in enumerate(terms):
             if name != INTERCEPT:
                 center, scale = columns[name].constants
-                B[j, j], B[0, j] = 1 / scale, -center / scale * (not columns[name].flat)
+                B[j, j], B[terms.index(INTERCEPT), j] = 1 / scale, -center / scale * (not columns[name].flat)
         return B
 
     def moves_intercept(self, terms: Sequence[str]) -> bool:
         """Tells whether an intercept's effect at columns of 0 is not that at their means."""
-        return bool(self._terms_on_data_scale(terms)[0, 1:].any())
+        moved = self._terms_on_data_scale(terms) - np.eye(len(terms))
+        return bool(moved[terms.index(INTERCEPT)].any())
 
     def units_of(self, terms: Sequence[str]) -> list[float]:
         """Returns the factor of each term of an effect, from standardised columns to one a unit of its column."""

@@ -20,7 +20,7 @@ from ...kernels.families import Family
 from ...models import levels
 from ...models.encoding import Encoding
 from ...models.mixed import Prior
-from ...models.mixed.layout import LEVELS, Density, Layout, Level, Squared, is_smooth
+from ...models.mixed.layout import Density, Layout, Level, Squared, is_smooth, title
 from ...models.mixed.layout import Named as OfNumber
 from ...models.own.priors import POSITIVE, Block, block_of
 from ...models.reference import Coding
@@ -187,9 +187,9 @@ def _numbers(model: Numbered) -> Iterator[Number]:
     for k, spoken in zip(coding.kept, coding.spoken, strict=True):
         name = layout.coefficients[k]
         yield Number(tuple(dict.fromkeys((label(name), name, spoken, f"theta[{spoken}]"))), "coefficient", k)
-    for level in LEVELS:
+    for level in layout.levels:
         for i, term in enumerate(layout.terms(level)):
-            yield Number((f"{level}_sd[{term}]",), "length", (level, i))
+            yield Number((title(level, "sd", term),), "length", (level, i))
     if layout.ordered:
         yield Number(("threshold",), "threshold", 0)
         return
@@ -212,15 +212,17 @@ def _with(found: Named, number: Number, section: PriorSection, model: Numbered, 
     elif number.kind == "length":
         assert isinstance(place, tuple)
         terms = model.plain_layout.terms(place[0])
-        if own and place[1] == 0 and model.moves_intercept(terms):
+        correlated = model.plain_layout.effect(place[0]).shifts is None
+        if own and correlated and place[1] == 0 and model.moves_intercept(terms):
             raise JobError(
                 f"{key}: with slopes an intercept's sd hangs on where the columns are 0; give it where they have their means, by "
                 'unit = "sd"'
             )
-        if model.chains and not is_smooth(place[1] + 1, prior):
+        d = place[1] + 1 if correlated else 1
+        if model.chains and not is_smooth(d, prior):
             raise JobError(
                 f'{key}: chains (algorithm.sampler = "hmc") do not come near an sd of 0 with this prior; take kind = "gamma" '
-                f"with a shape of {place[1] + 2} or more, or weighted draws"
+                f"with a shape of {d + 1} or more, or weighted draws"
             )
         found.lengths[place] = prior.over(model.units_of(terms)[place[1]] if own else 1.0)
     elif number.kind == "threshold":

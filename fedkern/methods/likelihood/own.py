@@ -86,23 +86,35 @@ def complete_draws(
 
 def write_effects(run: Run[Config], model: Model, own: Own) -> None:
     """Writes groups.csv and client.csv into the client's own folder, and the draws that `fedkern predict` needs there."""
-    folder, layout, groups = run.hooks.folder, model.layout, None
+    folder, layout, held = run.hooks.folder, model.layout, own.held
     if folder is None:
         return
+    groups, labels = list[effects.Effects](), (held.labels, *held.outer)
     if layout.group and isinstance(own.rows, Rows):
-        groups = effects.of_groups(own.rows, own.inner, key_of_effects(model, own.index, OF_GROUPS))
+        groups = effects.of_all_groups(own.rows, own.inner, own.nodes, key_of_effects(model, own.index, OF_GROUPS))
+        sizes = [np.diff(held.starts), *(np.bincount(codes, minlength=len(of)) for codes, of in zip(held.codes, held.outer))]
+        *outer, inner = model.config.random.every
+        parts = [
+            {
+                "converged": [own.converged] * len(labels_of_kind),
+                "factor": [grouping.label] * len(labels_of_kind),
+                "group": list(labels_of_kind),
+                "rows": rows.tolist(),
+                **_columns(model, grouping.terms, of_kind),
+                "rank": of_kind.rank.round(2).tolist(),
+            }
+            for grouping, labels_of_kind, rows, of_kind in zip((inner, *outer), labels, sizes, groups, strict=True)
+        ]
+        parts = [*parts[1:], parts[0]]  # as results list them
+        names = dict.fromkeys(name for part in parts for name in [*part][:-1])
         columns: dict[str, Sequence[Any]] = {
-            "converged": [own.converged] * len(own.held.labels),
-            "group": list(own.held.labels),
-            "rows": np.diff(own.held.starts).tolist(),
-            **_columns(model, layout.group, groups),
-            "rank": groups.rank.round(2).tolist(),
+            name: [value for part in parts for value in part.get(name, [""] * len(part["group"]))] for name in (*names, "rank")
         }
         folder.write_csv("groups.csv", columns, client=own.index)
     if own.effect is not None:
         columns = {"converged": [own.converged], "rows": [len(own.held)], **_columns(model, layout.client, own.effect)}
         folder.write_csv("client.csv", columns, client=own.index)
-    known.write(folder, model, own.index, known.Ended(own.told, own.inner, groups, own.held.labels, own.converged))
+    known.write(folder, model, own.index, known.Ended(own.told, own.inner, groups, labels, own.converged))
 
 
 def _columns(model: Model, terms: Sequence[str], drawn: Effects) -> dict[str, list[float]]:

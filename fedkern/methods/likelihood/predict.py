@@ -19,7 +19,8 @@ from ...data.table import Table
 from ...errors import JobError
 from ...jobs import new_rows
 from ...kernels.families import HAZARDS, LIFETIMES, NOMINAL
-from ...models.encoding import INTERCEPT, Encoding
+from ...models.encoding import Encoding
+from ...models.mixed.grouping import terms_of
 from ...results.plain import Record
 from ...results.prediction import OfLevels, Prediction, within, without_lacking
 from ...results.released import Drawing
@@ -54,11 +55,7 @@ def predicted(result: Result, rows: Any) -> Prediction:
         known = {name: (axes, np.nan_to_num(values, nan=0.0)) for name, (axes, values) in posterior.variables.items()}
         posterior = posterior._replace(variables=known)
         encoding, model = Encoding.from_dict(result.summary["encoding"]), result.job["model"]
-        random = model.get("random") or {}
-        terms = {
-            "group": (INTERCEPT, *random.get("slopes", ())) if random.get("group") else (),
-            "client": (INTERCEPT, *random.get("client_slopes", ())) if random.get("client") else (),
-        }
+        terms = terms_of(model.get("random") or {})
         if str(model["family"]) in LIFETIMES:
             return foreseen.predict_times(result.job, posterior, encoding, terms, rows, result.seed)
         family = family_of(model)
@@ -91,12 +88,12 @@ def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool
     own = known.read(folder, record["run"]["id"], record["run"]["party"])
     about, encoding = own.about, own.new.encoding
     with new_rows.own():
-        read, lacking = new_rows.read(record, encoding, rows, about.group)
-        if about.group is not None and about.group not in read.names:
+        read, lacking = new_rows.read(record, encoding, rows, *about.columns)
+        if gone := [name for name in about.columns if name not in read.names]:
             remedy = "add it; where it is empty, or a label that this client has not, a row is of a new group"
-            raise JobError(f"{read.source}: column {about.group!r} (model.random.group) is missing; {remedy}")
-        labels = [] if about.group is None else read.cells(about.group)
-        groups = own.numbers(labels) if about.group is not None else np.full(read.n_rows, known.NEW)
+            raise JobError(f"{read.source}: column {gone[0]!r} (model.random.group) is missing; {remedy}")
+        labels = [read.cells(name) for name in about.columns]
+        groups = own.numbers(labels, read.n_rows)
 
         def foresee(X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float], which: Indices) -> Foreseen:
             return own.foreseen(X, offset, y, groups[which], at)
@@ -105,13 +102,13 @@ def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool
             prediction = without_lacking(foreseen.at_holder(record, own, read, groups), lacking)
         else:
             prediction = _prediction(read, lacking, encoding, own.new, foresee, record)
-    if about.group is None:
-        return prediction, about.converged
-    used = ["new" if group == known.NEW else "known" for group in groups.tolist()]
-    notes = prediction.notes
-    if any(labels) and not (groups != known.NEW).any():
-        notes = (UNKNOWN.format(repr(about.group)), *notes)
-    return replace(prediction, used={"group_effect": used, **prediction.used}, notes=notes), about.converged
+    used, notes = dict[str, list[str]](), prediction.notes
+    for column, cells, numbers in zip(about.columns, labels, groups.T):
+        name = f"group_effect[{column}]" if about.columns[1:] else "group_effect"
+        used[name] = ["new" if group == known.NEW else "known" for group in numbers.tolist()]
+        if any(cells) and not (numbers != known.NEW).any():
+            notes = (UNKNOWN.format(repr(column)), *notes)
+    return replace(prediction, used={**used, **prediction.used}, notes=notes), about.converged
 
 
 def _refuse(job: Record) -> None:

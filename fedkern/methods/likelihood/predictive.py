@@ -23,6 +23,7 @@ from ...kernels.families import FAMILIES
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.glm import Rows, on_average, reliability
 from ...models.mixed import Layout
+from ...models.mixed.layout import title
 from ...models.mixed.predictive import Keyed
 from ...models.mixed.quadrature import even
 from ...models.reference import with_references
@@ -81,7 +82,7 @@ class Predictive:
 
         Parameters
         ----------
-        terms : "group" or "client" -> the terms of its effect
+        terms : name of an effect (`Layout.effects`) -> its terms
         nu : degrees of freedom, where the job gives them
         """
         flat = cls.thinned(posterior)
@@ -95,11 +96,12 @@ class Predictive:
         for level, names in terms.items():
             if not names:
                 continue
-            sd = np.column_stack([flat[f"{level}_sd[{name}]"] for name in names])
+            sd = np.column_stack([flat[title(level, "sd", name)] for name in names])
             correlation = np.broadcast_to(np.eye(len(names)), (m, len(names), len(names))).copy()
             for i in range(len(names)):
                 for k in range(i):
-                    correlation[:, i, k] = correlation[:, k, i] = flat[f"{level}_correlation[{names[k]},{names[i]}]"]
+                    of_both = flat.get(title(level, "correlation", f"{names[k]},{names[i]}"), 0.0)  # none of independent ones
+                    correlation[:, i, k] = correlation[:, k, i] = of_both
             covariances.append((tuple(names), correlation * sd[:, :, np.newaxis] * sd[:, np.newaxis, :]))
         coefficients = np.column_stack(theta) if theta else np.zeros((m, 0))
         return cls(encoding, family, coefficients, covariances, cls.scale_of(family, flat, coefficients, encoding, nu))

@@ -160,7 +160,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     if differ is not None and model.layout.client:
         differ = replace(differ, intercept=None)  # differences of intercepts are the model's
     more: dict[str, object] = {
-        **describe_draws(sampled, model.units.log_volume),
+        **describe_draws(sampled, model.units.log_volume, levelled=not model.layout.drawn),
         "quadrature": {"nodes": sampled.nodes, "at_mode": sampled.rule[0], "at_draws": sampled.rule[1]},
         "sensitivity": sensitive,
         **_named(blank),
@@ -218,18 +218,22 @@ def _own_sums(model: Model, ended: Ended, values: Array) -> dict[str, Array]:
     return {model.names[k]: values[:, k] - volume for k, volume in volumes.items() if volume is not None}
 
 
-def describe_draws(sampled: importance.Found, log_volume: float = 0.0) -> Record:
-    """Returns the entries of summary.json on weighted draws and the way to them; `log_volume`: of the units of the rows."""
+def describe_draws(sampled: importance.Found, log_volume: float = 0.0, *, levelled: bool = True) -> Record:
+    """Returns the entries of summary.json on weighted draws and the way to them; `log_volume`: of the units of the rows.
+
+    Without `levelled` likelihoods are known up to a constant, and no evidence is.
+    """
     weights, known = sampled.posterior, sampled.log_evidence
     assert weights is not None
     assert known is not None
+    evidence = {"log_evidence": {"value": known[0] - log_volume, "error": known[1]}} if levelled else {}
     return {
         "k_hat": weights.k_hat,
         "ess": weights.effective,
         "monte_carlo_error": {"mean": sampled.error[0], "sd": sampled.error[1]},
         "rounds_to_mode": sampled.newton,
         "rounds_of_draws": sampled.rounds,
-        "log_evidence": {"value": known[0] - log_volume, "error": known[1]},
+        **evidence,
     }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -27,9 +28,11 @@ from ...jobs import parties as jobs
 from ...jobs.parties import Parties
 from ...kernels.families import one_trial
 from ...models.encoding import Spec
+from ...models.mixed.grouping import nested
+from ...models.mixed.joint import MOST_EFFECTS
 from ...models.survey import Clusters
 from .clusters import check_clusters
-from .keys import Config
+from .keys import Config, RandomSection
 from .parts import check_parts
 from .pieces import check_pieces
 from .times import Columns, check_between, read_times
@@ -55,11 +58,13 @@ def parties(config: Config, folder: Path) -> Parties:
     known = known._replace(levels=config.levels)
     if not data.builtin:
         spec = replace(jobs.rows_spec(config, data, known), repeats=config.repeats, strata=data.survey_strata)
-        spec = replace(spec, weight=None) if config.repeats else replace(spec, group=data.psu) if config.survey else spec
+        psu = () if data.psu is None else (data.psu,)
+        spec = replace(spec, weight=None) if config.repeats else replace(spec, groups=psu) if config.survey else spec
         if config.hazards:
             times = tuple(name for name in (data.time, data.entry) if name is not None)
             spec = replace(spec, times=times, upper=data.time_upper, exposed=config.lifetimes)
-            spec = spec if config.lifetimes else replace(spec, group=data.strata)  # of which a Cox model has no survey's
+            strata = () if data.strata is None else (data.strata,)
+            spec = spec if config.lifetimes else replace(spec, groups=strata)  # of which a Cox model has no survey's
         job_parties = jobs.from_files(config, folder, spec, spec.texts)
         _several(config, job_parties)
         return replace(job_parties, check=check_file)
@@ -128,6 +133,8 @@ class Held:
     y, trials, offset : (n,) response, number of trials (1 where a row is one), and what is added to the predictor
     starts : (G + 1,) where each group begins, and n; without groups (0, n)
     labels : (G,) of the groups
+    codes, outer : (n,) the group of each row in each other column of groups, and the labels of these groups
+    key : of the numbers by which effects are integrated together
     order : (n,) the file's row of each; None: they are in its order
     table : the file, where changes of its columns are asked for
     weights : (n,) of rows that have some
@@ -144,32 +151,55 @@ class Held:
     table: Table | None = None
     weights: Array | None = None
     clusters: Clusters | None = None
+    codes: tuple[NDArray[np.int64], ...] = ()
+    outer: tuple[tuple[str, ...], ...] = ()
+    key: int = 0
 
     def __len__(self) -> int:
         return len(self.y)
 
 
-def sort_by_group(design: Design, table: Table, group: str | None) -> Held:
-    """Returns a client's rows for its likelihood, sorted by group."""
+def sort_by_group(design: Design, table: Table, random: RandomSection) -> Held:
+    """Returns a client's rows for its likelihood, sorted by the groups of the last kind, first by those in which they lie."""
     X, y, trials, offset, of_file = _rows(design)
     weights = design.weights if design.units is None else None
-    if group is None:
+    if not random.columns:
         order = None if design.units is None else of_file
         return Held(X, y, trials, offset, np.array([0, len(y)]), (), order, weights=weights)
-    cells = labels(table.columns[group])
-    codes = cells.codes[of_file]
-    order = np.argsort(codes, kind="stable")
-    there, starts = np.unique(codes[order], return_index=True)
-    ends = np.append(starts, len(y)).astype(np.int64)
-    named = tuple(cells.levels[code] for code in there.tolist())
+    *outer, (codes, named) = [_codes(table, group, of_file) for group in random.columns]
+    around = outer[0][0] if nested(random.every) else 0 * codes
+    order = np.lexsort((codes, around))
+    edges = np.diff(codes[order], prepend=-1, append=-1) | np.diff(around[order], prepend=-1, append=-1)
+    ends = np.flatnonzero(edges)
+    named = tuple(named[code] for code in codes[order][ends[:-1]])
     weights = None if weights is None else weights[order]
-    return Held(X[order], y[order], trials[order], offset[order], ends, named, of_file[order], weights=weights)
+    held = Held(X[order], y[order], trials[order], offset[order], ends, named, of_file[order], weights=weights)
+    return replace(held, codes=tuple(numbers[order] for numbers, _ in outer), outer=tuple(of for _, of in outer))
 
 
-def describe_groups(table: Table, group: str | None) -> list[str]:
-    """Returns notes for the client's own eyes: labels that may mean one group, and make several."""
-    if group is None:
-        return []
+def _codes(table: Table, group: str, of_file: NDArray[np.int64]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """(n,) numbers of rows' groups, and (G,) their labels."""
+    cells = labels(table.columns[group])
+    there, codes = np.unique(cells.codes[of_file], return_inverse=True)
+    return codes.astype(np.int64), tuple(cells.levels[code] for code in there.tolist())
+
+
+def describe_groups(table: Table, groups: Sequence[str]) -> list[str]:
+    """Returns notes for the client's own eyes: labels that may mean one group, and make several; groups that are alike."""
+    notes, partitions = list[str](), [_codes(table, group, np.arange(table.n_rows))[0] for group in groups]
+    for (a, first), (b, second) in combinations(zip(groups, partitions), 2):
+        if len({*zip(first.tolist(), second.tolist())}) == first.max(initial=-1) + 1 == second.max(initial=-1) + 1:
+            notes.append(f"columns {a!r} and {b!r} make the same groups of these rows, which do not tell their effects apart")
+    for group in groups:
+        parts = group.split(":")
+        if group in table.names and len(parts) > 1 and {*parts} <= {*table.names}:
+            several = len({*zip(*(table.cells(part) for part in parts))}) - len({*table.cells(parts[-1])})
+            if several > 0:
+                notes.append(f"labels of {parts[-1]!r} stand in several groups of {parts[0]!r}, and are other groups in each")
+    return notes + [note for group in groups for note in _alike(table, group)]
+
+
+def _alike(table: Table, group: str) -> list[str]:
     return [
         f"column {group!r}: the groups {', '.join(map(repr, same))} {one_but_for(same)}, and are {len(same)} groups: write them "
         "alike if they are one"
@@ -200,18 +230,20 @@ def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> 
         An empty label, a single row in every group, or a slope of no numeric covariate; cells are for the holder.
     """
     random, begin = config.random, who(client, table.source)
-    name = random.group
     laid, of_terms = looked_at(table, spec)  # where a slope may be of what is calculated from a column
     covariates = of_terms.covariates(laid.names)
-    for key, slopes in (("slopes", random.slopes), ("client_slopes", random.client_slopes)):
+    for key, slopes in (("slopes", random.all_slopes), ("client_slopes", random.all_client_slopes)):
         for slope in slopes:
             if slope not in covariates or column_of(of_terms, laid, slope).kind != "numeric":
                 what = "is categorical" if slope in covariates else "is no covariate"
                 text = f"{begin}: model.random.{key}: column {slope!r} {what}, and slopes are of numeric covariates"
                 raise OwnFault(f"{text}; name another, or leave it out", f"{text}; name another, or leave it out")
-    if name is None:
-        return
-    cells = labels(table.columns[name])
+    for name in random.columns:
+        _check_labels(config, table, spec, name, client)
+
+
+def _check_labels(config: Config, table: Table, spec: Spec, name: str, client: str) -> None:
+    begin, cells = who(client, table.source), labels(table.columns[name])
     empty = np.array([level == "" for level in cells.levels])[cells.codes]
     if empty.any():
         remedy = f"give each row its group, or leave the row out ({LEFT_OUT})"
@@ -221,7 +253,7 @@ def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> 
     counts = np.bincount(cells.codes)
     counts = counts[counts > 0]
     if config.row.linear and config.rules.of_coefficients:
-        _small_groups(config, table, spec, cells.codes, client)
+        _small_groups(config, table, spec, name, client)
     # Counts may vary more by an effect of each row; of most other responses nothing tells it from what they have already.
     if counts.max() == 1 and config.model.family not in OF_EACH_ROW:
         remedy = "name the column of what several rows share, such as a ward or a patient, or remove [model.random]"
@@ -229,11 +261,12 @@ def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> 
         raise OwnFault(f"{text}; {remedy}", f"{text} ({len(counts)} labels of {len(cells.codes)} rows); {remedy}")
 
 
-def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.int64], client: str) -> None:
+def _small_groups(config: Config, table: Table, spec: Spec, column: str, client: str) -> None:
     """Refuses a client with few groups of one row, or of two.
 
     Messages are sums over all groups of a size, of the squares and products of the means of their rows, as if these were the
-    client's only rows. With random slopes they are each group's squares and products, which tell both rows of a group of two
+    client's only rows. With random slopes, or groups of other columns beside, they are each group's squares and products, which
+    tell both rows of a group of two
     (docs/spec/likelihood.md, section 6).
 
     Raises
@@ -241,14 +274,18 @@ def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.in
     RuleRefusal
         It has few of one kind.
     """
+    codes = labels(table.columns[column]).codes
     table, spec = looked_at(table, spec)
     asked, numbers, errors = config.requirement, np.bincount(codes), Refusals()
     ones, twos = (int((numbers == size).sum()) for size in (1, 2))
     p, least = few.coefficients(asked, table, spec), min(LEAST_OF_LEVEL, config.rules.rows_per_value)
     # With slopes a group's message is of its own rows, and not of all of its size.
-    sloped, fewest = config.rules.sloped_groups if config.random.slopes else 0, min(ones or twos, twos or ones)
+    sloped, fewest = (
+        config.rules.sloped_groups if sum(len(g.terms) for g in config.random.every) > 1 else 0,
+        min(ones or twos, twos or ones),
+    )
     wanted, pairs = max(least, int(config.rules.linear * p) + 1, sloped), max(least, sloped)
-    values: dict[str, Value] = {"column": config.random.group, "ones": ones, "twos": twos, "wanted": wanted, "pairs": pairs}
+    values: dict[str, Value] = {"column": column, "ones": ones, "twos": twos, "wanted": wanted, "pairs": pairs}
     broken, remedies = dict[str, float](), ("join-groups", *(() if sloped else ("lower-rule",)))
     if 0 < fewest < pairs:
         broken["disclosure.rows_per_value"] = fewest
@@ -263,22 +300,37 @@ def _small_groups(config: Config, table: Table, spec: Spec, codes: NDArray[np.in
         raise found.refusal(asked, client, f"{table.source}, among groups of one row")
 
 
-def check_slopes(held: Held, slopes: Mapping[str, int], client: str, source: str) -> None:
+def check_slopes(held: Held, slopes: Sequence[Mapping[str, int]], client: str, source: str) -> None:
     """Refuses slopes of groups that cannot be told from their intercepts: a column must vary within some group.
 
     Raises
     ------
     OwnFault
-        One of `slopes`, name -> its column of X, varies in no group of this client.
+        One of `slopes`, of each kind of groups name -> its column of X, varies in no group of this client.
     """
     begin = who(client, source)
-    for name, j in slopes.items():
-        z, groups = held.X[:, j], len(held.starts) - 1
-        low, high = (np.array([f(z[a:b]) for a, b in zip(held.starts[:-1], held.starts[1:])]) for f in (np.min, np.max))
-        if groups and not (high > low).any():
+    every = (*held.codes, np.repeat(np.arange(len(held.starts) - 1), np.diff(held.starts)))
+    for codes, of_kind in zip(every, slopes, strict=False):  # no slopes without groups
+        groups = int(codes.max(initial=-1)) + 1
+        for name, j in of_kind.items():
+            low, high = np.full(groups, np.inf), np.full(groups, -np.inf)
+            np.minimum.at(low, codes, held.X[:, j])
+            np.maximum.at(high, codes, held.X[:, j])
+            if not groups or (high > low).any():
+                continue
             remedy = f"remove {name!r} from model.random.slopes, or leave the client out"
             text = f"{begin}: model.random.slopes: column {name!r} has one value in every group, so that no slope can be learnt"
             raise OwnFault(f"{text}; {remedy}", f"{text} ({groups} groups); {remedy}")
+
+
+def check_size(held: Held, random: RandomSection, client: str, source: str) -> None:
+    """Refuses more effects than are integrated together, with an OwnFault."""
+    sizes = [*(len(named) for named in held.outer), len(held.labels)]
+    n = sum(size * len(grouping.terms) for size, grouping in zip(sizes, random.every))
+    if random.joint and n > MOST_EFFECTS:
+        why = f"effects of groups that cross, or lie deep in each other, are integrated together, at most {MOST_EFFECTS:,}"
+        text = f"{who(client, source)}: {why} of a client; leave out the column with most groups"
+        raise OwnFault(text, f"{text} ({n:,} here)")
 
 
 def sizes_of(here: Mapping[int, object], sizes: Sequence[int]) -> Sequence[int]:

@@ -23,7 +23,7 @@ from ...jobs.check import Check, OwnFile, Said
 from ...jobs.formula import agreeing
 from ...jobs.stage import Stage
 from ...models.encoding import INTERCEPT
-from ...models.mixed.layout import EFFECT_DF, EFFECT_SCALE, EFFECT_SCALE_IN_SDS
+from ...models.mixed.layout import EFFECT_DF, EFFECT_SCALE, EFFECT_SCALE_IN_SDS, NODES
 from ...privacy.plan import Plan
 from . import by_evidence, changes, dispersion, durations, named_priors, own_check, own_variational, summaries, survey
 from .keys import Config
@@ -215,17 +215,20 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     others = "".join(f" or {one.family}, by evidence" for one in by_evidence.others(model))
     yield f"model    {model.family}{others}, {model.describe_priors()}{model.named_in_words}"
     scale = EFFECT_SCALE_IN_SDS if model.measured else EFFECT_SCALE
-    for what, terms in (
-        (f"groups   of column {model.group!r}", model.layout.group),
-        ("effects  of clients", model.layout.client),
-    ):
+    every = config.random.every
+    kinds = [(f"groups   of column {grouping.column!r}", grouping.terms, grouping.correlated) for grouping in every]
+    kinds += [("effects  of clients", model.layout.client, True)]
+    for what, terms, correlated in kinds:
         if terms:
-            yield f"{what}: {_effects(terms)}; sd ~ half-student({EFFECT_DF:g}, {scale:g}){model.unit_in_words}"
-    if model.group is not None:
+            of = f"{_effects(terms)}{'' if correlated else ', not correlated where columns are 0'}"
+            yield f"{what}: {of}; sd ~ half-student({EFFECT_DF:g}, {scale:g}){model.unit_in_words}"
+    if every[1:]:
+        yield f"         {_integrated(model)}"
+    if every:
         least = config.rules.groups
         asked = f"{least} groups of each client at least; " if least else ""
         yield f"         {asked}their labels stay with it, and what is sent can tell their sizes"
-        if config.random.slopes and model.row.linear:
+        if model.layout.joint or (config.random.all_slopes and model.row.linear):
             yield f"         and the squares and products of each group's rows: of up to {d + 1} rows these, up to a rotation"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     more = "; more if columns turn out to be categorical" if unknown else ""
@@ -234,6 +237,21 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     yield from model.describe_kind()
     yield from summaries.describe(model.names, model.summaries)
     yield from _rounds(model)
+
+
+def _integrated(model: Model) -> str:
+    """How effects of groups of several columns are integrated, and what a point costs a client."""
+    layout = model.layout
+    if layout.within:
+        d, around = len(layout.group), len(layout.outer[0].terms)
+        nodes = layout.nodes**d * NODES[around] ** around
+        return (
+            f"one lies in the other: a point takes a client {nodes:,} nodes a row (quadrature in quadrature), and more if needed"
+        )
+    if layout.nodes == 1:
+        return "all effects of a client are integrated together, which is exact of this family"
+    draws = f"{layout.nodes} draws a row, up to {layout.most_nodes:,} where their halves differ"
+    return f"all effects of a client are integrated together: a point takes it {draws}"
 
 
 def _effects(terms: Sequence[str]) -> str:

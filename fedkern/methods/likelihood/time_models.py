@@ -24,8 +24,9 @@ from ...disclosure.look import LEAST_AT_RISK
 from ...finding import Finding
 from ...jobs.stage import Stage
 from ...models import survival, survival_parametric
+from ...models.encoding import INTERCEPT
 from ...models.mixed import Layout, Prior
-from ...models.mixed.layout import LEVELS, Shape
+from ...models.mixed.layout import Shape
 from ...models.mixed.rows import Density
 from ...models.spatial import units
 from ...models.survival_parametric import Baseline, Lifetimes, Walk
@@ -184,7 +185,7 @@ class LifetimeModel(TimeModel):
 
     def read(self, design: Design, table: Table, client: str) -> Lived:
         times = read_timed_rows(self.times, design, table, client, positive=True)
-        held = sort_by_group(design, table, self.group)
+        held = replace(sort_by_group(design, table, self.config.random), key=self.key_of_integral(client))
         return Lived(replace(held, clusters=clusters_of(table, *self.clusters)) if self.survey else held, times)
 
     def check_rows(self, rows: Lived, client: str, source: str) -> None:
@@ -212,6 +213,8 @@ class LifetimeModel(TimeModel):
             n_threads,
             math.exp(self.log_unit),
             together=self.entered_together,
+            codes=design.codes,
+            key=design.key,
         )
 
     @property
@@ -300,9 +303,9 @@ class LifetimeModel(TimeModel):
         unit, layout = float(np.exp(self.log_unit)), self.layout
         base = Baseline.of(layout, points, np.array(self.cuts) / unit)
         variance = np.zeros(len(points))
-        for of in LEVELS:
-            if layout.terms(of):
-                variance += layout.factor(points, of)[:, 0, 0] ** 2
+        for of in layout.levels:
+            if terms := layout.terms(of):
+                variance += (layout.factor(points, of)[:, terms.index(INTERCEPT)] ** 2).sum(axis=1)
         eta, variance = (points[:, : layout.p] @ self.patient.row)[:, np.newaxis], variance[:, np.newaxis]
         content: dict[str, Any] = self.of_patient
         equal = np.full(len(points), 1 / len(points))

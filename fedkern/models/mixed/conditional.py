@@ -64,7 +64,7 @@ def density(rows: Rows, eta: Vector, points: Vector) -> Vector:
     return record.value(rows.y, record.kept(eta), rows.scale(points), rows.trials) + rows.log_roots
 
 
-def _slopes(rows: Rows, eta: Vector, points: Vector) -> tuple[Vector, Vector]:
+def slopes(rows: Rows, eta: Vector, points: Vector) -> tuple[Vector, Vector]:
     """(S, n) the derivative of `density` in eta, and minus the second one, or about it where it may be below 0."""
     if rows.layout.family in HAZARDS:
         return rows.slopes(eta, points)
@@ -99,7 +99,7 @@ def modes(rows: Rows, points: Vector, fixed: Vector) -> tuple[Vector, Vector]:
         u += modes(rows, middle, predictor(rows, middle))[0]
     value = level(u)
     for _ in range(STEPS):  # Newton's steps, each halved until the density does not fall
-        slope, curved = _slopes(rows, with_effects(rows, fixed, T, u), points)
+        slope, curved = slopes(rows, with_effects(rows, fixed, T, u), points)
         g = np.einsum("sik,sgi->sgk", T, by_group(rows, slope[:, :, np.newaxis] * rows.Z)) - u
         H = np.einsum("sia,sgik,skb->sgab", T, by_group(rows, curved[:, :, np.newaxis, np.newaxis] * ZZ), T) + np.eye(d)
         step = g / H[..., 0] if d == 1 else np.linalg.solve(H, g[..., np.newaxis])[..., 0]
@@ -161,7 +161,7 @@ class Located:
 
     def leverages(self, share: Vector, of_rows: Vector) -> Vector:
         """Returns (S, n) each row's share of the information on its group's effect: in every group they add up to less than d."""
-        _, curved = _slopes(self.rows, with_effects(self.rows, self.fixed, self.T, self.mode), self.points)
+        _, curved = slopes(self.rows, with_effects(self.rows, self.fixed, self.T, self.mode), self.points)
         back = np.repeat(self.back, np.diff(self.rows.starts), axis=1)
         seen = np.einsum("snab,scb,nc->sna", back, self.T, self.rows.Z)
         return np.asarray(curved * (seen**2).sum(axis=2))

@@ -30,8 +30,10 @@ from .conditional import (
     predictor,
     with_effects,
 )
+from .joint import Joint, factors
+from .layout import Level
 from .quadrature import log_sum
-from .rows import Rows
+from .rows import Rows, alone
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -77,6 +79,12 @@ def complete_draws(rows: Rows, draws: Vector, nodes: int, key: int) -> tuple[Vec
     layout = rows.layout
     if not layout.client:
         return np.ascontiguousarray(draws[:, layout.kernel_at]), None
+    if layout.joint:
+        uniform = rng.uniform(len(draws) * DRAWN, key=key, step=len(draws)).reshape(len(draws), DRAWN)
+        effect = Joint(rows).sample(draws, uniform)["client"]
+        return _with_client(rows, draws, effect[:, 0, 0]), Effects(
+            *_summary(effect, np.full(effect.shape[:3], 1 / DRAWN)), np.ones(1)
+        )
     if not rows.nested:
         return _as_group(rows, draws, key)
     mode, root = rows.client_mode(draws, nodes)
@@ -91,18 +99,61 @@ def complete_draws(rows: Rows, draws: Vector, nodes: int, key: int) -> tuple[Vec
     return np.ascontiguousarray(inner[np.arange(len(draws)), chosen]), Effects(*_summary(effect, weight), np.ones(1))
 
 
+def _with_client(rows: Rows, draws: Vector, effect: Vector) -> Vector:
+    """Draws as the groups see them, with a client's effect (S, d)."""
+    inner = np.ascontiguousarray(draws[:, rows.layout.kernel_at])
+    inner[:, list(rows.layout.client_columns)] += effect * rows.layout.client_signs
+    return inner
+
+
 def _as_group(rows: Rows, draws: Vector, key: int) -> tuple[Vector, Effects]:
     """`complete_draws` where the client is one group."""
     u, weight = _posterior(rows.as_group, draws, rows.layout.factor(draws, "client"))
     effect = rows.layout.factor(draws, "client")[:, np.newaxis] * u
     chosen = _chosen(np.cumsum(weight, axis=1), rng.uniform(len(draws), key=key, step=len(draws))[:, np.newaxis])[:, 0]
-    inner = np.ascontiguousarray(draws[:, rows.layout.kernel_at])
-    inner[:, rows.layout.client_columns[0]] += effect[np.arange(len(draws)), chosen, 0, 0]
+    inner = _with_client(rows, draws, effect[np.arange(len(draws)), chosen, 0])
     return inner, Effects(*_summary(effect, weight), np.ones(1))
 
 
+def of_all_groups(rows: Rows, inner: Vector, nodes: int, key: int) -> list[Effects]:
+    """Returns the effects of each kind of groups, in the order of `Layout.effects`, at draws (S, P_inner) of `complete_draws`."""
+    if not rows.layout.group:
+        return []
+    if not rows.layout.outer:
+        return [of_groups(rows, inner, key)]
+    size = len(inner) * sum(factor.n_groups * factor.Z.shape[1] for factor in factors(rows))
+    uniform = rng.uniform(len(inner) * (R := int(np.clip(MOST_DRAWN // max(size, 1), 1, DRAWN))), key=key).reshape(-1, R)
+    found = []
+    for effect in drawn_together(rows, inner, uniform, nodes, key).values():
+        summary = _summary(effect, np.full(effect.shape[:3], 1 / R))
+        found.append(Effects(*summary, _ranks(effect[:, 0, :, 0]), effect.astype(np.float32)))
+    return found
+
+
+def drawn_together(rows: Rows, inner: Vector, uniform: Vector, nodes: int, key: int) -> dict[Level, Vector]:
+    """Returns effects T u (S, R, G, d) of each kind of groups, drawn at each draw given the rows, as `uniform` (S, R) and `key`
+    choose them."""
+    rows, (S, R) = alone(rows), uniform.shape
+    layout = rows.layout
+    names, of_kinds = [*layout.effects][:-1], factors(rows)
+    if layout.joint or not layout.outer:
+        found = Joint(rows).sample(inner, uniform)
+        return {name: found[name] for name in names}
+    out = [np.empty((S * R, factor.n_groups, factor.Z.shape[1])) for factor in of_kinds]
+    repeated, first = np.repeat(inner, R, axis=0), 0
+    for j, part in enumerate(rows.parts):
+        own, _ = complete_draws(part, repeated, nodes, key ^ (2 * j + 1))
+        columns = list(part.layout.client_columns)
+        out[1][:, j] = (own[:, columns] - repeated[:, part.layout.kernel_at][:, columns]) * part.layout.client_signs
+        inside = alone(part)
+        u = draw_effects(inside, own, rng.uniform(S * R * part.n_groups, key=key ^ (2 * j + 2)).reshape(S * R, -1))
+        out[0][:, first : first + part.n_groups] = np.einsum("sik,sgk->sgi", inside.layout.factor(own, "group"), u)
+        first += part.n_groups
+    return {name: effect.reshape(S, R, *effect.shape[1:]) for name, effect in zip(names, out, strict=True)}
+
+
 def of_groups(rows: Rows, inner: Vector, key: int) -> Effects:
-    """Returns the effects of all groups, at draws (S, P_inner) that `complete_draws` has made."""
+    """Returns the effects of all groups of one column, at draws (S, P_inner) that `complete_draws` has made."""
     d, S, G = len(rows.layout.group), len(inner), rows.n_groups
     (mean, sd, above), quantiles, first = np.empty((3, G, d)), np.empty((3, G, d)), np.empty((S, G))
     T = rows.layout.factor(inner, "group")
@@ -123,12 +174,18 @@ def of_groups(rows: Rows, inner: Vector, key: int) -> Effects:
             chosen = _chosen(below[kept], (uniform[kept, part] + r) / drawn.shape[1])
             choice = chosen[:, np.newaxis, :, np.newaxis]
             drawn[:, r, part] = np.take_along_axis(effect[kept], choice, axis=1)[:, 0]
-    rank = np.zeros(G)  # averaged over draws: ranks of posterior means would hide how little is known of them
+    return Effects(mean, sd, quantiles, above, _ranks(first), drawn, step)
+
+
+def _ranks(first: Vector) -> Vector:
+    """(G,) ranks of effects (S, G), averaged over draws: those of posterior means would hide how little is known of them."""
+    S, G = first.shape
+    rank = np.zeros(G)
     for of_draw in first:
         place = np.empty(G)
         place[np.argsort(-of_draw, kind="stable")] = np.arange(1, G + 1)
         rank += place / S
-    return Effects(mean, sd, quantiles, above, rank, drawn, step)
+    return rank
 
 
 def draw_effects(rows: Rows, inner: Vector, uniform: Vector) -> Vector:

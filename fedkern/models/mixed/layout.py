@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Literal, Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -218,17 +218,48 @@ SHAPES: dict[str, tuple[Shape, ...]] = {
 
 # Lays out xi, the unknowns that all parties of a mixed regression share: their places and their names --------------------
 
-Level = Literal["group", "client"]
+Level = str  # "group" or "client"; "group:LABEL" where rows have groups of several columns
 
 NODES = (1, 15, 9, 5)  # a dimension, by the number of an effect's terms: where a rule begins
 MOST_NODES = (1, 60, 30, 15)  # and where it ends
+DRAWS, MOST_DRAWS = 200, 3200  # of effects that are integrated together
 MOST_TERMS = 3
 ORDERED = ("ordinal", "ordinal-probit")  # whose first threshold is minus an intercept
 FAMILIES = (*RECORDS, *NOMINAL, *HAZARDS)
 
 
-def _triangle(d: int) -> int:
-    return d * (d + 1) // 2
+class Effect(NamedTuple):
+    """Describes the effect of groups of one column, or of several together.
+
+    Attributes
+    ----------
+    terms : "intercept" or the name of a coefficient
+    label : of the groups, in names of results; "" where no others have effects
+    shifts : None where the terms are correlated. Else they are not, where all columns are 0 in the data's unit: the factor by
+        which each slope then moves the intercept of the model's columns, which stands last
+    """
+
+    terms: tuple[str, ...] = ()
+    label: str = ""
+    shifts: tuple[float, ...] | None = None
+
+    @property
+    def places(self) -> list[dict[tuple[int, int], float]]:
+        """The entries (row, column) of T that each coordinate makes, with their factors."""
+        d = len(self.terms)
+        if self.shifts is None:
+            return [{entry: 1.0} for entry in entries(d)]
+        shifts = (*self.shifts, 0.0)[:d]
+        return [{(k, k): 1.0} | ({(d - 1, k): shifts[k]} if k < d - 1 and shifts[k] else {}) for k in range(d)]
+
+
+NO_EFFECT = Effect()
+
+
+def title(level: Level, what: str, text: str) -> str:
+    """Returns the name of a number of an effect in a result, such as group_sd[ward:intercept]."""
+    kind, _, label = level.partition(":")
+    return f"{kind}_{what}[{label}{':' if label else ''}{text}]"
 
 
 @dataclass(frozen=True)
@@ -243,6 +274,10 @@ class Layout:
     client : terms of a client's effect likewise
     own : the family's numbers where the job says which these are, as of ordered levels; None: those of `SHAPES`
     given : the last ones of `SHAPES`, as coordinates, where the job gives them: they are no unknowns
+    inner : what `Effect` has of the groups' effect beside its terms
+    outer : effects of other groups of the same rows
+    around : the same of the client's
+    within : whether `group` lies within the groups of the one in `outer`, so that rules are nested
     """
 
     coefficients: tuple[str, ...]
@@ -251,18 +286,22 @@ class Layout:
     client: tuple[str, ...] = ()
     own: tuple[Shape, ...] | None = None
     given: tuple[float, ...] = ()
+    inner: Effect = NO_EFFECT
+    around: Effect = NO_EFFECT
+    outer: tuple[Effect, ...] = ()
+    within: bool = False
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
             raise ValueError(f"mixed: family must be one of {', '.join(FAMILIES)}, got {self.family!r}")
-        for level, terms in (("group", self.group), ("client", self.client)):
+        for level, terms in ((level, self.terms(level)) for level in self.levels):
             if not self.concave and terms not in ((), (INTERCEPT,)):
                 raise ValueError(f"mixed: effects of a {self.family} response are intercepts, got the {level}'s {terms}")
             if len(terms) > MOST_TERMS or len(set(terms)) < len(terms):
                 raise ValueError(f"mixed: {level} needs at most {MOST_TERMS} different terms, got {terms}")
-        if not self.concave and self.group and self.client:
+        if not self.concave and self.group and (self.client or self.outer):
             raise ValueError(f"mixed: a {self.family} response has effects of groups or of clients, not of both")
-        for name in {*self.group, *self.client} - {*self.coefficients, INTERCEPT}:
+        for name in {term for level in self.levels for term in self.terms(level)} - {*self.coefficients, INTERCEPT}:
             raise ValueError(f"mixed: random term {name!r} is no coefficient; there are {', '.join(self.coefficients)}")
         for name in set(self.client) - {*self.coefficients, *([INTERCEPT] * self.ordered)}:
             raise ValueError(f"mixed: the client's effect has the term {name!r}, so it must be a coefficient too")
@@ -307,16 +346,33 @@ class Layout:
         """P, the length of xi."""
         return int(self.client_at.stop) + len(self.shapes)
 
+    @cached_property
+    def effects(self) -> dict[Level, Effect]:
+        """All effects, in the order in which T of each stands in xi; without terms where there are no such effects."""
+        of_groups = self.inner._replace(terms=self.group)
+        outer = {f"group:{effect.label}": effect for effect in self.outer}
+        inner = f"group:{self.inner.label}" if self.outer else "group"
+        return {inner: of_groups, **outer, "client": self.around._replace(terms=self.client)}
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The names of the effects, as results list them."""
+        inner, *outer, client = self.effects
+        return (*outer, inner, client)
+
+    def effect(self, level: Level) -> Effect:
+        """Returns an effect; that of "group" is the one that kernels integrate."""
+        return next(iter(self.effects.values())) if level == "group" else self.effects[level]
+
     @property
     def group_at(self) -> slice:
         """The place of T."""
-        return slice(self.p, self.p + _triangle(len(self.group)))
+        return self.at("group")
 
     @property
     def client_at(self) -> slice:
         """The place of T_c."""
-        start = self.group_at.stop
-        return slice(start, start + _triangle(len(self.client)))
+        return self.at("client")
 
     @property
     def shapes_at(self) -> slice:
@@ -332,17 +388,23 @@ class Layout:
 
     def terms(self, level: Level) -> tuple[str, ...]:
         """Returns the terms of an effect."""
-        return self.group if level == "group" else self.client
+        return self.effect(level).terms
 
     def at(self, level: Level) -> slice:
-        """Returns the place of the triangle of an effect."""
-        return self.group_at if level == "group" else self.client_at
+        """Returns the place of the coordinates of an effect."""
+        start, wanted = self.p, self.effect(level)
+        for effect in self.effects.values():
+            size = len(effect.places)
+            if effect is wanted:
+                break
+            start += size
+        return slice(start, start + size)
 
     @property
     def client_columns(self) -> tuple[int, ...]:
         """The coordinates, of those that groups need, that the client's effect is a shift of: coefficients of its terms, or of
         ordered levels the first threshold."""
-        first = self.group_at.stop
+        first = self.client_at.start
         return tuple(first if self.ordered and name == INTERCEPT else self.coefficients.index(name) for name in self.client)
 
     @property
@@ -366,17 +428,18 @@ class Layout:
         """The coordinates of each column of T and T_c: the logarithm of the diagonal entry, and those below it. A column and its
         mirror image are the same model."""
         columns = []
-        for level in LEVELS:
-            begin, all_entries = self.at(level).start, entries(len(self.terms(level)))
-            for k in range(len(self.terms(level))):
-                columns.append(tuple(begin + e for e, (i, j) in enumerate(all_entries) if j == k <= i))
+        for level, effect in self.effects.items():
+            begin = self.at(level).start
+            for k in range(len(effect.terms)):
+                columns.append(tuple(begin + e for e, place in enumerate(effect.places) if next(iter(place))[1] == k))
         return tuple(columns)
 
     @property
     def loose(self) -> tuple[int, ...]:
         """Coordinates whose posterior may have heavy tails, as those of few groups or clients have: T and T_c, the
         coefficients that their effects shift, and phi."""
-        shifted = {self.coefficients.index(term) for term in (*self.group, *self.client) if term in self.coefficients}
+        terms = {term for effect in self.effects.values() for term in effect.terms}
+        shifted = {self.coefficients.index(term) for term in terms if term in self.coefficients}
         shifted |= {self.shapes_at.start} if self.ordered and (self.group or self.client) else set()
         heavy = shifted | set(range(self.group_at.start, self.client_at.stop))
         heavy |= {column for together in self.fold for column in together}
@@ -391,31 +454,46 @@ class Layout:
         return tuple(range(first, self.size)) if self.ordered or self.family == "weibull" else ()
 
     @property
+    def joint(self) -> bool:
+        """Whether effects of groups that cross, or lie deeper in each other, are integrated together."""
+        return bool(self.outer) and not self.within
+
+    @property
+    def drawn(self) -> bool:
+        """Whether their integral is by draws, which tell it up to a constant; of gaussian rows it is exact."""
+        return self.joint and self.family != "gaussian"
+
+    @property
     def nodes(self) -> int:
-        """The nodes a dimension with which the rule begins: of a group's effect, or of the client's where groups have none."""
+        """The nodes a dimension with which the rule begins: of a group's effect, or of the client's where groups have none. Of
+        effects that are integrated together draws; one where these are exact."""
+        if self.joint:
+            return DRAWS if self.drawn else 1
         return NODES[len(self.group) or len(self.client)]
 
     @property
     def most_nodes(self) -> int:
         """The nodes a dimension with which the rule ends."""
+        if self.joint:
+            return MOST_DRAWS if self.drawn else 1
         return MOST_NODES[len(self.group) or len(self.client)]
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the coordinates of xi."""
         names = list(self.coefficients)
-        for level in LEVELS:
-            terms = self.terms(level)
-            for i, k in entries(len(terms)):
-                name = f"log {level} sd {terms[i]}" if i == k else f"{level} T {terms[i]}, {terms[k]}"
+        for level, effect in self.effects.items():
+            for place in effect.places:
+                i, k = next(iter(place))
+                name = f"log {level} sd {effect.terms[i]}" if i == k else f"{level} T {effect.terms[i]}, {effect.terms[k]}"
                 names.append(name)
         return (*names, *(shape.name for shape in self.shapes))
 
     @cached_property
     def diagonal(self) -> NDArray[np.int64]:
         """The coordinates that are logarithms of a diagonal entry of T or T_c."""
-        places = [[self.at(level).start + _triangle(i + 1) - 1 for i in range(len(self.terms(level)))] for level in LEVELS]
-        return np.array([*places[0], *places[1]], dtype=np.int64)
+        coordinates = [place for effect in self.effects.values() for place in effect.places]
+        return np.array([self.p + e for e, place in enumerate(coordinates) if len({*next(iter(place))}) == 1], dtype=np.int64)
 
     @cached_property
     def off_diagonal(self) -> NDArray[np.int64]:
@@ -424,12 +502,21 @@ class Layout:
 
     def factor(self, points: Vector, level: Level) -> Vector:
         """Returns (S, d, d) T, or T_c, of each of the points (S, P)."""
-        d = len(self.terms(level))
-        triangle = points[:, self.at(level)]
-        T = np.zeros((len(points), d, d))
-        for e, (i, k) in enumerate(entries(d)):
-            T[:, i, k] = np.exp(triangle[:, e]) if i == k else triangle[:, e]
+        effect, begin = self.effect(level), self.at(level).start
+        T = np.zeros((len(points), len(effect.terms), len(effect.terms)))
+        for e, place in enumerate(effect.places, start=begin):
+            (i, k), *_ = place
+            number = np.exp(points[:, e]) if i == k else points[:, e]
+            for (row, column), times in place.items():
+                T[:, row, column] = times * number
         return T
+
+    def derivatives(self, level: Level, T: Vector) -> Iterator[tuple[int, int, int, float]]:
+        """Yields each coordinate of T (d, d), and the row, the column and the derivative of an entry that it makes."""
+        for e, place in enumerate(self.effect(level).places, start=self.at(level).start):
+            (i, k), *_ = place
+            for row, column in place:
+                yield e, row, column, float(T[row, column]) if i == k else 1.0
 
     def scale(self, points: Vector) -> Vector:
         """Returns (S,) the family's `scale` at the points, as its record takes it; (k, S) where the family has several numbers.
@@ -464,7 +551,7 @@ class Layout:
     def natural_names(self) -> tuple[str, ...]:
         """The names of the numbers of `natural`."""
         names = list(self.coefficients)
-        for level in LEVELS:
+        for level in self.effects:
             terms = self.terms(level)
             names += [f"{level} sd {name}" for name in terms]
             names += [f"{level} correlation {terms[i]}, {terms[k]}" for i, k in entries(len(terms)) if i != k]
@@ -477,7 +564,7 @@ class Layout:
         negative binomial).
         """
         numbers = [points[:, : self.p]]
-        for level in LEVELS:
+        for level in self.effects:
             T = self.factor(points, level)
             covariance = T @ T.swapaxes(1, 2)
             sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
@@ -486,9 +573,6 @@ class Layout:
         numbers_of_shapes = points[:, self.shapes_at].T
         numbers += [shape.natural(x)[:, np.newaxis] for shape, x in zip(self.shapes, numbers_of_shapes, strict=True)]
         return np.hstack(numbers)
-
-
-LEVELS: tuple[Level, Level] = ("group", "client")
 
 
 def entries(d: int) -> list[tuple[int, int]]:
@@ -599,12 +683,14 @@ class Prior:
         The second is for the way to a mode: the same, or one like it that has no peak without a curvature at a length of 0.
         """
         rows = list[tuple[slice, OfLength, OfLength]]()
-        for level in LEVELS:
-            begin = self.layout.at(level).start
-            for i in range(len(self.layout.terms(level))):
-                at, own = slice(begin + _triangle(i), begin + _triangle(i + 1)), self.lengths.get((level, i))
-                usual = partial(_of_row, i + 1, EFFECT_DF, self.scale)
-                rows.append((at, usual, usual) if own is None else (at, partial(_of_length, i + 1, own), smooth(i + 1, own)))
+        for level, effect in self.layout.effects.items():
+            start = self.layout.at(level).start
+            for i in range(len(effect.terms)):
+                d = i + 1 if effect.shifts is None else 1
+                at, own = slice(start, start + d), self.lengths.get((level, i))
+                start = at.stop
+                usual = partial(_of_row, d, EFFECT_DF, self.scale)
+                rows.append((at, usual, usual) if own is None else (at, partial(_of_length, d, own), smooth(d, own)))
         return rows
 
     @cached_property

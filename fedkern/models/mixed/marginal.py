@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ...kernels.families import FAMILIES
 from .conditional import MOST, effect_variance, pieces, predictor
-from .layout import LEVELS, Layout
+from .layout import Layout
 from .quadrature import even
 from .rows import Rows
 
@@ -85,7 +85,7 @@ def predictor_over_effects(rows: Rows, draws: Vector) -> tuple[Vector, Vector]:
     """Returns (S, n) mean and variance of eta over random effects."""
     eta = predictor(rows, draws)
     variance = np.zeros_like(eta)
-    for level in LEVELS:
+    for level in rows.layout.levels:
         variance += effect_variance(rows.columns(rows.layout.terms(level)), rows.layout.factor(draws, level))
     return eta, variance
 
@@ -116,7 +116,7 @@ def of_variance(rows: Rows, draws: Vector, effect: Slope) -> Vector:
     """Returns (S, n) half the derivative of the variance of eta in a column; 0 of one without random slopes."""
     layout, name = rows.layout, rows.layout.coefficients[effect.column]
     change = np.zeros((len(draws), len(rows)))
-    for level in LEVELS:
+    for level in layout.levels:
         terms = layout.terms(level)
         if name in terms:
             T = layout.factor(draws, level)

@@ -25,10 +25,11 @@ from ...kernels import rng
 from ...kernels._rows import special
 from ...kernels.families import FAMILIES
 from . import effects
-from .conditional import effect_variance, group_pieces, pieces, predictor, with_effects
+from .conditional import group_pieces, pieces, predictor, with_effects
+from .joint import added, anew, variance_of_new
 from .marginal import average_mean
 from .quadrature import rule
-from .rows import Rows
+from .rows import Rows, alone
 
 Vector = NDArray[np.float64]
 
@@ -137,7 +138,7 @@ def sums(rows: Rows, inner: Vector, key: int) -> Sums:
 
 def _parts(rows: Rows) -> Iterator[Rows]:
     """Yields the rows in parts whose numbers stay in the processor's cache, of whole groups."""
-    if len(rows) <= TOGETHER:
+    if len(rows) <= TOGETHER or rows.layout.outer:
         yield rows
     elif rows.layout.group:
         yield from (rows.take_groups(part) for part in group_pieces(rows, TOGETHER, TOGETHER))
@@ -177,7 +178,9 @@ def _replicated(rows: Rows, inner: Vector, key: int, number: int) -> Vector:
     for part in pieces(len(inner), 1 if record.leveled else max(1, CACHED // max(n, 1))):
         source, eta = Keyed(key, part.start, number), predictor(rows, inner[part])
         k = len(eta)
-        if d:
+        if layout.outer:
+            eta = added(alone(rows), eta, anew(alone(rows), inner[part], source.normal))
+        elif d:
             eta = with_effects(rows, eta, T[part], source.normal(k * rows.n_groups * d).reshape(k, rows.n_groups, d))
         again = record.draw(source, record.mean(eta.ravel()), *_each(rows, scale[..., part])).reshape(k, n)
         again = again if rows.root is None else again / rows.root
@@ -196,7 +199,11 @@ def _misfits(rows: Rows, inner: Vector, key: int, number: int) -> Vector:
         return chi_squares
     some = inner[np.linspace(0, len(inner) - 1, MISFITS).round().astype(int)]
     eta, first = predictor(rows, some), len(inner)  # other numbers than those of `_replicated`
-    if rows.layout.group:
+    if rows.layout.outer:
+        uniform = Keyed(key, first, number).uniform(MISFITS)[:, np.newaxis]
+        found = effects.drawn_together(rows, some, uniform, rows.layout.nodes, key)
+        eta = added(alone(rows), eta, {name: effect[:, 0] for name, effect in found.items()})
+    elif rows.layout.group:
         uniform = Keyed(key, first, number).uniform(MISFITS * rows.n_groups)
         u = effects.draw_effects(rows, some, uniform.reshape(MISFITS, rows.n_groups))
         eta = with_effects(rows, eta, rows.layout.factor(some, "group"), u)
@@ -224,7 +231,7 @@ def _tenths(rows: Rows, inner: Vector) -> tuple[Vector, Vector]:
     """(10, 3) the calibration at some draws, and (10,) rows in each tenth."""
     tenths, count = np.zeros((TENTHS, 3)), np.zeros(TENTHS)
     eta = predictor(rows, inner)
-    variance = effect_variance(rows.Z, rows.layout.factor(inner, "group"))
+    variance = variance_of_new(alone(rows), inner)
     if not FAMILIES[rows.layout.family].chances:
         low, high = _jump(rows, inner, eta, variance)
         edges = np.arange(TENTHS + 1)[:, np.newaxis] / TENTHS

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Protocol, Self
 
 import numpy as np
@@ -50,6 +51,8 @@ class Rows:
     offset : (n,) known part of the predictor, or None
     n_threads : of the kernels
     root : (n,) roots of precisions, by which X, y and offset are multiplied here: a row's density is that of y; None: 1
+    codes : (n,) the number of each row's group, for each effect of `layout.outer`
+    key : of the numbers by which effects are integrated together
     whole : whether no fewer rows are looked for that have the same log-likelihood (`fewer`)
     """
 
@@ -61,6 +64,8 @@ class Rows:
     offset: Vector | None = None
     n_threads: int = 1
     root: Vector | None = field(default=None, kw_only=True)
+    codes: tuple[Indices, ...] = field(default=(), kw_only=True)
+    key: int = field(default=0, kw_only=True)
     whole: bool = field(default=False, kw_only=True)
 
     @classmethod
@@ -119,7 +124,10 @@ class Rows:
         """Returns some rows, as these groups."""
         given = (self.trials, self.offset, self.root)
         trials, offset, root = (None if values is None else values[index] for values in given)
-        some = replace(self, X=self.X[index], y=self.y[index], starts=starts, trials=trials, offset=offset, root=root)
+        codes = tuple(values[index] for values in self.codes)
+        some = replace(
+            self, X=self.X[index], y=self.y[index], starts=starts, trials=trials, offset=offset, root=root, codes=codes
+        )
         return replace(some, whole=True)  # a part is asked too seldom to look for fewer rows
 
     def take_groups(self, part: slice) -> Self:
@@ -129,8 +137,8 @@ class Rows:
 
     @property
     def together(self) -> bool:
-        """Whether all rows of the client have an effect in common."""
-        return bool(self.layout.client)
+        """Whether all rows of the client have an effect in common, or are not looked at apart."""
+        return bool(self.layout.client or self.layout.outer)
 
     @property
     def units(self) -> Indices:
@@ -200,6 +208,8 @@ class Rows:
 
     def values(self, points: Vector, nodes: int) -> Vector:
         """Returns (S,) log-likelihoods of the points (S, P), normalised in y; NaN where one is not finite."""
+        if self.layout.within:
+            return np.asarray(np.sum([part.values(points, nodes) for part in self.parts], axis=0))
         if not self.nested:
             rows = self.as_group if self.layout.client else self
             return rows.inner_values(points, nodes)
@@ -210,6 +220,11 @@ class Rows:
 
     def curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
         """Returns (c,) log-likelihoods of points (c, P), gradients (c, P) and minus Hessians (c, P, P), all by the same nodes."""
+        if self.layout.within:
+            value, gradient, curved = (
+                np.sum(numbers, axis=0) for numbers in zip(*(p.curvature(points, nodes) for p in self.parts))
+            )
+            return value, gradient, curved
         if not self.nested:
             rows = self.as_group if self.layout.client else self
             return rows.inner_curvature(points, nodes)
@@ -230,6 +245,18 @@ class Rows:
         d, d_client = len(self.layout.group), len(self.layout.client)
         return nodes if d in (0, d_client) else -(-nodes * NODES[d_client] // NODES[d])
 
+    @cached_property
+    def parts(self) -> list[Self]:
+        """The rows of each group in which the others lie, whose effect is one of all these rows, as a client's is."""
+        layout = self.layout
+        inside = replace(layout, client=layout.outer[0].terms, around=layout.outer[0], outer=(), within=False)
+        edges = np.flatnonzero(np.diff(self.codes[0], prepend=-1, append=-1))
+        parts = []
+        for first, last in pairwise(edges.tolist()):
+            starts = self.starts[(self.starts >= first) & (self.starts <= last)] - first
+            parts.append(replace(self.take(np.arange(first, last), starts), layout=inside, codes=()))
+        return parts
+
     # The groups' integrals --------------------
 
     def inner_values(self, points: Vector, nodes: int) -> Vector:
@@ -237,11 +264,11 @@ class Rows:
         if self.fewer is not None:
             rows, few = self.fewer
             value = rows.inner_values(points, nodes)
-            return np.asarray(value + few.constant + self._log_of_roots - few.more * (self._log_sd(points) + LOG_ROOT))
+            return np.asarray(value + few.constant + self.log_of_roots - few.more * (self._log_sd(points) + LOG_ROOT))
         arrays = (self.X, self.Z, self.y, self.trials, self.offset, self.starts)
-        family, points = self.layout.family, self._with_given(points)
+        family, points = self.layout.family, self._with_given(self._with_all(points))
         value = kernels.values(points, *arrays, family=family, nodes=self._group_nodes(nodes), n_threads=self.n_threads)
-        return value + self._log_of_roots
+        return value + self.log_of_roots
 
     def inner_curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
         if self.fewer is not None:
@@ -249,19 +276,21 @@ class Rows:
             value, gradient, hessian = rows.inner_curvature(points, nodes)
             if few.more and not self.layout.given:
                 gradient[:, -1] -= few.more
-            value = value + few.constant + self._log_of_roots - few.more * (self._log_sd(points) + LOG_ROOT)
+            value = value + few.constant + self.log_of_roots - few.more * (self._log_sd(points) + LOG_ROOT)
             return np.asarray(value), gradient, hessian
         arrays = (self.X, self.Z, self.y, self.trials, self.offset, self.starts)
         value, gradient, lower = kernels.curvature(
-            self._with_given(points),
+            self._with_given(self._with_all(points)),
             *arrays,
             family=self.layout.family,
             nodes=self._group_nodes(nodes),
             n_threads=self.n_threads,
         )
-        size = points.shape[1]
+        size = points.shape[1] + len(self._independent)
         # Without the numbers that the job gives, which come last.
-        return value + self._log_of_roots, gradient[:, :size], unpacked(lower[:, : size * (size + 1) // 2], size)
+        return self._of_all(
+            points, value + self.log_of_roots, gradient[:, :size], unpacked(lower[:, : size * (size + 1) // 2], size)
+        )
 
     @cached_property
     def fewer(self) -> tuple[Rows, Fewer] | None:
@@ -276,7 +305,7 @@ class Rows:
         return replace(self, layout=layout, starts=starts, whole=True, **columns), few  # type: ignore[arg-type]
 
     @property
-    def _log_of_roots(self) -> float:
+    def log_of_roots(self) -> float:
         return float(np.sum(self.log_roots))
 
     def _log_sd(self, points: Vector) -> Vector | float:
@@ -290,6 +319,39 @@ class Rows:
         if not self.layout.given:
             return points
         return np.hstack([points, np.tile(self.layout.given, (len(points), 1))])
+
+    @property
+    def _independent(self) -> list[tuple[int, int]]:
+        """Entries of T, below its diagonal, that are no coordinates, as those of a group's effect are independent."""
+        if self.layout.inner.shifts is None:
+            return []
+        return [(i, k) for i, k in entries(len(self.layout.group)) if i != k]
+
+    def _with_all(self, points: Vector) -> Vector:
+        """The points with all entries of T, which kernels take."""
+        if not self._independent:
+            return points
+        at, T = self.layout.group_at, self.layout.factor(points, "group")
+        triangle = [np.log(T[:, i, k]) if i == k else T[:, i, k] for i, k in entries(len(self.layout.group))]
+        return np.hstack([points[:, : at.start], np.transpose(triangle), points[:, at.stop :]])
+
+    def _of_all(self, points: Vector, value: Vector, slope: Vector, curved: Vector) -> tuple[Vector, Vector, Vector]:
+        """Derivatives in the coordinates, from those of `_with_all`."""
+        if not self._independent:
+            return value, slope, curved
+        at, extra, all_entries = self.layout.group_at, len(self._independent), entries(len(self.layout.group))
+        gradient, hessian = np.empty(points.shape), np.empty((*points.shape, points.shape[1]))
+        for s in range(len(points)):
+            J = np.zeros((points.shape[1], slope.shape[1]))
+            J[range(at.start), range(at.start)] = 1.0
+            J[range(at.stop, len(J)), range(at.stop + extra, slope.shape[1])] = 1.0
+            bent = np.zeros(len(J))
+            for e, i, k, derivative in self.layout.derivatives("group", self.layout.factor(points[s : s + 1], "group")[0]):
+                j = at.start + all_entries.index((i, k))
+                J[e, j] = 1.0 if i == k else derivative
+                bent[e] += 0.0 if i == k else derivative * slope[s, j]
+            gradient[s], hessian[s] = J @ slope[s], J @ curved[s] @ J.T - np.diag(bent)
+        return value, gradient, hessian
 
     def _group_nodes(self, nodes: int) -> int:
         return nodes if self.layout.group else 1
@@ -385,12 +447,11 @@ class Rows:
         factor, columns, signs = layout.factor(point, "client")[0], layout.client_columns, layout.client_signs
         J = np.zeros((len(f), layout.size, inner.shape[1]))
         J[:, layout.kernel_at, np.arange(inner.shape[1])] = 1.0
-        for e, (i, k) in enumerate(entries(len(columns)), start=layout.client_at.start):
-            derivative = factor[i, i] if i == k else 1.0
+        for e, i, k, derivative in layout.derivatives("client", factor):
             J[:, e, columns[i]] = signs[i] * v[0, :, k] * derivative
         D = np.einsum("kij,kj->ki", J, g)
         M = np.einsum("kia,kab,kjb->kij", J, H, J)
-        logs = layout.diagonal[len(layout.group) :]
+        logs = [e for e in layout.diagonal if e >= layout.client_at.start]
         M[:, logs, logs] -= D[:, logs]
         mean = weight @ D
         around = D - mean

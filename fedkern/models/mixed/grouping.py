@@ -1,0 +1,76 @@
+"""Reads which groups of rows have effects, from [model.random] of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..encoding import INTERCEPT
+from .layout import Level
+
+MOST_NESTED = 2  # numbers an effect, of two tiers whose rules are nested
+
+
+class Grouping(NamedTuple):
+    """Describes groups of rows, and what their effect is of.
+
+    Attributes
+    ----------
+    by : columns whose labels together name a group
+    slopes : numeric covariates whose coefficients differ between groups
+    correlated : whether these and the intercepts are
+    """
+
+    by: tuple[str, ...]
+    slopes: tuple[str, ...] = ()
+    correlated: bool = True
+
+    @property
+    def column(self) -> str:
+        """The column of the groups' labels, which is made where it is of several."""
+        return ":".join(self.by)
+
+    @property
+    def label(self) -> str:
+        """The groups' name in results."""
+        return "/".join(self.by)
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """The terms of the effect; those that are not correlated have the intercept last (`Layout`)."""
+        return (INTERCEPT, *self.slopes) if self.correlated else (*self.slopes, INTERCEPT)
+
+    @property
+    def text(self) -> str:
+        """The effect as a formula has it."""
+        bar = "|" if self.correlated else "||"
+        return f"({' + '.join(['1', *self.slopes])} {bar} {self.column})"
+
+
+def groupings(random: Mapping[str, Any]) -> tuple[Grouping, ...]:
+    """Returns the groups of a job's [model.random], those of fewer columns first: groups lie in the ones before them."""
+    entries = random.get("groups") or ()
+    if random.get("group") is not None:
+        entries = ({"by": random["group"], "slopes": random.get("slopes") or ()},)
+    found = []
+    for entry in entries:
+        by = entry["by"]
+        columns = (by,) if isinstance(by, str) else tuple(by)
+        found.append(Grouping(columns, tuple(entry.get("slopes") or ()), bool(entry.get("correlated", True))))
+    return tuple(sorted(found, key=lambda grouping: len(grouping.by)))
+
+
+def nested(all_groups: tuple[Grouping, ...]) -> bool:
+    """Whether the second of two kinds of groups lies within the first, so that their integrals are nested rules."""
+    if len(all_groups) != 2:
+        return False
+    outer, inner = all_groups
+    small = max(len(outer.terms), len(inner.terms)) <= MOST_NESTED
+    return small and len(inner.by) > len(outer.by) == len([1 for a, b in zip(outer.by, inner.by) if a == b])
+
+
+def terms_of(random: Mapping[str, Any]) -> dict[Level, tuple[str, ...]]:
+    """Returns the terms of each effect of a job's [model.random], by the names that `Layout` has for them."""
+    every = groupings(random)
+    terms = {f"group:{grouping.label}" if every[1:] else "group": grouping.terms for grouping in every}
+    return terms | ({"client": (INTERCEPT, *random.get("client_slopes", ()))} if random.get("client") else {})

@@ -1,0 +1,242 @@
+"""Integrates all effects of a client's groups together, where groups cross, or lie in each other in more than two tiers.
+
+l(u) = sum_i log p(y_i | eta_i(u)) - u'u / 2 has one mode, with -l'' = C C' there (Laplace's approximation, exact of gaussian
+rows). It is corrected by importance weights: with z_m of a standard normal, u_m = mode + C^-T z_m,
+
+    log integral = -log|C| + log mean_m exp(l(u_m) + z_m'z_m / 2).
+
+The z are the same at every point: their error is nearly the same there too, and a constant of the log-likelihood says nothing.
+They are Sobol's points and their mirror images. Derivatives in xi are differences of these values (`models.own.differences`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
+from scipy.special import ndtri
+
+from ...kernels.families import FAMILIES, HAZARDS
+from ..own import differences
+from .conditional import density, effect_variance, predictor, slopes
+from .layout import DRAWS, MOST_DRAWS, Level
+from .quadrature import log_sum
+from .rows import Rows
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+MOST_EFFECTS = 1500  # numbers of a client's effects, whose matrix of second derivatives is dense
+STEPS, HALVINGS, NEAR = 100, 40, 1e-7  # of the search for a mode
+
+
+class Factor(NamedTuple):
+    """Holds the groups of one kind: the effect's name, its columns (n, d), the group of each row (n,), and how many there are."""
+
+    level: Level
+    Z: Vector
+    codes: Indices
+    n_groups: int
+
+
+class Mode(NamedTuple):
+    """Holds a mode (q,), C there (q, q), the columns (n, D) that effects u are multiplied by, and l at the mode."""
+
+    u: Vector
+    root: Vector
+    Zt: Vector
+    value: float
+
+
+def added(rows: Rows, eta: Vector, effects: Mapping[Level, Vector]) -> Vector:
+    """Returns predictors (S, n) with effects T u of groups, (S, G, d) of each kind."""
+    for factor in factors(rows):
+        if factor.level in effects:
+            eta = eta + np.einsum("ni,sni->sn", factor.Z, effects[factor.level][:, factor.codes])
+    return eta
+
+
+def anew(rows: Rows, points: Vector, normal: Callable[[int], Vector]) -> dict[Level, Vector]:
+    """Returns effects T u of new groups, (S, G, d) of each kind; `normal` draws so many numbers."""
+    S, new = len(points), dict[Level, Vector]()
+    for factor in factors(rows):
+        d = factor.Z.shape[1]
+        u = normal(S * factor.n_groups * d).reshape(S, factor.n_groups, d)
+        new[factor.level] = np.einsum("sik,sgk->sgi", rows.layout.factor(points, factor.level), u)
+    return new
+
+
+def variance_of_new(rows: Rows, points: Vector) -> Vector:
+    """Returns (S, n) the variance of predictors over effects of new groups."""
+    variances = [effect_variance(factor.Z, rows.layout.factor(points, factor.level)) for factor in factors(rows)]
+    return np.asarray(np.sum(variances, axis=0) if variances else np.zeros((len(points), len(rows))))
+
+
+def factors(rows: Rows) -> list[Factor]:
+    """Returns all kinds of groups that have effects, in the order of `Layout.effects`."""
+    layout, names = rows.layout, [*rows.layout.effects]
+    found = []
+    if layout.group:
+        codes = np.repeat(np.arange(rows.n_groups), np.diff(rows.starts))
+        found.append(Factor(names[0], rows.Z, codes, rows.n_groups))
+    for effect, name, codes in zip(layout.outer, names[1:], rows.codes, strict=False):
+        found.append(Factor(name, rows.columns(effect.terms), codes, int(codes.max(initial=-1)) + 1))
+    if layout.client:
+        found.append(Factor(names[-1], rows.columns(layout.client), np.zeros(len(rows), np.int64), 1))
+    return found
+
+
+@lru_cache(maxsize=8)
+def normals(q: int, key: int) -> Vector:
+    """Returns (q, `MOST_DRAWS`) standard normal numbers: Sobol's points, each beside its mirror image."""
+    from scipy.stats import qmc  # takes a second to import
+
+    half = MOST_DRAWS // 2
+    sobol = qmc.Sobol(q, scramble=True, seed=np.random.default_rng(key)).random_base2((half - 1).bit_length())[:half]
+    z = ndtri(np.clip(sobol, 1e-12, 1 - 1e-12)).T
+    return np.stack([z, -z], axis=2).reshape(q, MOST_DRAWS)
+
+
+class Joint:
+    """Holds a client's rows with all their groups."""
+
+    def __init__(self, rows: Rows):
+        self.rows, self.factors = rows, factors(rows)
+        self.exact = rows.layout.family == "gaussian"
+        sizes = [factor.n_groups * factor.Z.shape[1] for factor in self.factors]
+        self.begins, self.q = np.cumsum([0, *sizes]), sum(sizes)
+        columns = [
+            begin + factor.codes * factor.Z.shape[1] + k
+            for begin, factor in zip(self.begins.tolist(), self.factors)
+            for k in range(factor.Z.shape[1])
+        ]
+        self.index = np.stack(columns, axis=1)  # (n, D) the effects of each row, later kinds later
+        self.pairs = [(a, b, self.index[:, a] * self.q + self.index[:, b]) for a in range(len(columns)) for b in range(a + 1)]
+
+    def _columns(self, point: Vector) -> tuple[list[Vector], Vector]:
+        T = [self.rows.layout.factor(point, factor.level)[0] for factor in self.factors]
+        return T, np.hstack([factor.Z @ T_f for factor, T_f in zip(self.factors, T)])
+
+    def mode(self, point: Vector, start: Vector) -> Mode | None:
+        """Returns the mode at a point (1, P), by Newton's steps from `start`, halved until l does not fall; None: no mode."""
+        rows, (_, Zt), u = self.rows, self._columns(point), start
+        fixed = predictor(rows, point)
+
+        def eta(u: Vector) -> Vector:
+            return np.asarray(fixed + (Zt * u[self.index]).sum(axis=1))
+
+        def level(u: Vector) -> float:
+            return float(density(rows, eta(u), point).sum() - 0.5 * u @ u)
+
+        value = level(u)
+        for _ in range(STEPS):
+            slope, curved = (numbers[0] for numbers in slopes(rows, eta(u), point))
+            g = np.bincount(self.index.ravel(), (slope[:, np.newaxis] * Zt).ravel(), self.q) - u
+            H = np.eye(self.q).ravel()
+            for a, b, entry in self.pairs:
+                H += np.bincount(entry, curved * Zt[:, a] * Zt[:, b], self.q**2)
+            if not (np.isfinite(value) and np.isfinite(g).all() and np.isfinite(H).all()):
+                return None
+            try:
+                C = cholesky(H.reshape(self.q, self.q).T, lower=False, overwrite_a=True, check_finite=False).T
+            except LinAlgError:
+                return None
+            step = cho_solve((C, True), g, check_finite=False)
+            near = float(np.abs(step).max(initial=0.0)) < NEAR
+            for _ in range(0 if near else HALVINGS):
+                new = level(u + step)
+                if new >= value - 1e-10 * (1 + abs(value)):
+                    break
+                step = step / 2
+            u = u + step
+            if near:
+                return Mode(u, C, Zt, level(u))
+            value = new
+        return None
+
+    def _modes(self, points: Vector) -> Iterator[tuple[Vector, Mode | None]]:
+        """Yields each point (1, P) with its mode, looked for from that at the points' mean."""
+        with np.errstate(all="ignore"):
+            first = self.mode(points.mean(axis=0, keepdims=True), np.zeros(self.q)) if len(points) else None
+        start = np.zeros(self.q) if first is None else first.u
+        for s in range(len(points)):
+            with np.errstate(all="ignore"):  # far points have no numbers
+                found = self.mode(points[s : s + 1], start)
+            yield points[s : s + 1], found
+
+    def _weighed(self, point: Vector, found: Mode, draws: int) -> tuple[Vector, Vector]:
+        """(q, M) effects about a mode, and (M,) the logarithms of their weights."""
+        rows, z = self.rows, normals(self.q, self.rows.key)[:, :draws]
+        u = found.u[:, np.newaxis] + solve_triangular(found.root, z, lower=True, trans=1, check_finite=False)
+        eta = np.repeat(predictor(rows, point).T, draws, axis=1)
+        for a in range(found.Zt.shape[1]):
+            eta += found.Zt[:, a, np.newaxis] * u[self.index[:, a]]
+        if rows.layout.family in HAZARDS:
+            of_rows = rows.density(eta.T, point).sum(axis=1)
+        else:  # what does not depend on the predictor is computed once
+            record, scale = FAMILIES[rows.layout.family], rows.layout.scale(point)[..., np.newaxis]
+            rest = record.normaliser(scale) + record.base(rows.y, scale, rows.trials)
+            kept = record.part(rows.y, record.kept(eta.T), scale, rows.trials)
+            of_rows = kept.sum(axis=1) + np.broadcast_to(rest, (1, len(rows))).sum()
+        return u, of_rows - 0.5 * (u**2).sum(axis=0) + 0.5 * (z**2).sum(axis=0)
+
+    def _logs(self, points: Vector, draws: int, parts: int) -> Vector:
+        """(S, parts) logarithms of the integral, each by a part of the draws."""
+        logs = np.full((len(points), parts), np.nan)
+        for s, (point, found) in enumerate(self._modes(points)):
+            if found is None:
+                continue
+            log_det = np.log(np.diagonal(found.root)).sum()
+            if self.exact:
+                logs[s] = found.value - log_det
+                continue
+            weights = self._weighed(point, found, draws)[1].reshape(parts, -1)
+            logs[s] = log_sum(weights) - np.log(weights.shape[1]) - log_det
+        return logs
+
+    def values(self, points: Vector, draws: int) -> Vector:
+        """Returns (S,) log-likelihoods at points (S, P)."""
+        return self._logs(points, draws, 1)[:, 0] + self.rows.log_of_roots
+
+    def halves(self, points: Vector, draws: int) -> Vector:
+        """Returns (S,) the error of values, by the two halves of the draws."""
+        first, second = self._logs(points, draws, 2).T
+        return np.asarray((first - second) / 2)
+
+    def sample(self, points: Vector, uniform: Vector) -> dict[Level, Vector]:
+        """Returns the effects T u of each kind (S, R, G, d), given the rows; `uniform` (S, R) chooses among weighed draws."""
+        S, R = uniform.shape
+        out = {factor.level: np.full((S, R, factor.n_groups, factor.Z.shape[1]), np.nan) for factor in self.factors}
+        for s, (point, found) in enumerate(self._modes(points)):
+            if found is None:
+                continue
+            u, log = self._weighed(point, found, DRAWS)
+            below = np.cumsum(np.exp(log - log_sum(log)))
+            chosen = u[:, np.minimum(np.searchsorted(below, uniform[s]), DRAWS - 1)].T
+            for begin, end, factor, T in zip(self.begins, self.begins[1:], self.factors, self._columns(point)[0]):
+                out[factor.level][s] = chosen[:, begin:end].reshape(R, factor.n_groups, -1) @ T.T
+        return out
+
+
+class OfAll(Rows):
+    """Rows whose groups' effects are integrated together."""
+
+    @cached_property
+    def integral(self) -> Joint:
+        """The integral over all effects."""
+        return Joint(self)
+
+    def values(self, points: Vector, nodes: int) -> Vector:
+        return self.integral.values(points, nodes)
+
+    def curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
+        return differences.curvature(lambda some: self.integral.values(some, nodes), points)
+
+    def rule(self, points: Vector, nodes: int) -> Vector:
+        """Returns (S,) how far the errors of values, by the halves of the draws, are from their mean: a constant says nothing."""
+        found = self.integral.halves(points, nodes)
+        return np.asarray(found - found.mean())
