@@ -178,7 +178,7 @@ class Joint:
         if rows.layout.family in HAZARDS:
             of_rows = rows.density(eta.T, point).sum(axis=1)
         else:  # what does not depend on the predictor is computed once
-            record, scale = FAMILIES[rows.layout.family], rows.layout.scale(point)[..., np.newaxis]
+            record, scale = FAMILIES[rows.layout.family], rows.scale(point)
             rest = record.normaliser(scale) + record.base(rows.y, scale, rows.trials)
             kept = record.part(rows.y, record.kept(eta.T), scale, rows.trials)
             of_rows = kept.sum(axis=1) + np.broadcast_to(rest, (1, len(rows))).sum()
@@ -200,7 +200,7 @@ class Joint:
 
     def values(self, points: Vector, draws: int) -> Vector:
         """Returns (S,) log-likelihoods at points (S, P)."""
-        return self._logs(points, draws, 1)[:, 0] + self.rows.log_of_roots
+        return self._logs(points, draws, 1)[:, 0]
 
     def halves(self, points: Vector, draws: int) -> Vector:
         """Returns (S,) the error of values, by the two halves of the draws."""

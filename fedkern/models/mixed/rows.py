@@ -264,11 +264,11 @@ class Rows:
         if self.fewer is not None:
             rows, few = self.fewer
             value = rows.inner_values(points, nodes)
-            return np.asarray(value + few.constant + self.log_of_roots - few.more * (self._log_sd(points) + LOG_ROOT))
+            return np.asarray(value + few.constant + self._log_of_roots - few.more * (self._log_sd(points) + LOG_ROOT))
         arrays = (self.X, self.Z, self.y, self.trials, self.offset, self.starts)
         family, points = self.layout.family, self._with_given(self._with_all(points))
         value = kernels.values(points, *arrays, family=family, nodes=self._group_nodes(nodes), n_threads=self.n_threads)
-        return value + self.log_of_roots
+        return value + self._log_of_roots
 
     def inner_curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
         if self.fewer is not None:
@@ -276,7 +276,7 @@ class Rows:
             value, gradient, hessian = rows.inner_curvature(points, nodes)
             if few.more and not self.layout.given:
                 gradient[:, -1] -= few.more
-            value = value + few.constant + self.log_of_roots - few.more * (self._log_sd(points) + LOG_ROOT)
+            value = value + few.constant + self._log_of_roots - few.more * (self._log_sd(points) + LOG_ROOT)
             return np.asarray(value), gradient, hessian
         arrays = (self.X, self.Z, self.y, self.trials, self.offset, self.starts)
         value, gradient, lower = kernels.curvature(
@@ -289,7 +289,7 @@ class Rows:
         size = points.shape[1] + len(self._independent)
         # Without the numbers that the job gives, which come last.
         return self._of_all(
-            points, value + self.log_of_roots, gradient[:, :size], unpacked(lower[:, : size * (size + 1) // 2], size)
+            points, value + self._log_of_roots, gradient[:, :size], unpacked(lower[:, : size * (size + 1) // 2], size)
         )
 
     @cached_property
@@ -305,7 +305,7 @@ class Rows:
         return replace(self, layout=layout, starts=starts, whole=True, **columns), few  # type: ignore[arg-type]
 
     @property
-    def log_of_roots(self) -> float:
+    def _log_of_roots(self) -> float:
         return float(np.sum(self.log_roots))
 
     def _log_sd(self, points: Vector) -> Vector | float:
