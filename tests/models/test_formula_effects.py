@@ -101,6 +101,14 @@ def test_a_product_with_levels_leaves_its_constant_to_nobody() -> None:
         coefficients_of_effects(encoding, of_constant=True, most=5.0)  # 30 / 2 is more than that
 
 
+def test_a_column_in_brackets_is_that_column() -> None:
+    """Of `I(x) + I(x^2)` the square follows from x as of `x + I(x^2)`."""
+    plain, bracketed = (encoded((x,), ("I(x ** 2)",))[0] for x in ("x", "I(x)"))
+    K = coefficients_of_effects(plain, of_constant=True)
+    assert K is not None
+    assert coefficients_of_effects(bracketed, of_constant=True) == pytest.approx(K)
+
+
 def test_units_of_effects() -> None:
     encoding, _ = encoded(("x",), ("g",), ("I(x ** 2)",), ("x", "z"))
     scale = encoding.columns[3].scale

@@ -345,7 +345,7 @@ class Formula:
             elif factor.call:
                 powers[self._scoped(text, reduced)[k]] += 1
             else:
-                powers += factor.node.powers if factor.node.powers.total() > 1 else Counter({factor.label: 1})
+                powers += factor.node.powers
         return frozenset(labels), frozenset(powers.items())
 
     def matrix(self, rows: Reading, n: int) -> Array:
