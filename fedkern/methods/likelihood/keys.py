@@ -466,7 +466,7 @@ class Config(JobConfig):
     def requirement(self) -> Requirement:
         group, terms = bool(self.random.every), sum(len(grouping.terms) for grouping in self.random.every)
         additive = self._additive and not self._alone  # in one process no site signs, and nobody adds
-        asked = replace(super().requirement, groups=group, names_groups=not group, additive=additive)
+        asked = replace(super().requirement, groups=group, names_groups=not (group or self.survey), additive=additive)
         if self.own:  # which columns say something, and of what, the factory knows alone
             return replace(asked, looks_at_values=False)
         if self._plain_linear:
