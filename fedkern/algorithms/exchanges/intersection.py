@@ -88,6 +88,19 @@ def dims(most: int) -> dict[str, int]:
     return {"points": POINT * most, "marks": -(-most // 8)}
 
 
+@cache
+def _curve() -> Any:
+    """Returns the module of curves, which is no part of a plain installation."""
+    try:
+        return import_module("cryptography.hazmat.primitives.asymmetric.ec")
+    except ImportError as fault:
+        raise JobError(f"data.most_ids needs the package cryptography ({fault}): pip install 'fedkern[secure]'") from None
+
+
+def _new_key() -> Any:
+    return _curve().generate_private_key(_curve().SECP256R1())
+
+
 @dataclass(frozen=True)
 class Member:
     """Is a party of the intersection: the state of a client, and a part of the server's where that has ids.
@@ -109,7 +122,7 @@ class Member:
     seed: int
     most: int
     least: int = 1
-    key: Any = field(default_factory=lambda: _curve().generate_private_key(_curve().SECP256R1()), repr=False, metadata=GIVEN)
+    key: Any = field(default_factory=_new_key, repr=False, metadata=GIVEN)
     orders: tuple[Order, ...] = field(default=(), repr=False)
     kept: Order | None = None
 
@@ -167,15 +180,6 @@ def _point(x: bytes) -> Any:
         return curve.EllipticCurvePublicKey.from_encoded_point(curve.SECP256R1(), b"\2" + x)
     except ValueError:
         return None
-
-
-@cache
-def _curve() -> Any:
-    """Returns the module of curves, which is no part of a plain installation."""
-    try:
-        return import_module("cryptography.hazmat.primitives.asymmetric.ec")
-    except ImportError as fault:
-        raise JobError(f"data.most_ids needs the package cryptography ({fault}): pip install 'fedkern[secure]'") from None
 
 
 @dataclass(frozen=True)

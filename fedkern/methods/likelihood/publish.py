@@ -160,7 +160,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     if differ is not None and model.layout.client:
         differ = replace(differ, intercept=None)  # differences of intercepts are the model's
     more: dict[str, object] = {
-        **describe_draws(sampled, model.units.log_volume),
+        **_of_draws(model, sampled),
         "quadrature": {"nodes": sampled.nodes, "at_mode": sampled.rule[0], "at_draws": sampled.rule[1]},
         "sensitivity": sensitive,
         **_named(blank),
@@ -216,6 +216,14 @@ def _own_sums(model: Model, ended: Ended, values: Array) -> dict[str, Array]:
         return {}
     volumes = {k: model.units.log_volume_of(name) for k, name in enumerate(model.names) if k not in model.summaries}
     return {model.names[k]: values[:, k] - volume for k, volume in volumes.items() if volume is not None}
+
+
+def _of_draws(model: Model, sampled: importance.Found) -> Record:
+    """Returns the entries of summary.json on the draws; a power of a likelihood has no evidence, and is named."""
+    entries = describe_draws(sampled, model.units.log_volume)
+    if not model.client_weights:
+        return entries
+    return {name: entry for name, entry in entries.items() if name != "log_evidence"} | {"power_likelihood": model.client_weights}
 
 
 def describe_draws(sampled: importance.Found, log_volume: float = 0.0) -> Record:
