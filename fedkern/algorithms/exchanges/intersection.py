@@ -8,14 +8,14 @@ points. Marks of these then go back through the same parties, each of whom undoe
 which of its rows they are.
 
 Only x-coordinates travel: that of a multiple is the same for a point and its negative. All points of P-256 have the group's
-prime order, so that no key shows in a small subgroup. Every list is filled up to the same length with points of random texts: how
-many ids a party has is in no message. The server counts the points that any lists have in common, which tells sizes and no id.
+prime order, so that no key shows in a small subgroup. Every list is filled up to the same length with points of texts that nobody
+else can make: how many ids a party has is in no message. The server counts the points that any lists have in common, which tells
+sizes and no id.
 Parties follow the protocol, and are curious (semi-honest): one that puts in ids that it guesses learns which of them all have.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -158,10 +158,11 @@ class Member:
         return replace(self, kept=common)
 
     def _own(self) -> list[Any]:
-        """Returns the points of its ids, and of random texts up to the length of a list."""
+        """Returns the points of its ids, and of texts that only its key can make, up to the length of a list."""
         seed = self.seed.to_bytes(8, "little")
         texts = [b"\0" + text.encode("utf-8", "surrogatepass") for text in self.ids]
-        texts += [b"\1" + os.urandom(POINT) for _ in range(self.most - len(texts))]
+        secret = self.key.private_numbers().private_value.to_bytes(POINT, "little")
+        texts += [b"\1" + sha256(secret + place.to_bytes(8, "little")).digest() for place in range(len(texts), self.most)]
         return [_hashed(seed, text) for text in texts]
 
 
