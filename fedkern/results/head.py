@@ -34,6 +34,8 @@ def lines(summary: Record, job: Record) -> Iterator[str]:
     yield method + first.removeprefix(method) + shown.event(summary) + shown.family(summary)
     yield ", ".join(_counts(summary, model))
     yield from _by_summary(summary)
+    if powers := summary.get("power_likelihood"):
+        yield f"power likelihood, wider than that of all rows: {', '.join(f'{name}^{real(w):g}' for name, w in powers.items())}"
     if joined := summary["encoding"].get("joined"):
         joined_by_column = (
             f"{name} ({', '.join(levels) or 'names that their holders alone know'})" for name, levels in joined.items()

@@ -258,6 +258,8 @@ class Result:
         """
         evidences, summaries = [], (self.summary, other.summary)
         for summary in summaries:
+            if "power_likelihood" in summary:
+                raise JobError("compare: a power likelihood (algorithm.client_weights) has no evidence; leave that key out")
             if "log_evidence" not in summary:
                 own_method = summary["method"] == "likelihood"
                 remedy = 'algorithm.sampler = "importance", and no groups that cross' if own_method else 'method = "likelihood"'

@@ -8,14 +8,14 @@ points. Marks of these then go back through the same parties, each of whom undoe
 which of its rows they are.
 
 Only x-coordinates travel: that of a multiple is the same for a point and its negative. All points of P-256 have the group's
-prime order, so that no key shows in a small subgroup. Every list is filled up to the same length with points of random texts: how
-many ids a party has is in no message. The server counts the points that any lists have in common, which tells sizes and no id.
+prime order, so that no key shows in a small subgroup. Every list is filled up to the same length with points of texts that nobody
+else can make: how many ids a party has is in no message. The server counts the points that any lists have in common, which tells
+sizes and no id.
 Parties follow the protocol, and are curious (semi-honest): one that puts in ids that it guesses learns which of them all have.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -88,6 +88,19 @@ def dims(most: int) -> dict[str, int]:
     return {"points": POINT * most, "marks": -(-most // 8)}
 
 
+@cache
+def _curve() -> Any:
+    """Returns the module of curves, which is no part of a plain installation."""
+    try:
+        return import_module("cryptography.hazmat.primitives.asymmetric.ec")
+    except ImportError as fault:
+        raise JobError(f"data.most_ids needs the package cryptography ({fault}): pip install 'fedkern[secure]'") from None
+
+
+def _new_key() -> Any:
+    return _curve().generate_private_key(_curve().SECP256R1())
+
+
 @dataclass(frozen=True)
 class Member:
     """Is a party of the intersection: the state of a client, and a part of the server's where that has ids.
@@ -109,7 +122,7 @@ class Member:
     seed: int
     most: int
     least: int = 1
-    key: Any = field(default_factory=lambda: _curve().generate_private_key(_curve().SECP256R1()), repr=False, metadata=GIVEN)
+    key: Any = field(default_factory=_new_key, repr=False, metadata=GIVEN)
     orders: tuple[Order, ...] = field(default=(), repr=False)
     kept: Order | None = None
 
@@ -145,10 +158,11 @@ class Member:
         return replace(self, kept=common)
 
     def _own(self) -> list[Any]:
-        """Returns the points of its ids, and of random texts up to the length of a list."""
+        """Returns the points of its ids, and of texts that only its key can make, up to the length of a list."""
         seed = self.seed.to_bytes(8, "little")
         texts = [b"\0" + text.encode("utf-8", "surrogatepass") for text in self.ids]
-        texts += [b"\1" + os.urandom(POINT) for _ in range(self.most - len(texts))]
+        secret = self.key.private_numbers().private_value.to_bytes(POINT, "little")
+        texts += [b"\1" + sha256(secret + place.to_bytes(8, "little")).digest() for place in range(len(texts), self.most)]
         return [_hashed(seed, text) for text in texts]
 
 
@@ -167,15 +181,6 @@ def _point(x: bytes) -> Any:
         return curve.EllipticCurvePublicKey.from_encoded_point(curve.SECP256R1(), b"\2" + x)
     except ValueError:
         return None
-
-
-@cache
-def _curve() -> Any:
-    """Returns the module of curves, which is no part of a plain installation."""
-    try:
-        return import_module("cryptography.hazmat.primitives.asymmetric.ec")
-    except ImportError as fault:
-        raise JobError(f"data.most_ids needs the package cryptography ({fault}): pip install 'fedkern[secure]'") from None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,9 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
+
+from pydantic import Field
 
 from ...data.formula import of_end
 from ...disclosure.requirement import ALL, Requirement
@@ -242,6 +244,9 @@ class AlgorithmSection(StepsSection):
         None,
         help="false: the job ends where every client is too small for values at draws, and would take part by a summary; else it "
         'goes on, and says "approximate" unless these summaries prove to be enough',
+    )
+    client_weights: dict[str, Annotated[float, Field(gt=0, le=1)]] | None = key(
+        None, help="client -> the power, above 0 and at most 1, to which its likelihood is raised; of others 1"
     )
     checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints")
 
@@ -573,6 +578,7 @@ def conflicts(config: Config) -> Iterator[str]:
     yield from faults_of_schedule(config, config.algorithm, None if steps else ONE_POINT)
     if config.job.device == "cuda":
         yield 'job.device = "cuda": jobs of method = "likelihood" run on the host; use "cpu"'
+    yield from _weighed(config)
     if config.own:
         yield from own_keys.conflicts(data, model, config.algorithm, config.output)
         yield from faults_of_names(data.names, "data.names")
@@ -637,6 +643,23 @@ def _secure(config: Config) -> Iterator[str]:
             f"{asked}: {why}, and output.survival_at averages the clients' own hazards; remove one of the two, or take a "
             'baseline hazard that all share (model.family = "piecewise" or "weibull")'
         )
+
+
+def _weighed(config: Config) -> Iterator[str]:
+    """Faults of a job with powers of clients' likelihoods."""
+    asked, output = "algorithm.client_weights", config.output
+    if not config.algorithm.client_weights:
+        return
+    for used, what, why in (
+        (config.own or config.chains, "own models and chains", "it is of weighted draws"),
+        (config.secure, "job.sums", "masked sums are of likelihoods"),
+        (config.data.weight is not None, "data.weight", "rows have weights of their own"),
+        (config.model.by_evidence, 'model.family = "auto"', "a power of a likelihood has no evidence"),
+        (output.loo, "output.loo", "a power of a likelihood foresees no row"),
+        (output.sites or output.without, "output.sites and output.without", "they tell of a client's whole likelihood"),
+    ):
+        if used:
+            yield f"{asked} is not for {what}: {why}; remove one of the two"
 
 
 def _points(config: Config) -> Iterator[str]:

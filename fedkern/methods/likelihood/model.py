@@ -42,6 +42,7 @@ from ...models.mixed.grouping import nested
 from ...models.mixed.joint import OfAll
 from ...models.mixed.layout import INTERCEPT_SD, LESS_WIDE, PRIOR_SD, WIDER, Effect, Shape, title
 from ...models.mixed.rows import Density
+from ...models.power import Power
 from ...models.reference import MOVED, Coding, coding_of
 from ...models.saturated import Saturated
 from ...models.spatial.units import Units, sums
@@ -675,7 +676,15 @@ class Model(WeighedModel[OutputSection]):
         leverage = rules.leverage if rules.leverage <= usual.leverage else 1.0
         if not self.row.linear and (rows or each or leverage < 1):  # rows of linear models weigh the same everywhere
             least = Least.of(cast(Weighed, likelihood).X, rows, each, leverage)
+        if (weight := self.client_weights.get(self.names[index], 1.0)) < 1:
+            likelihood = Power(likelihood, weight)
         return importance.client(self.names[index], index, self.settings, self._asked(likelihood), self.priors, least)
+
+    @property
+    def client_weights(self) -> dict[str, float]:
+        """Client -> the power below 1 of its likelihood."""
+        given = self.config.algorithm.client_weights or {}
+        return {name: weight for name, weight in given.items() if weight < 1}
 
     def _asked(self, likelihood: importance.Model) -> importance.Model:
         """Returns a client's log-likelihood as the server asks for it."""

@@ -160,7 +160,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     if differ is not None and model.layout.client:
         differ = replace(differ, intercept=None)  # differences of intercepts are the model's
     more: dict[str, object] = {
-        **describe_draws(sampled, model.units.log_volume, levelled=not model.layout.drawn),
+        **_of_draws(model, sampled),
         "quadrature": {"nodes": sampled.nodes, "at_mode": sampled.rule[0], "at_draws": sampled.rule[1]},
         "sensitivity": sensitive,
         **_named(blank),
@@ -218,10 +218,17 @@ def _own_sums(model: Model, ended: Ended, values: Array) -> dict[str, Array]:
     return {model.names[k]: values[:, k] - volume for k, volume in volumes.items() if volume is not None}
 
 
+def _of_draws(model: Model, sampled: importance.Found) -> Record:
+    """Returns the entries of summary.json on the draws; a power of a likelihood has no evidence, and is named."""
+    levelled = not (model.layout.drawn or model.client_weights)
+    entries = describe_draws(sampled, model.units.log_volume, levelled=levelled)
+    return entries | ({"power_likelihood": model.client_weights} if model.client_weights else {})
+
+
 def describe_draws(sampled: importance.Found, log_volume: float = 0.0, *, levelled: bool = True) -> Record:
     """Returns the entries of summary.json on weighted draws and the way to them; `log_volume`: of the units of the rows.
 
-    Without `levelled` likelihoods are known up to a constant, and no evidence is.
+    Without `levelled` likelihoods are known up to a constant or a power, and no evidence is.
     """
     weights, known = sampled.posterior, sampled.log_evidence
     assert weights is not None

@@ -67,6 +67,7 @@ def parties(config: Config, folder: Path) -> Parties:
             spec = spec if config.lifetimes else replace(spec, groups=strata)  # of which a Cox model has no survey's
         job_parties = jobs.from_files(config, folder, spec, spec.texts)
         _several(config, job_parties)
+        job_parties = jobs.there(job_parties, algorithm__client_weights=config.algorithm.client_weights or ())
         return replace(job_parties, check=check_file)
     dealt = jobs.dealt(data)
     jobs.fits(model.family, dealt)
