@@ -255,8 +255,9 @@ class Model(WeighedModel[OutputSection]):
             X, y = X * root[:, np.newaxis], y * root
         elif self.precise:
             trials = own.weights
-        kind, more = OfAll if self.layout.joint else Rows, {"root": root, "codes": own.codes, "key": own.key}
-        return kind(self.layout, X, y, own.starts, trials, offset, n_threads=n_threads, **more)
+        kind = OfAll if self.layout.joint else Rows
+        given = (self.layout, X, y, own.starts, trials, offset)
+        return kind(*given, n_threads=n_threads, root=root, codes=own.codes, key=own.key)
 
     def weighted(self, likelihood: Any, weights: Array | None) -> Any:
         """Returns a client's log-likelihood as its machine takes it; `weights`: of the rows in its order."""

@@ -221,8 +221,10 @@ def _own_sums(model: Model, ended: Ended, values: Array) -> dict[str, Array]:
 def _of_draws(model: Model, sampled: importance.Found) -> Record:
     """Returns the entries of summary.json on the draws; a power of a likelihood has no evidence, and is named."""
     levelled = not (model.layout.drawn or model.client_weights)
-    entries = describe_draws(sampled, model.units.log_volume, levelled=levelled)
-    return entries | ({"power_likelihood": model.client_weights} if model.client_weights else {})
+    entries = dict(describe_draws(sampled, model.units.log_volume, levelled=levelled))
+    if model.client_weights:
+        entries["power_likelihood"] = model.client_weights
+    return entries
 
 
 def describe_draws(sampled: importance.Found, log_volume: float = 0.0, *, levelled: bool = True) -> Record:
