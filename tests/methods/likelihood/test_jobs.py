@@ -259,7 +259,7 @@ def test_effects_of_groups_are_in_their_holders_folder_alone(files: Path, tmp_pa
     made = fedkern.run(files / "job.toml", out=tmp_path / "out", output={"loo": True}, model={"random": {"client": True}})
     for name in CLIENTS:
         found = pd.read_csv(tmp_path / "out" / f"client-{name}" / "groups.csv")
-        assert list(found.columns[:4]) == ["converged", "group", "rows", "intercept"]
+        assert list(found.columns[:5]) == ["converged", "factor", "group", "rows", "intercept"]
         assert found.converged.all() == made.converged
         assert sorted(found.group) == [f"w{g}" for g in range(8)]
         assert (found["rows"] == 7).all()
