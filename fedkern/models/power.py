@@ -1,6 +1,6 @@
 """Raises a client's likelihood to a power: of w in (0, 1] its rows count as w of themselves, and the posterior is wider.
 
-Nothing is a density of the rows then: their normaliser is missing, so that there is no evidence, and no row is foreseen.
+Nothing is a density of the rows then: their normaliser is missing, so that no evidence is known, nor what a new row would be.
 """
 
 from __future__ import annotations
