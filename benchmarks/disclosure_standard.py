@@ -56,6 +56,12 @@ FAMILIES = (
     "zero-inflated-negative-binomial",
     "bernoulli-probit",
     "bernoulli-cloglog",
+    "beta-binomial",
+    "lognormal",
+    "inverse-gaussian",
+    "hurdle-poisson",
+    "hurdle-negative-binomial",
+    "poisson-lognormal",
 )
 VALUES = (
     *((many, 1.0, "clients alike") for many in (12, 15, 18)),
@@ -87,8 +93,9 @@ def federation(
         X = np.column_stack([np.ones(len(X)), (X - every.mean(axis=0)) / every.std(axis=0)])
         sizes_of_groups = groups[k] if groups else [len(X)]
         effect = np.repeat(random.standard_normal(len(sizes_of_groups)), sizes_of_groups) if groups else 0.0
-        y = drawn(random, family, slope * X[:, 1 + bool(rare)] + 0.3 + effect)
-        rows.append(Rows(layout, X, y, np.append(0, np.cumsum(sizes_of_groups))))
+        trials = np.full(len(X), 5.0) if FAMILIES_OF[family].trials else None
+        y = drawn(random, family, slope * X[:, 1 + bool(rare)] + 0.3 + effect, trials)
+        rows.append(Rows(layout, X, y, np.append(0, np.cumsum(sizes_of_groups)), trials))
     return layout, rows
 
 

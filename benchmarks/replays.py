@@ -118,8 +118,12 @@ def main() -> None:
             ("over MPI, four ranks", over_mpi, range(10)),
             ("over a relay that loses and repeats", over_relay, range(10, 20)),
             ("over MPI, killed and resumed", killed, range(20, 25)),
-            ("maps", lambda folder, seed: killed(folder, seed, of_map(folder, rounds=300)), range(25, 28)),
-            ("split tables", lambda folder, seed: killed(folder, seed, of_columns(folder, 300)), range(28, 31)),
+            ("maps, killed and resumed", lambda folder, seed: killed(folder, seed, of_map(folder, rounds=300)), range(25, 28)),
+            (
+                "split tables, killed and resumed",
+                lambda folder, seed: killed(folder, seed, of_columns(folder, 300)),
+                range(28, 31),
+            ),
         ):
             line = f"{name}: the digest of the run from its log, {replayed(run, seeds)} of {len(seeds)}"
             print(line, flush=True)

@@ -89,7 +89,7 @@ def key(
     ----------
     default : the default; without one the key must be given, or be filled in
     help, remedy : the meaning of the key; the advice when it is wrong
-    meant : other people's word for a value -> the value
+    meant : other people's word for a value -> the value, and what else is to be set (`describe_choice`)
     path : whether it is a path, or names clients, whose names come from paths: its letters stay as they are written
     resumable : whether a resumed run may have another value; or the property of the file that says so
     expert : whether only experiments want it, such as a paper's table: it stands on a page of its own
@@ -214,12 +214,15 @@ def _sentence(fault: ErrorDetails, root: Model) -> str:
 
 
 def describe_choice(where: str, value: object, choices: Sequence[str], meant: Mapping[str, str] = NONE) -> str:
-    """Returns the sentence for a value that is none of the choices. `meant` maps other people's words to the choices."""
+    """Returns the sentence for a value that is none of the choices. `meant` maps other people's words to the choices, or to one
+    of these and what else is to be set: 'choice with section.key = "value"'."""
     *others, last = (json.dumps(choice) for choice in choices)
     wanted = f"{', '.join(others)} or {last}" if others else last
-    known = {name: text for name, text in meant.items() if text in choices}
+    known = {name: text for name, text in meant.items() if text.partition(" ")[0] in choices}
     near = [known[name]] if (name := str(value).casefold()) in known else get_close_matches(str(value), choices, 1)
-    return f"{where} = {format_value(value)}: wanted {wanted}" + (f'; did you mean "{near[0]}"?' if near else "")
+    choice, _, more = near[0].partition(" ") if near else ("", "", "")
+    hint = f'; did you mean "{choice}"{f" {more}" if more else ""}?' if near else ""
+    return f"{where} = {format_value(value)}: wanted {wanted}{hint}"
 
 
 def format_value(value: object) -> str:

@@ -13,7 +13,8 @@ Index shape_numbers(MixedFamily family, Index cuts) {
     case MixedFamily::probit:
     case MixedFamily::cloglog: return 0;
     case MixedFamily::student:
-    case MixedFamily::zero_inflated_negative_binomial: return 2;
+    case MixedFamily::zero_inflated_negative_binomial:
+    case MixedFamily::hurdle_negative_binomial: return 2;
     case MixedFamily::ordinal:
     case MixedFamily::ordinal_probit: return -1;
     case MixedFamily::piecewise: return cuts + 1;
@@ -33,7 +34,7 @@ class MixedCall {
         const auto column = [&](const py::object& values, const char* name) -> Vector<const double> {
             return values.is_none() ? Vector<const double>{nullptr, 0} : vector<const double>(py::cast<py::array>(values), name, x.rows);
         };
-        if (family < 0 || family > int(MixedFamily::cloglog)) throw py::value_error("family: no likelihood has this number");
+        if (family < 0 || family >= int(MixedFamily::families)) throw py::value_error("family: no likelihood has this number");
         const Index most = has_several_modes(MixedFamily(family)) ? 1 : mixed_effects;
         if (z.rows != x.rows || z.cols > most) throw py::value_error("Z: needs a row for each of X, and at most 3 columns, or 1");
         if (nodes < 1 || nodes > mixed_nodes) throw py::value_error("nodes: must be in [1, 128]");

@@ -25,7 +25,7 @@ from ..data.rare import Rare, Standardised, heavy, rare, standardised, without_f
 from ..data.rounded import join_rounded
 from ..data.table import Table
 from ..finding import Value
-from ..kernels.families import BERNOULLI, FAMILIES, Family, is_linear
+from ..kernels.families import BERNOULLI, FAMILIES, POSITIVE, Family, is_linear
 from ..kernels.survival import arranged
 from ..models.encoding import Column, Spec
 from ..models.sparse import Spline
@@ -442,7 +442,7 @@ class Look:
         if family.measured or family.leveled or self.spec.response not in self.table.columns or not weights.any():
             return weights
         y, trials = self.events
-        if self._offset is not None or self.spec.family == "gamma":
+        if self._offset is not None or family.domain is POSITIVE:
             return self._fitted(y, trials, np.ones((np.count_nonzero(weights), 1)), np.array([OF_INTERCEPT]))
         # Without an offset all rows have one mean, which is that of one row of all.
         each = self._beside_trials
@@ -462,8 +462,9 @@ class Look:
         every, offset = np.ones(len(y)) if trials is None else trials, np.zeros(len(y)) if self._offset is None else self._offset
         y, every, offset, weight = (own[counted] for own in (y, every, offset, weights))
         found = fitted.weights(X, y, every, offset, weight, precision, self.family)
-        if self.spec.family == "gamma":  # by its part of the mean; of a log link means are those of a Poisson fit
-            found = weight**2 * y / np.maximum(found, 1e-300)
+        if self.family.domain is POSITIVE:  # of a log link means are those of a Poisson fit
+            curve = self.family.observed if self.family.concave else self.family.information
+            found = weight * curve(y, np.log(np.maximum(found / weight, 1e-300)), 1.0, None)
         weighed = np.zeros(len(weights))
         weighed[counted] = found
         return weighed

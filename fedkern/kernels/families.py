@@ -16,6 +16,11 @@ family              y                  E[y | eta]
 "gamma"             above 0            exp(eta), with variance exp(2 eta) / `scale`
 "beta"              between 0 and 1    1 / (1 + exp(-eta)), with precision `scale`
 "zero-inflated-.."  0, 1, 2, ..        (1 - pi) exp(eta); `scale`: pi, or (r, pi)
+"hurdle-.."         0, 1, 2, ..        likewise, where counts are above 0 but for a part pi: exp(eta) over P(count > 0)
+"poisson-lognormal" 0, 1, 2, ..        exp(eta + e), e normal with standard deviation `scale`, of each row
+"beta-binomial"     0 .. trials        as "binomial", with chances that are beta numbers, of the precision `scale`
+"lognormal"         above 0            log y has the mean eta and the standard deviation `scale`
+"inverse-gaussian"  above 0            exp(eta), with variance exp(3 eta) / `scale`
 "ordinal"           0 .. K - 1         eta, which is that of the latent number (`ordered`)
 =================== ================== ============================================================
 
@@ -36,8 +41,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from . import _declared as by_jets
 from . import _rows as of
 from . import ordered
+from ._jets import declared
 from ._rows import expit, gammaln, softplus, special
 
 Vector = NDArray[np.float64]
@@ -104,7 +111,7 @@ REAL = Domain("a finite number", lambda y: np.isfinite(y))
 POSITIVE = Domain(
     "a number above 0",
     lambda y: (y > 0) & np.isfinite(y),
-    'correct or remove the row: a gamma response has no zeros (of counts with zeros take "poisson" or "negative-binomial")',
+    'correct or remove the row: such a response has no zeros (of counts with zeros take "poisson" or "negative-binomial")',
 )
 SHARES = Domain(
     "a number above 0 and below 1",
@@ -198,7 +205,8 @@ class Family:
         predictor's variance
     noise : (mean, scale) -> the variance of (y - mean)^2 / Var Y; None: the mean says all, as where y is 0 or 1
     dispersion : the second number; None: the variance of y follows from its mean, and from its structural zeros
-    share : scale -> E[y] over `mean`, where the two differ
+    share : (mean, scale) -> E[y] over `mean`, where the two differ
+    curved : whether `share` depends on the mean
     concave : whether l is concave in eta, for every y: if not, a group's effect may have several modes
     trials : whether rows have a number of trials
     exact : (y, base, scale) -> ends of the exact 95 % interval of a level that was seen once, `base` being its exposure or its
@@ -243,7 +251,8 @@ class Family:
     predictive: Callable[[Vector, Vector, Callable[[], Vector], Scale], Vector] | None = None
     noise: Callable[[Vector, float], Vector] | None = None
     dispersion: Dispersion | None = None
-    share: Callable[[Scale], Any] | None = None
+    share: Callable[[Any, Scale], Any] | None = None
+    curved: bool = False
     concave: bool = True
     trials: bool = False
     exact: Callable[[Vector, Vector, Scale], tuple[Vector, Vector]] | None = None
@@ -302,9 +311,9 @@ class Family:
         """Returns eta; of a logarithm of a rate, at most `MOST`."""
         return np.minimum(eta, MOST) if self.whole else eta
 
-    def expected(self, mean: Vector, scale: Scale) -> Vector:
+    def expected(self, mean: Any, scale: Scale) -> Any:
         """Returns E[y] for a value of the record's `mean`."""
-        return mean if self.share is None else np.asarray(self.share(scale) * mean)
+        return mean if self.share is None else self.share(mean, scale) * mean
 
     @property
     def bounded(self) -> bool:
@@ -750,6 +759,70 @@ BETA: Family = Family(
     concave=False,
 )
 
+# Positive numbers by declaration --------------------
+
+LOGNORMAL: Family = Family(
+    name="lognormal",
+    also=("log-normal", "loglinear-normal"),
+    code=None,
+    link="log",
+    domain=POSITIVE,
+    methods=("likelihood",),
+    level="median",
+    **declared(by_jets.lognormal_part),
+    base=lambda y, scale, trials: -np.log(y) - HALF_LOG_TAU,
+    mean=lambda eta: np.asarray(np.exp(np.minimum(eta, of.MOST_ETA))),
+    information=lambda y, eta, scale, trials: np.broadcast_to(np.asarray(scale, np.float64) ** -2, np.shape(y)),
+    draw=lambda source, mean, scale, trials: np.asarray(mean * np.exp(scale * source.normal(len(mean)))),
+    cdf=lambda y, mean, scale, trials: np.asarray(special("ndtr")((np.log(y) - np.log(mean)) / scale)),
+    spread=lambda mean, scale, trials: np.asarray(mean**2 * np.exp(scale**2) * np.expm1(scale**2)),
+    predictive=lambda y, mean, variance, scale: LOGNORMAL.value(y, np.log(mean) - 0.5 * scale**2, scale, None),
+    share=lambda mean, scale: np.exp(0.5 * np.asarray(scale) ** 2),
+    dispersion=Dispersion("the standard deviation of logarithms", None, ("likelihood",)),
+)
+
+INVERSE_GAUSSIAN: Family = Family(
+    name="inverse-gaussian",
+    also=("inverse.gaussian", "inversegaussian", "wald", "ig"),
+    code=None,
+    link="log",
+    domain=POSITIVE,
+    methods=("likelihood",),
+    level="mean",
+    **declared(by_jets.inverse_gaussian_part),
+    base=lambda y, scale, trials: -1.5 * np.log(y) - HALF_LOG_TAU,
+    mean=lambda eta: np.asarray(np.exp(np.minimum(eta, of.MOST_ETA))),
+    information=lambda y, eta, scale, trials: np.asarray(scale * np.exp(-np.asarray(eta)) + 0.0 * y),
+    draw=by_jets.inverse_gaussian_draw,
+    cdf=by_jets.inverse_gaussian_cdf,
+    spread=lambda mean, scale, trials: np.asarray(mean**3 / scale),
+    predictive=lambda y, mean, variance, scale: INVERSE_GAUSSIAN.value(y, np.log(mean), scale, None),
+    dispersion=Dispersion("the shape", None, ("likelihood",)),
+    concave=False,
+)
+
+# Successes of trials that vary more than a binomial --------------------
+
+BETA_BINOMIAL: Family = Family(
+    name="beta-binomial",
+    also=("betabinomial", "betabin", "beta-bin"),
+    code=None,
+    link="logit",
+    domain=COUNTS,
+    methods=("likelihood",),
+    level="probability",
+    **(_of_beta := declared(by_jets.beta_binomial_part)),
+    base=BINOMIAL.base,
+    mean=BINOMIAL.mean,
+    information=lambda y, eta, scale, trials: _of_beta["observed"](trials * expit(eta), eta, scale, trials),
+    draw=by_jets.beta_binomial_draw,
+    cdf=by_jets.beta_binomial_cdf,
+    spread=lambda mean, scale, trials: trials * mean * (1 - mean) * (1 + (trials - 1) / (1 + scale)),
+    dispersion=Dispersion("the precision", None, ("likelihood",)),
+    concave=False,
+    trials=True,
+)
+
 # Counts with structural zeros --------------------
 
 
@@ -809,7 +882,7 @@ ZERO_INFLATED_POISSON: Family = Family(
     cdf=lambda y, mean, scale, trials: of.inflated_cdf(y, _poisson_cdf(y, mean, 1.0, None), scale),
     spread=lambda mean, scale, trials: of.inflated_spread(mean, mean, scale),
     predictive=lambda y, mean, variance, scale: ZERO_INFLATED_POISSON.value(y, np.log(mean / (1 - scale)), scale, None),
-    share=lambda scale: 1 - scale,
+    share=lambda mean, scale: 1 - scale,
     concave=False,
 )
 
@@ -840,8 +913,131 @@ ZERO_INFLATED_NEGATIVE_BINOMIAL: Family = Family(
         y, np.log(mean / (1 - _two(scale)[1])), scale, None
     ),
     dispersion=Dispersion("r and the probability of a structural zero", None, ("likelihood",)),
-    share=lambda scale: 1 - _two(scale)[1],
+    share=lambda mean, scale: 1 - _two(scale)[1],
     concave=False,
+)
+
+# Counts beyond a hurdle: 0 with probability pi, and else above 0 --------------------
+
+
+def hurdled(count: Family, scale_of: Callable[[Any], Any], logit: Callable[[Any], Any]) -> dict[str, Any]:
+    """Returns the functions of a row that is 0, or a count above 0, from those of a count; `logit` is that of a 0's probability.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedkern.kernels import families
+    >>> row = families.hurdled(families.POISSON, lambda scale: 1.0, lambda scale: scale)
+    >>> row["slope"](np.array([0.0, 1.0]), np.zeros(2), 0.0, None).round(3)
+    array([ 0.   , -0.582])
+    """
+
+    def of_rows(y: Any, eta: Any, scale: Any) -> tuple[Any, Any, Any]:
+        value, slope, observed = (getattr(count, name)(y, eta, scale_of(scale), None) for name in ("part", "slope", "observed"))
+        t, fall, bend = (-getattr(count, name)(0.0, eta, scale_of(scale), None) for name in ("part", "slope", "observed"))
+        with np.errstate(all="ignore"):
+            some = t > 1e-280  # -log P(0), which is exp(eta) where it is less
+            log, by = np.where(some, np.log(t), eta), np.where(some, fall / t, 1.0)
+            bent = np.where(some, -bend / t - by**2, 0.0)
+        above, rise, turn = of.log_1m_exp(log)
+        return value - above, slope - rise * by, observed + turn * by**2 + rise * bent
+
+    def chosen(which: int) -> Callable[[Any, Any, Any, Any], Any]:
+        def of_either(y: Any, eta: Any, scale: Any, trials: Any) -> Any:
+            return np.where(y > 0, of_rows(y, eta, scale)[which], logit(scale) if which == 0 else 0.0)
+
+        return of_either
+
+    def zero(mean: Any, scale: Any) -> Any:
+        """Returns log P(count = 0)."""
+        return count.part(0.0, np.log(mean), scale_of(scale), None)
+
+    def spread(mean: Any, pi: Any, scale: Any) -> Any:
+        share = (1 - pi) / -np.expm1(zero(mean, scale))
+        return np.asarray(share * (count.spread(mean, scale_of(scale), None) + mean**2) - (share * mean) ** 2)
+
+    def cdf(y: Any, mean: Any, pi: Any, scale: Any) -> Any:
+        none = np.exp(zero(mean, scale))
+        above = (count.cdf(y, mean, scale_of(scale), None) - none) / -np.expm1(zero(mean, scale))
+        return np.where(y >= 0, pi + (1 - pi) * np.maximum(above, 0.0), 0.0)
+
+    def draw(source: Source, mean: Any, pi: Any, scale: Any) -> Any:
+        none = np.exp(zero(mean, scale))
+
+        class Above:  # whose uniform numbers are those of counts above 0
+            uniform = staticmethod(lambda n: np.minimum(none + (1 - none) * source.uniform(n), of.BELOW_ONE))
+
+        of_count = lambda other: np.maximum(count.draw(Above, mean, scale_of(scale), None), 1.0)  # type: ignore[arg-type]  # noqa: E731
+        return of.inflated_draw(source, pi, of_count, len(mean))
+
+    def pi_of(scale: Any) -> Any:
+        return expit(logit(scale))
+
+    return {
+        "part": chosen(0),
+        "normaliser": lambda scale: -softplus(logit(scale)),
+        "base": lambda y, scale, trials: count.base(y, scale_of(scale), None),
+        "slope": chosen(1),
+        "observed": chosen(2),
+        "mean": _rate,
+        "information": lambda y, eta, scale, trials: count.information(y, eta, scale_of(scale), None),
+        "draw": lambda source, mean, scale, trials: draw(source, mean, pi_of(scale), scale),
+        "cdf": lambda y, mean, scale, trials: cdf(y, mean, pi_of(scale), scale),
+        "spread": lambda mean, scale, trials: spread(mean, pi_of(scale), scale),
+    }
+
+
+HURDLE_POISSON: Family = Family(
+    name="hurdle-poisson",
+    also=("hurdle", "zero-altered-poisson", "zap"),
+    code=None,
+    link="log",
+    domain=COUNTS,
+    methods=("likelihood",),
+    level="rate",
+    **hurdled(POISSON, lambda scale: 1.0, _logit),
+    share=lambda mean, scale: (1 - scale) / -np.expm1(-mean),
+    curved=True,
+)
+
+HURDLE_NEGATIVE_BINOMIAL: Family = Family(
+    name="hurdle-negative-binomial",
+    also=("hurdle-nb", "hurdle-negbin", "zanb"),
+    code=None,
+    link="log",
+    domain=COUNTS,
+    methods=("likelihood",),
+    level="rate",
+    **hurdled(NEGATIVE_BINOMIAL, lambda scale: _two(scale)[0], lambda scale: _logit(_two(scale)[1])),
+    dispersion=Dispersion("r and the probability of 0", None, ("likelihood",)),
+    share=lambda mean, scale: (1 - _two(scale)[1]) / -np.expm1(-_two(scale)[0] * np.log1p(mean / _two(scale)[0])),
+    curved=True,
+    concave=False,
+)
+
+# Counts of rows with effects of their own --------------------
+
+POISSON_LOGNORMAL: Family = Family(
+    name="poisson-lognormal",
+    also=("poisson-log-normal", "pln", "olre"),
+    code=None,
+    link="log",
+    domain=COUNTS,
+    methods=("likelihood",),
+    level="rate",
+    part=lambda y, eta, scale, trials: by_jets.effects_of_rows(y, eta, scale)[0],
+    base=POISSON.base,
+    slope=lambda y, eta, scale, trials: by_jets.effects_derivatives(y, eta, scale)[1],
+    observed=lambda y, eta, scale, trials: by_jets.effects_derivatives(y, eta, scale)[2],
+    mean=_rate,
+    information=lambda y, eta, scale, trials: (y + 0.5) / (1 + np.asarray(scale) ** 2 * (y + 0.5)),
+    draw=lambda source, mean, scale, trials: _poisson_draw(source, mean * np.exp(scale * source.normal(len(mean))), 1.0, None),
+    cdf=by_jets.effects_cdf,
+    spread=lambda mean, scale, trials: np.asarray(
+        mean * np.exp(0.5 * scale**2) + mean**2 * np.exp(scale**2) * np.expm1(scale**2)
+    ),
+    share=lambda mean, scale: np.exp(0.5 * np.asarray(scale) ** 2),
+    dispersion=Dispersion("the standard deviation of rows' effects", None, ("likelihood",)),
 )
 
 # Ordered levels: `mean` is that of the latent number --------------------
@@ -894,6 +1090,12 @@ RECORDS = (
     BETA,
     ZERO_INFLATED_POISSON,
     ZERO_INFLATED_NEGATIVE_BINOMIAL,
+    BETA_BINOMIAL,
+    LOGNORMAL,
+    INVERSE_GAUSSIAN,
+    HURDLE_POISSON,
+    HURDLE_NEGATIVE_BINOMIAL,
+    POISSON_LOGNORMAL,
     ORDINAL,
     ORDINAL_PROBIT,
     BERNOULLI_PROBIT,
@@ -911,7 +1113,7 @@ HAZARDS = ("cox", *LIFETIMES)
 NOMINAL = ("multinomial",)
 LEVELED = ("ordinal", *NOMINAL)
 WITHOUT_INTERCEPT = ("cox", "ordinal")  # a baseline hazard of each client, and thresholds, are in its place
-MEANT |= dict.fromkeys(("lognormal", "log-normal", "inverse.gaussian", "inverse-gaussian"), "gamma")  # positive, with a tail
+MEANT |= {link: f'bernoulli with model.link = "{link}"' for link in CHANCES}
 MEANT |= dict.fromkeys(("nominal", "categorical", "softmax", "multinom", "mlogit"), "multinomial")
 
 
@@ -957,7 +1159,7 @@ def one_trial(name: str) -> str:
     >>> families.one_trial("binomial-probit"), families.one_trial("poisson")
     ('bernoulli-probit', 'poisson')
     """
-    return "bernoulli" + name.removeprefix("binomial") if name.startswith("binomial") else name
+    return f"bernoulli{name.partition('binomial')[2]}" if name in FAMILIES and FAMILIES[name].trials else name
 
 
 def is_linear(name: str) -> bool:

@@ -16,6 +16,12 @@ triangular, so that the effects T u_g have the covariance T T'. A point holds, o
 | "beta" | of the shapes precision mu and precision (1 - mu), mu = expit(eta) | log precision |
 | "zero-inflated-poisson" | 0 with probability pi, else as "poisson" | logit pi |
 | "zero-inflated-negative-binomial" | the same of "negative-binomial" | phi, logit pi |
+| "hurdle-poisson" | 0 with probability pi, else as "poisson" given that it is above 0 | logit pi |
+| "hurdle-negative-binomial" | the same of "negative-binomial" | phi, logit pi |
+| "poisson-lognormal" | with the mean exp(eta + e), e ~ N(0, sd^2) of each row, integrated | log sd |
+| "beta-binomial" | as "binomial", of chances that are drawn as those of "beta" | log precision |
+| "lognormal" | log y around eta | log sd |
+| "inverse-gaussian" | with the mean mu = exp(eta), the variance mu^3 / shape | log shape |
 | "ordinal", "ordinal-probit" | y in 0 .. K - 1, P(y < k) = F(c_k - eta), F logistic or normal | c_1, log(c_2 - c_1), .. |
 | "weibull" | a time of hazard k t^(k-1) exp(eta) | log k |
 | "exponential" | the same with k = 1 | |
@@ -53,13 +59,19 @@ CODES = {
     "bernoulli": 0, "binomial": 0, "poisson": 1, "gaussian": 2, "negative-binomial": 3, "student": 4, "gamma": 5, "beta": 6,
     "zero-inflated-poisson": 7, "zero-inflated-negative-binomial": 8, "ordinal": 9, "ordinal-probit": 10, "weibull": 11,
     "exponential": 12, "piecewise": 13, "bernoulli-probit": 14, "binomial-probit": 14, "bernoulli-cloglog": 15,
-    "binomial-cloglog": 15,
+    "binomial-cloglog": 15, "beta-binomial": 16, "lognormal": 17, "inverse-gaussian": 18, "hurdle-poisson": 19,
+    "hurdle-negative-binomial": 20, "poisson-lognormal": 21,
 }  # fmt: skip
 SHAPES = {  # how many numbers of its own a family has; "ordinal" at least so many, "piecewise" one more for each cut
     "gaussian": 1, "negative-binomial": 1, "student": 2, "gamma": 1, "beta": 1, "zero-inflated-poisson": 1,
     "zero-inflated-negative-binomial": 2, "ordinal": 1, "ordinal-probit": 1, "weibull": 1, "piecewise": 1,
+    "beta-binomial": 1, "lognormal": 1, "inverse-gaussian": 1, "hurdle-poisson": 1, "hurdle-negative-binomial": 2,
+    "poisson-lognormal": 1,
 }  # fmt: skip
-SEVERAL_MODES = ("student", "beta", "zero-inflated-poisson", "zero-inflated-negative-binomial")
+SEVERAL_MODES = (
+    "student", "beta", "zero-inflated-poisson", "zero-inflated-negative-binomial", "beta-binomial", "inverse-gaussian",
+    "hurdle-negative-binomial",
+)  # fmt: skip
 ORDERED = ("ordinal", "ordinal-probit")
 TIMES = ("weibull", "exponential", "piecewise")
 LATER = tuple(CODES)[5:]

@@ -37,11 +37,8 @@ def data(source: Source) -> Arguments:
     )
     points = random.standard_normal((s, mixed.size(p, d, family, n_shapes))) * source.choose([0.3, 1.0])
     offset = source.choose([None, 0.5 * random.standard_normal(n)])
-    trials = (
-        random.integers(1, 9, n).astype(float)
-        if family.startswith(("binomial", "gamma")) and source.choose([True, False])
-        else None
-    )
+    tried = family.startswith(("binomial", "beta-binomial", "gamma")) and source.choose([True, False])
+    trials = random.integers(1, 9, n).astype(float) if tried else None
     eta = np.clip(X @ points[0, :p] + random.standard_normal(n), -4, np.log(LARGEST_MEAN))
     y = response(source, family, eta, trials, n_shapes)
     upper = None
@@ -81,16 +78,16 @@ def response(source: Source, family: str, eta: Any, trials: Any, n_shapes: int) 
     random, n = source.random, len(eta)
     if family in ("gaussian", "student"):
         return eta + (random.standard_normal(n) if family == "gaussian" else random.standard_t(2, n))
-    if family.startswith(("bernoulli", "binomial")):
+    if family.startswith(("bernoulli", "binomial", "beta-binomial")):
         return random.binomial(1 if trials is None else trials.astype(int), 1 / (1 + np.exp(-eta))).astype(float)
-    if family in ("gamma", *mixed.TIMES):
+    if family in ("gamma", "lognormal", "inverse-gaussian", *mixed.TIMES):
         return random.gamma(1.0, np.exp(0.5 * eta)) + 1e-6
     if family == "beta":
         return np.clip(1 / (1 + np.exp(-eta - 0.5 * random.standard_normal(n))), 1e-9, 1 - 1e-9)
     if family in mixed.ORDERED:
         return random.integers(0, n_shapes + 1, n).astype(float)
     y = random.poisson(np.exp(eta)).astype(float)
-    return y * (random.random(n) < 0.6) if family.startswith("zero") else y
+    return y * (random.random(n) < 0.6) if family.startswith(("zero", "hurdle")) else y
 
 
 def values(source: Source) -> Case:

@@ -25,6 +25,11 @@ SCALES: dict[str, Any] = {  # of what its number has a range, or several
     "beta": 6.0,
     "zero-inflated-poisson": 0.3,
     "zero-inflated-negative-binomial": np.array([0.7, 0.3]),
+    "hurdle-poisson": 0.3,
+    "hurdle-negative-binomial": np.array([3.0, 0.3]),
+    "beta-binomial": 6.0,
+    "lognormal": 0.4,
+    "inverse-gaussian": 6.0,
 }
 ETA = np.linspace(-6, 6, 49)
 TRIALS = 5.0

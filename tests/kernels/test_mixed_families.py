@@ -28,6 +28,27 @@ def rows(family, y, upper=None, d=0, groups=1, trials=None):
 
 
 DIGITS, STEP = 200, mpmath.mpf("1e-15")
+
+
+def lognormal_mixture(y, eta, log_sd):
+    """The integral over a row's effect: by equal steps about the mode, whose error falls as fast as exp(-1 / step)."""
+    with mpmath.workdps(60):
+        square = mpmath.exp(2 * log_sd)
+        v = mpmath.lambertw(mpmath.exp(eta + square * y) * square).real
+        mode, width = eta + square * y - v, mpmath.sqrt(square / (1 + v))
+        total, step = mpmath.mpf(0), min(width / 4, mpmath.mpf("0.06"))
+        top = y * mode - mpmath.exp(mode) - (mode - eta) ** 2 / (2 * square)
+        for sign in (1, -1):
+            k = 0 if sign == 1 else 1
+            while True:
+                t = mode + sign * k * step
+                term = mpmath.exp(y * t - mpmath.exp(t) - (t - eta) ** 2 / (2 * square) - top)
+                total, k = total + term, k + 1
+                if term < mpmath.mpf("1e-50"):
+                    break
+        return top + mpmath.log(total * step) - log_sd - mpmath.log(2 * mpmath.pi) / 2 - mpmath.loggamma(y + 1)
+
+
 # One row far from its middle --------------------
 
 
@@ -51,7 +72,20 @@ def exact(family, y, eta, w, upper=None, entry=0.0):
             a, b = mu * precision, precision / (1 + mean)
             gamma = mpmath.loggamma(precision) - mpmath.loggamma(a) - mpmath.loggamma(b)
             return gamma + (a - 1) * mpmath.log(y) + (b - 1) * mpmath.log1p(-y)
-        if family.startswith("zero"):
+        if family == "beta-binomial":  # of one trial, or of so many that the first half of them are successes
+            n, precision = max(2 * y, m(1)), mpmath.exp(w[0])
+            a, b = precision * mean / (1 + mean), precision / (1 + mean)
+            ways = mpmath.loggamma(n + 1) - mpmath.loggamma(y + 1) - mpmath.loggamma(n - y + 1)
+            gamma = mpmath.loggamma(y + a) - mpmath.loggamma(a) + mpmath.loggamma(n - y + b) - mpmath.loggamma(b)
+            return ways + gamma - mpmath.loggamma(n + precision) + mpmath.loggamma(precision)
+        if family == "lognormal":
+            return -mpmath.log(y) - mpmath.log(2 * mpmath.pi) / 2 - w[0] - ((mpmath.log(y) - eta) * mpmath.exp(-w[0])) ** 2 / 2
+        if family == "inverse-gaussian":
+            shape = mpmath.exp(w[0])
+            return (w[0] - mpmath.log(2 * mpmath.pi * y**3) - shape * (y / mean - 1) ** 2 / y) / 2
+        if family == "poisson-lognormal":
+            return lognormal_mixture(y, eta, w[0])
+        if family.startswith(("zero", "hurdle")):
             a, pi = w[0] ** 2 if len(w) == 2 else m(0), 1 / (1 + mpmath.exp(-w[-1]))
             count = y * eta - mpmath.loggamma(y + 1)
             if a == 0:
@@ -60,6 +94,9 @@ def exact(family, y, eta, w, upper=None, entry=0.0):
                 count += (
                     mpmath.loggamma(y + 1 / a) - mpmath.loggamma(1 / a) + y * mpmath.log(a) - (y + 1 / a) * mpmath.log1p(a * mean)
                 )
+            if family.startswith("hurdle"):
+                none = -mean if a == 0 else -mpmath.log1p(a * mean) / a
+                return mpmath.log(pi) if y == 0 else count - mpmath.log1p(mpmath.exp(w[-1])) - mpmath.log(-mpmath.expm1(none))
             return mpmath.log(pi * (y == 0) + (1 - pi) * mpmath.exp(count))
         if family in mixed.ORDERED:
             F = (lambda x: 1 / (1 + mpmath.exp(-x))) if family == "ordinal" else (lambda x: mpmath.erfc(-x / mpmath.sqrt(2)) / 2)
@@ -127,6 +164,12 @@ FAR = {
     + far([1e-200, 0.999], None, [(-400.0, 2.0), (30.0, -4.0)]),
     "zero-inflated-poisson": far([0, 5], None, [(0.3, -0.4), (-40.0, 30.0), (5.5, -200.0), (3.0, 200.0)]),
     "zero-inflated-negative-binomial": far([0, 9], None, [(0.3, 0.7, -0.4), (-30.0, 1e-9, 3.0), (20.0, 2.0, -300.0)]),
+    "hurdle-poisson": far([0, 1, 5], None, [(0.3, -0.4), (-40.0, 30.0), (5.5, -200.0), (-300.0, 0.2)]),
+    "hurdle-negative-binomial": far([0, 1, 9], None, [(0.3, 0.7, -0.4), (-30.0, 1e-9, 3.0), (20.0, 2.0, -300.0)]),
+    "poisson-lognormal": far([0, 7], None, [(0.3, -0.4), (-30.0, 0.2), (6.0, -3.0), (2.0, -30.0), (3.0, 1.5)]),
+    "beta-binomial": far([0, 1, 20], None, [(0.3, 1.0), (-5.0, 3.0), (30.0, -4.0), (-600.0, 2.0), (0.1, 30.0), (2.0, 12.0)]),
+    "lognormal": far([2.0, 1e-200], None, [(0.5, 0.3), (-450.0, -6.0), (40.0, 0.5)]),
+    "inverse-gaussian": far([0.3, 2.0], None, [(0.5, 0.3), (-2.0, 4.0), (40.0, 0.5), (0.7, 12.0)]),
     "ordinal": far([0, 1, 2, 3], None, [(0.2, *SHARP), (60.0, *SHARP), (-90.0, *WIDE)]),
     "ordinal-probit": far([0, 1, 2, 3], None, [(0.2, *SHARP), (36.0, *SHARP), (-28.5, *WIDE), (0.1, -7.0, 2.7, -9.0)])
     + far([0, 1, 2, 3], None, [(-45.0, 0.0, -1.0, 1.0)]),
@@ -146,6 +189,7 @@ def test_a_row_is_right_far_from_its_middle(family, backend):
     """Value to 1e-12 of its terms, gradient and Hessian to 1e-8, against 60 digits and their own differences."""
     for y, upper, eta, w in FAR[family]:
         case = rows(family, [y], None if upper is None else [upper])
+        case["trials"] = np.array([max(2.0 * y, 1.0)]) if family == "beta-binomial" else None
         value, gradient, minus_hessian = mixed.curvature(np.array([[eta, *w]]), **case, nodes=1, backend=backend)
         want = float(exact(family, y, eta, (*w,), upper))
         slopes, curves = by_digits(family, y, (eta, *w), upper)
@@ -189,6 +233,9 @@ BAD = {
     "beta": [0.0, 1.0, -0.1, 1.1, np.nan],
     "zero-inflated-poisson": [-1.0, 0.5, np.inf, np.nan],
     "zero-inflated-negative-binomial": [-1.0, 0.5, np.inf, np.nan],
+    **{family: [-1.0, 0.5, np.inf, np.nan] for family in ("hurdle-poisson", "hurdle-negative-binomial", "poisson-lognormal")},
+    **{family: [0.0, -1.0, np.inf, np.nan] for family in ("lognormal", "inverse-gaussian")},
+    "beta-binomial": [-1.0, 6.0, 0.5, np.nan],
     "ordinal": [-1.0, 4.0, 0.5, np.nan],
     "ordinal-probit": [-1.0, 4.0, 0.5, np.nan],
     **{f"bernoulli-{link}": [-1.0, 2.0, 0.5, np.nan] for link in ("probit", "cloglog")},
@@ -330,6 +377,9 @@ MODES = {
     "one zero": ("zero-inflated-poisson", [0.0], [-2.04, 1.6, -0.05]),
     "zeros": ("zero-inflated-poisson", [0.0] * 12, [5.0, np.log(4.0), -1.0]),
     "zeros and counts": ("zero-inflated-poisson", [0.0] * 9 + [40.0], [1.0, np.log(6.0), -3.0]),
+    "hurdles": ("hurdle-negative-binomial", [0.0, 1.0, 1.0, 30.0] * 8, [1.0, np.log(3.0), 2.5, -1.0]),
+    "of a tail": ("inverse-gaussian", [0.02, 5.0, 80.0], [0.0, np.log(4.0), 0.5]),
+    "all of the trials": ("beta-binomial", [1.0, 1.0, 0.0] * 9, [0.3, np.log(5.0), 1.0]),
     "many counts": ("zero-inflated-negative-binomial", [0.0, 90.0, 3.0, 0.0] * 50, [2.0, np.log(2.0), 0.3, -2.0]),
 }
 

@@ -218,6 +218,7 @@ def test_responses_drawn_anew_are_like_those_of_the_model(family):
     [
         *("bernoulli", "binomial", "poisson", "negative-binomial", "gaussian", "student", "gamma", "beta"),
         *("zero-inflated-poisson", "zero-inflated-negative-binomial", "bernoulli-probit", "binomial-cloglog"),
+        *("beta-binomial", "lognormal", "inverse-gaussian", "hurdle-poisson", "hurdle-negative-binomial", "poisson-lognormal"),
     ],
 )
 @pytest.mark.parametrize("group", [(), ("intercept",)])

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 from scipy import stats
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 
 from fedkern.kernels import mixed
 
@@ -17,7 +17,9 @@ def own(family):
     return {
         "gaussian": [-0.4], "negative-binomial": [-0.4], "student": [-0.6, 1.1], "gamma": [0.7], "beta": [1.6],
         "zero-inflated-poisson": [-0.8], "zero-inflated-negative-binomial": [0.6, -0.5], "ordinal": [-0.8, 0.2, -0.3],
-        "ordinal-probit": [-0.8, 0.2, -0.3], "weibull": [0.35], "piecewise": [-0.3, 0.4, 0.1],
+        "ordinal-probit": [-0.8, 0.2, -0.3], "weibull": [0.35], "piecewise": [-0.3, 0.4, 0.1], "beta-binomial": [1.4],
+        "lognormal": [-0.4], "inverse-gaussian": [1.1], "hurdle-poisson": [-0.8], "hurdle-negative-binomial": [0.6, -0.5],
+        "poisson-lognormal": [-0.5],
     }.get(family, [])  # fmt: skip
 
 
@@ -35,9 +37,9 @@ def response(family, eta, trials, rng):
         return eta + 0.7 * rng.standard_normal(n), None
     if family == "student":
         return eta + 0.6 * rng.standard_t(3, n), None
-    if family.startswith(("bernoulli", "binomial")):
+    if family.startswith(("bernoulli", "binomial", "beta-binomial")):
         return rng.binomial(1 if trials is None else trials.astype(int), chance(family, eta)).astype(float), None
-    if family == "gamma":
+    if family in ("gamma", "lognormal", "inverse-gaussian"):
         return rng.gamma(2.0, np.exp(eta) / 2.0), None
     if family == "beta":
         return np.clip(rng.beta(5 * expit(eta), 5 * expit(-eta)), 1e-6, 1 - 1e-6), None
@@ -48,7 +50,7 @@ def response(family, eta, trials, rng):
         kind = np.arange(n) % 4  # event, censored on the right, in an interval, censored on the left
         return np.where(kind == 3, 0.0, y), np.select([kind == 0, kind == 1, kind == 2], [y, np.inf, 1.7 * y], y)
     y = rng.poisson(np.exp(np.minimum(eta, 3.0))).astype(float)
-    return np.where(rng.random(n) < 0.3 * family.startswith("zero"), 0.0, y), None
+    return np.where(rng.random(n) < 0.3 * family.startswith(("zero", "hurdle")), 0.0, y), None
 
 
 def example(family, d, n=24, groups=5, p=2, points=3, seed=0, tau=0.8):
@@ -61,7 +63,7 @@ def example(family, d, n=24, groups=5, p=2, points=3, seed=0, tau=0.8):
     T[np.diag_indices(d)] = np.log(tau)
     xi = np.concatenate([0.4 * rng.standard_normal(p), T[np.tril_indices(d)], own(family)])
     eta = X @ xi[:p] + rng.standard_normal(n) * (tau if d else 0)
-    trials = rng.integers(1, 6, n).astype(float) if family.startswith("binomial") else None
+    trials = rng.integers(1, 6, n).astype(float) if family.startswith(("binomial", "beta-binomial")) else None
     y, upper = response(family, eta, trials, rng)
     many = xi + 0.1 * rng.standard_normal((points, len(xi))) * (np.arange(points) > 0)[:, None]
     return {
@@ -112,6 +114,16 @@ def density(family, y, eta, trials, w, upper=None, cuts=None):
         return stats.gamma.logpdf(y, np.exp(w[0]), scale=mean * np.exp(-w[0]))
     if family == "beta":
         return stats.beta.logpdf(y, np.exp(w[0]) * expit(eta), np.exp(w[0]) * expit(-eta))
+    if family == "beta-binomial":
+        return stats.betabinom.logpmf(y, 1 if trials is None else trials, np.exp(w[0]) * expit(eta), np.exp(w[0]) * expit(-eta))
+    if family == "lognormal":
+        return stats.lognorm.logpdf(y, np.exp(w[0]), scale=mean)
+    if family == "inverse-gaussian":
+        return stats.invgauss.logpdf(y, mean * np.exp(-w[0]), scale=np.exp(w[0]))
+    if family == "poisson-lognormal":
+        z = np.arange(-9, 9.01, 0.05)
+        rows = stats.poisson.logpmf(y[..., None], np.exp(eta[..., None] + np.exp(w[0]) * z)) + stats.norm.logpdf(z)
+        return logsumexp(rows, axis=-1) + np.log(0.05)
     if family in mixed.ORDERED:
         F = stats.logistic if family == "ordinal" else stats.norm
         low, high = thresholds(w)[y.astype(int)], thresholds(w)[y.astype(int) + 1]
@@ -126,6 +138,9 @@ def density(family, y, eta, trials, w, upper=None, cuts=None):
         return np.where(event, exact, np.where(np.isfinite(upper), within, beyond))
     phi = w[0] if "negative" in family else 0.0
     count = stats.poisson.logpmf(y, mean) if phi == 0 else stats.nbinom.logpmf(y, phi**-2.0, 1 / (1 + phi**2 * mean))
+    if family.startswith("hurdle"):
+        none = -mean if phi == 0 else -np.log1p(phi**2 * mean) / phi**2
+        return np.where(y == 0, -np.logaddexp(0, -w[-1]), count - np.log(-np.expm1(none)) - np.logaddexp(0, w[-1]))
     if family.startswith("zero"):
         with np.errstate(divide="ignore"):
             return np.log(expit(w[-1]) * (y == 0) + expit(-w[-1]) * np.exp(count))

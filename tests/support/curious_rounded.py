@@ -33,6 +33,8 @@ BACK: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {  
     "gaussian": (lambda y: y, lambda t: t),
     "student": (lambda y: y, lambda t: t),
     "gamma": (np.log, np.exp),
+    "lognormal": (np.log, np.exp),
+    "inverse-gaussian": (np.log, np.exp),
     "beta": (lambda y: np.log(y / (1 - y)), lambda t: 1 / (1 + np.exp(-t))),
 }
 
@@ -164,7 +166,8 @@ def known(job: Played | Asked, rows: Rows, columns: list[int] | None = None) -> 
                         y[row] = back(there(y[row]) + step)
                     else:
                         X[row, column] += step
-                    mates = Rows(rows.layout, X, y, np.array([0, last - first]))
+                    trials = None if rows.trials is None else rows.trials[first:last]
+                    mates = Rows(rows.layout, X, y, np.array([0, last - first]), trials)
                     of_y = [] if as_cell is None else [y.sum(), y @ y]
                     sums = [X[:, columns].sum(axis=0), (X[:, columns] ** 2).sum(axis=0), np.array(of_y)]
                     both.append(np.concatenate([numbers.told(mates, nodes), np.concatenate(sums) / EXACT]))

@@ -28,9 +28,15 @@ def rows(family, group=(), client=(), sizes=(4, 1, 3, 5), seed=0):
         "zero-inflated-negative-binomial": lambda: (
             rng.binomial(1, 0.6, n) * rng.negative_binomial(2.0, 2 / (2 + np.exp(eta + 1)))
         ),
+        "hurdle-poisson": lambda: rng.binomial(1, 0.6, n) * (1 + rng.poisson(np.exp(eta))),
+        "hurdle-negative-binomial": lambda: rng.binomial(1, 0.6, n) * (1 + rng.negative_binomial(2.0, 2 / (2 + np.exp(eta)))),
+        "poisson-lognormal": lambda: rng.poisson(np.exp(eta + 0.6 * rng.normal(size=n))),
+        "beta-binomial": lambda: rng.binomial(6, rng.beta(3 * p, 3 * (1 - p))),
+        "lognormal": lambda: np.exp(rng.normal(eta, 0.7)),
+        "inverse-gaussian": lambda: rng.wald(np.exp(eta), 3.0),
     }[family.removesuffix("-probit").removesuffix("-cloglog")]()
     layout = Layout(("intercept", "a", "b"), family, tuple(group), tuple(client))
-    trials = np.full(n, 6.0) if family.startswith("binomial") else None
+    trials = np.full(n, 6.0) if family.startswith(("binomial", "beta-binomial")) else None
     return Rows.grouped(layout, X, y, list(np.repeat(np.arange(len(sizes)), sizes)), trials, rng.normal(0, 0.2, n))[0]
 
 

@@ -76,11 +76,17 @@ SCALES: dict[str, Any] = {
     "beta": 6.0,
     "zero-inflated-poisson": 0.3,
     "zero-inflated-negative-binomial": np.array([2.0, 0.3]),
+    "hurdle-poisson": 0.3,
+    "hurdle-negative-binomial": np.array([2.0, 0.3]),
+    "poisson-lognormal": 0.7,
+    "beta-binomial": 6.0,
+    "lognormal": 0.7,
+    "inverse-gaussian": 3.0,
 }
 
 
-def drawn(random: np.random.Generator, family: str, eta: Array) -> Array:
+def drawn(random: np.random.Generator, family: str, eta: Array, trials: Array | None = None) -> Array:
     """Responses (n,) of a family at predictors."""
     record = FAMILIES[family]
-    y = np.asarray(record.draw(Source(random), record.mean(eta), SCALES.get(family, 1.0), None), np.float64)
+    y = np.asarray(record.draw(Source(random), record.mean(eta), SCALES.get(family, 1.0), trials), np.float64)
     return np.clip(y, 1e-6, 1 - 1e-6) if family == "beta" else y

@@ -11,16 +11,22 @@ from numpy.polynomial.hermite_e import hermegauss
 from .._rows import HALF_LOG_TAU
 from .mixed_families import (
     Beta,
+    BetaBinomial,
     Binomial,
     Cloglog,
     Exponential,
     Gamma,
     Gaussian,
+    HurdleNegativeBinomial,
+    HurdlePoisson,
+    InverseGaussian,
+    LogNormal,
     NegativeBinomial,
     Ordinal,
     OrdinalProbit,
     Piecewise,
     Poisson,
+    PoissonLognormal,
     Probit,
     Student,
     Weibull,
@@ -30,7 +36,8 @@ from .mixed_families import (
 
 FAMILIES = (
     Binomial, Poisson, Gaussian, NegativeBinomial, Student, Gamma, Beta, ZeroInflatedPoisson, ZeroInflatedNegativeBinomial,
-    Ordinal, OrdinalProbit, Weibull, Exponential, Piecewise, Probit, Cloglog,
+    Ordinal, OrdinalProbit, Weibull, Exponential, Piecewise, Probit, Cloglog, BetaBinomial, LogNormal, InverseGaussian,
+    HurdlePoisson, HurdleNegativeBinomial, PoissonLognormal,
 )  # fmt: skip
 
 MOST_CURVE = 1e8  # of a row in the search, beside its size

@@ -9,8 +9,10 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import expit
 
+from .. import _declared as by_jets
 from .. import _rows as of
 from .. import families
+from .._jets import variables
 from .._rows import HALF_LOG_TAU, MOST_ETA, log_1m_exp, rest, rest_curve, rest_slope
 from ..families import LEVELS
 
@@ -250,14 +252,77 @@ class Beta(OfRecord):
         return first[None], (slope + mu * s_not - nu * s)[None], (first - s - s_not)[None, None]
 
     def mode(self, w):
-        """Solves digamma(a) - digamma(b) = logit(y), between 0 and logit(y), by bisection."""
+        """Solves digamma(a) - digamma(b) = logit(y), between 0 and logit(y)."""
         logit, precision = np.log(self.y) - np.log1p(-self.y), np.exp(w[:, :1])
-        low, high = np.zeros((len(w), self.n)), np.ones((len(w), 1)) * logit
-        for _ in range(60):
-            eta = 0.5 * (low + high)
-            beyond = np.sign(logit) * of.beta_slope(self.y, eta, precision, None) < 0
-            low, high = np.where(beyond, low, eta), np.where(beyond, eta, high)
-        return 0.5 * (low + high)
+        return middle(lambda eta: of.beta_slope(self.y, eta, precision, None), 0.0 * precision, logit + 0.0 * precision)
+
+
+def middle(slope, first, second):
+    """Returns (S, n) where a slope is 0 that falls, between two sides, by bisection."""
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    low, high = np.broadcast_arrays(low, high)
+    for _ in range(60):
+        eta = 0.5 * (low + high)
+        falls = slope(eta) < 0
+        low, high = np.where(falls, low, eta), np.where(falls, eta, high)
+    return 0.5 * (low + high)
+
+
+class Declared(OfRecord):
+    """Defines rows of a record whose `part` has all that depends on eta or on the shape numbers; w = log scale."""
+
+    def scale(self, w):
+        return (np.exp(w[:, :1]),)
+
+    def own(self, eta, w):
+        eta, log_scale = variables(eta, w[0])
+        part = self.record.part(self.y, eta, np.exp(log_scale), self.trials)
+        return part.first[1:], part.second[1:, 0], part.second[1:, 1:]
+
+
+class LogNormal(Declared):
+    record = families.LOGNORMAL
+
+
+class InverseGaussian(Declared):
+    record = families.INVERSE_GAUSSIAN
+    concave = False
+
+    def mode(self, w):
+        return np.log(self.y) + np.zeros((len(w), 1))
+
+
+class BetaBinomial(Declared):
+    record = families.BETA_BINOMIAL
+    concave = False
+
+    def good(self, m):
+        return super().good(m) & self.record.domain.has(self.trials) & (self.y <= self.trials)
+
+    def mode(self, w):
+        """Returns the mode; where all or none of the trials succeed there is none, as the density rises all the way."""
+        scale = np.exp(w[:, :1])
+        with np.errstate(divide="ignore"):
+            logit = np.clip(np.log(self.y) - np.log(self.trials - self.y), -MOST_ETA, MOST_ETA)
+        between = middle(lambda eta: self.record.slope(self.y, eta, scale, self.trials), 0.0 * scale, logit + 0.0 * scale)
+        return np.where((self.y > 0) & (self.y < self.trials), between, logit)
+
+
+class PoissonLognormal(Declared):
+    record = families.POISSON_LOGNORMAL
+    counted = True
+
+    @classmethod
+    def row(cls, eta, y, trials, scale):
+        return by_jets.effects_derivatives(y, eta, scale)[:3]
+
+    def own(self, eta, w):
+        first, mixed, second = by_jets.effects_derivatives(self.y, eta, np.exp(w[0]))[3:]
+        return first[None], mixed[None], second[None, None]
+
+    def start(self, w):
+        count = self.y + 0.5
+        return count / (1 + np.exp(2 * w[:, :1]) * count), np.log(count), self.y
 
 
 class ZeroInflatedPoisson(OfRecord):
@@ -311,6 +376,53 @@ class ZeroInflatedNegativeBinomial(ZeroInflatedPoisson):
 
     def scale(self, w):
         return *NegativeBinomial.scale(self, w), w[:, -1:]
+
+
+class HurdlePoisson(ZeroInflatedPoisson):
+    """Defines hurdle Poisson rows; w = logit of the probability of 0."""
+
+    concave = True
+    counted = True
+    record = replace(families.HURDLE_POISSON, **families.hurdled(families.POISSON, lambda logit: 1.0, lambda logit: logit))
+
+    def own(self, eta, w):
+        first, cross, second = np.zeros((len(w), self.n)), np.zeros((len(w), self.n)), np.zeros((len(w), len(w), self.n))
+        first[-1] = self.y == 0
+        if self.count is NegativeBinomial:  # log P(count > 0) by x = log t, t = -log P(0)
+            eta, some = np.minimum(eta, MOST_ETA), self.y > 0
+            g, g_eta, g_phi = of.negative_by_phi(self.y, eta, w[0])
+            t, *by = (-x for x in (*self.count.row(eta, 0.0, None, 1 / np.maximum(w[0] ** 2, LEAST_SQUARE))[:2],))
+            by_phi, by_both, by_twice = (-x / t for x in of.negative_by_phi(0.0, eta, w[0]))
+            _, rise, turn = log_1m_exp(np.log(t))
+            bent = turn - rise
+            first[0] = np.where(some, g - rise * by_phi, 0.0)
+            cross[0] = np.where(some, g_eta - bent * by[0] / t * by_phi - rise * by_both, 0.0)
+            second[0, 0] = np.where(some, g_phi - bent * by_phi**2 - rise * by_twice, 0.0)
+        return first, cross, second
+
+    def start(self, w):
+        return np.where(self.y > 0, self.y + 0.5, 0.0) + np.zeros((len(w), 1)), np.log(self.y + 0.5), self.y
+
+
+class HurdleNegativeBinomial(HurdlePoisson):
+    """Defines hurdle negative binomial rows; w = phi, and the logit."""
+
+    count = NegativeBinomial
+    concave = False
+    counted = False
+    record = replace(
+        families.HURDLE_NEGATIVE_BINOMIAL,
+        **families.hurdled(families.NEGATIVE_BINOMIAL, lambda scale: scale[0], lambda scale: scale[1]),
+    )
+
+    def scale(self, w):
+        return *NegativeBinomial.scale(self, w), w[:, -1:]
+
+    def mode(self, w):
+        """Returns the mode; a zero says nothing, and the density of 1 falls all the way."""
+        scale, square, y = self.scale(w), w[:, :1] ** 2, np.maximum(self.y, 2)
+        ends = np.log((y - 1) / (1 + square)), np.log(y) + 0.0 * square
+        return np.where(self.y > 1, middle(lambda eta: self.record.slope(y, eta, scale, None), *ends), -MOST_ETA)
 
 
 # Defines rows of mixed models whose responses are levels in an order --------------------

@@ -511,7 +511,7 @@ class Config(JobConfig):
         family = COUNTS[-1] if self.model.by_evidence else self.model.family
         # Beside a share of zeros other rows weigh as they are none, and a cloglog's weigh less evenly than a logit's, which tells
         # more: of three columns 1.5 and 3.1 % at 12 a coefficient.
-        shares = family == "zero-inflated-poisson" or self.model.link == "cloglog"
+        shares = 2 * (self.model.link == "cloglog") + (family in ("zero-inflated-poisson", "hurdle-poisson"))
         return len(self.model.cuts or ()) if family in COUNTED else len(SHAPES.get(family, ())) + shares
 
 
@@ -686,13 +686,15 @@ def _chains(config: Config) -> Iterator[str]:
 
 def _trials(config: Config) -> Iterator[str]:
     data, model = config.data, config.model
-    if model.family == "binomial" and data.trials is None:
+    of_trials = families.taken_by("likelihood", where=lambda family: family.trials)
+    if model.family in of_trials and data.trials is None:
         remedy = 'give the column of their number, or take "bernoulli" for a response of 0 or 1'
-        yield f'data.trials is missing: family = "binomial" is of successes of trials; {remedy}'
+        yield f'data.trials is missing: family = "{model.family}" is of successes of trials; {remedy}'
     if data.trials is None:
         return
-    if model.family != "binomial":
-        yield f'data.trials = "{data.trials}": successes of trials are of model.family = "binomial", not "{model.family}"'
+    if model.family not in of_trials:
+        wanted = families.quoted(of_trials)
+        yield f'data.trials = "{data.trials}": successes of trials are of model.family = {wanted}, not "{model.family}"'
     if data.builtin:
         yield f'data.trials = "{data.trials}" is for data.clients; built-in data have 0/1 responses'
     if data.positive is not None:

@@ -19,7 +19,8 @@ from .times import Times
 
 
 def check_parts(family: str, wanted: int, table: Table, spec: Spec, client: str, times: Times | None = None) -> None:
-    """Refuses a client of whose rows few, and not none, have an interval (`times`) or are zeros of a zero-inflated response.
+    """Refuses a client of whose rows few, and not none, have an interval (`times`) or are zeros of a zero-inflated response, or
+    are above 0 in a hurdle's, which has coefficients of these alone.
 
     Parameters
     ----------
@@ -37,6 +38,8 @@ def check_parts(family: str, wanted: int, table: Table, spec: Spec, client: str,
         n, kind = int((np.asarray(table.columns[str(spec.response)]) == 0).sum()), "zeros-of-response"
         # Whose zeros do not stand alone, and which no check sends on to another family: a Poisson job would lead here again.
         remedy = "other-zeros"
+    elif family.startswith("hurdle") and spec.response in table.columns:
+        n, kind, remedy = int((np.asarray(table.columns[str(spec.response)]) > 0).sum()), "counts-above-0", "other-zeros"
     else:
         return
     if 0 < n < wanted:

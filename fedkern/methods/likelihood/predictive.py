@@ -132,7 +132,7 @@ class Predictive:
     def means(self, shifted: Array, weights: Array) -> Array:
         """Returns (m, n) averages of the mean over nodes of the predictor (nodes, m, n)."""
         record = FAMILIES[self.family]
-        return record.expected(np.tensordot(weights, np.asarray(record.mean(shifted)), 1), self.natural)
+        return np.tensordot(weights, np.asarray(record.expected(record.mean(shifted), self.natural)), 1)
 
     def of_rows(self, X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float]) -> Foreseen:
         """Returns the prediction of rows X (n, p) of the encoding.

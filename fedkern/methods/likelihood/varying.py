@@ -27,7 +27,11 @@ Array = NDArray[np.float64]
 
 OFF, SURE = 0.15, 4.0  # how responses vary about their means is off by so much, and by so many sds of what the model makes
 WILD = 30.0  # times: beyond, no factor of intervals says anything
-ZEROS = {"poisson": "zero-inflated-poisson", "negative-binomial": "zero-inflated-negative-binomial"}  # with structural ones
+ZEROS = {  # with zeros of another kind, and beside these
+    "poisson": "zero-inflated-poisson",
+    "zero-inflated-poisson": "zero-inflated-negative-binomial",
+    "hurdle-poisson": "hurdle-negative-binomial",
+}
 STANDS_APART = 5.0  # times the others' excess, by their means, at one client: it is looked at first
 OF_LEVELS = 0.5  # of the excess, that levels of clients explain: their effects come before another family
 FIRST = "look at its counts and exposures first (a code such as 99, another unit)"
@@ -99,7 +103,7 @@ def describe(replies: Mapping[int, Replicated], model: Model, *, mend_first: boo
     narrow = f"{words}: {narrow}; " if apart is None else f"{words}; {narrow}; where its counts are right "
     if family.link == "log":
         structural = family.share is not None or (model.one_intercept and excess.structural(whole, ratio))
-        other = ZEROS["negative-binomial" if family.share is not None else "poisson"] if structural else "negative-binomial"
+        other = ZEROS[model.family] if structural else "negative-binomial"
         if of_levels and model.takes_client and not model.layout.client:
             return f'{narrow}{CLIENTS_FIRST}model.family = "{other}"'
         return f'{narrow}set model.family = "{other}"{"" if model.layout.group or structural else f", or {EACH_ROW}"}'

@@ -203,6 +203,10 @@ ZEROS = Shape(
     "logit zeros", "structural zeros", _logistic, Named.of("normal", sd=1.5), start=-1.0, called="structural_zeros", loose=True
 )
 
+ZERO = replace(ZEROS, read="probability of 0", called="zero_probability")
+OF_LOGS = Shape("log sd", "sd", np.exp, Named.of("half-student", df=3.0, scale=1.0), called="sigma", reach=9.0)
+OF_CHANCES = Shape("log precision", "precision", np.exp, Named.of("normal", mean=2.0, sd=1.5), start=2.0)
+
 SHAPES: dict[str, tuple[Shape, ...]] = {
     "gaussian": (SD,),
     "negative-binomial": (PHI,),
@@ -211,6 +215,12 @@ SHAPES: dict[str, tuple[Shape, ...]] = {
     "beta": (PRECISION,),
     "zero-inflated-poisson": (ZEROS,),
     "zero-inflated-negative-binomial": (PHI, ZEROS),
+    "hurdle-poisson": (ZERO,),
+    "hurdle-negative-binomial": (PHI, ZERO),
+    "poisson-lognormal": (replace(OF_LOGS, read="sd of rows", called="row_sd"),),
+    "beta-binomial": (OF_CHANCES,),
+    "lognormal": (OF_LOGS,),
+    "inverse-gaussian": (SHAPE,),
     "weibull": (SHAPE,),
 }
 """Families with a fixed number of them; the others have none, or those of their job (`Layout.own`)."""

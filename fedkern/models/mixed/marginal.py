@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels._jets import variables
 from ...kernels.families import FAMILIES
 from .conditional import MOST, effect_variance, pieces, predictor
 from .layout import Layout
@@ -93,23 +94,24 @@ def predictor_over_effects(rows: Rows, draws: Vector) -> tuple[Vector, Vector]:
 def _mean(rows: Rows, draws: Vector) -> Vector:
     """(S, n) E[y | xi] over random effects; of a binomial response of one trial."""
     eta, variance = predictor_over_effects(rows, draws)
-    return _shared(rows, draws, average_mean(rows.layout, eta, variance, 0))
+    return _expected(rows, draws, eta, variance, 0)
 
 
-def _shared(rows: Rows, draws: Vector, mean: Vector) -> Vector:
-    """(S, n) E[y], or its derivative, from that of the family's mean."""
-    record = FAMILIES[rows.layout.family]
-    return record.expected(mean, rows.layout.scale(draws)[..., np.newaxis])
+def _expected(rows: Rows, draws: Vector, eta: Vector, variance: Vector, order: int) -> Vector:
+    """(S, n) E[y], or a derivative in eta, where eta is normal."""
+    record, scale = FAMILIES[rows.layout.family], rows.layout.scale(draws)[..., np.newaxis]
+    if record.curved:
+        return average_mean(rows.layout, eta, variance, order, scale)
+    return np.asarray(record.expected(average_mean(rows.layout, eta, variance, order), scale))
 
 
 def _slope(rows: Rows, draws: Vector, effect: Slope) -> Vector:
-    layout = rows.layout
     eta, variance = predictor_over_effects(rows, draws)
-    derivative = draws[:, effect.column, np.newaxis] * average_mean(layout, eta, variance, 1)
+    derivative = draws[:, effect.column, np.newaxis] * _expected(rows, draws, eta, variance, 1)
     change = of_variance(rows, draws, effect)
     if change.any():
-        derivative = derivative + change * average_mean(layout, eta, variance, 2)
-    return _shared(rows, draws, np.asarray(derivative * effect.units))
+        derivative = derivative + change * _expected(rows, draws, eta, variance, 2)
+    return np.asarray(derivative * effect.units)
 
 
 def of_variance(rows: Rows, draws: Vector, effect: Slope) -> Vector:
@@ -124,15 +126,22 @@ def of_variance(rows: Rows, draws: Vector, effect: Slope) -> Vector:
     return change
 
 
-def average_mean(layout: Layout, eta: Vector, variance: Vector, order: int) -> Vector:
-    """Returns the expectation of the family's mean, or of its first or second derivative in eta, over eta ~ N(eta, variance)."""
+def average_mean(layout: Layout, eta: Vector, variance: Vector, order: int, scale: Vector | None = None) -> Vector:
+    """Returns the expectation of the family's mean, or of its first or second derivative in eta, over eta ~ N(eta, variance).
+
+    With the `scale` (m, 1) of a family whose share depends on its mean, that of the response.
+    """
     record = FAMILIES[layout.family]
     if record.measured:
         return eta if order == 0 else np.full_like(eta, 2.0 - order)
-    if record.link == "log":
+    if record.link == "log" and scale is None:
         return record.mean(eta + 0.5 * variance)  # all derivatives are this too
     expectation, sd = np.zeros_like(eta), np.sqrt(variance)
     for t_k, w_k in zip(*over_effects(sd), strict=True):
+        if scale is not None:
+            shifted = record.expected(np.exp(variables(record.kept(eta + sd * t_k))[0]), scale)
+            expectation += w_k * (shifted.value, shifted.first[0], shifted.second[0, 0])[order]
+            continue
         p = record.mean(eta + sd * t_k)
         factor = p
         if order > 0 and record.chances:  # p' and p'' by log p

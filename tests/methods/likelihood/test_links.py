@@ -20,7 +20,7 @@ from fedkern.kernels.families import FAMILIES, QUANTILES
 from fedkern.methods import load
 from fedkern.methods.likelihood.keys import Config
 from fedkern.models.mixed import Layout
-from fedkern.models.mixed.conditional import _slopes, density
+from fedkern.models.mixed.conditional import density, slopes
 from fedkern.models.mixed.marginal import average_mean
 from fedkern.models.spatial.site import Rows
 from fedkern.models.spatial.units import pooled_level, sums
@@ -107,13 +107,19 @@ def test_check_names_the_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "model    bernoulli-probit, coefficients ~ N(0, 2.5^2)" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("link", "numbers"), [("logit", 0), ("probit", 0), ("cloglog", 1)])
-def test_a_cloglog_counts_as_a_coefficient_more(link: str, numbers: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("link", "numbers"), [("logit", 0), ("probit", 0), ("cloglog", 2)])
+def test_a_cloglog_counts_as_two_coefficients_more(link: str, numbers: int, tmp_path: Path) -> None:
     """Its rows weigh less evenly, and more of them were determined (docs/spec/likelihood.md, section 6)."""
     (tmp_path / "job.toml").write_text(JOB.replace("probit", link))
     config, _ = load(tmp_path / "job.toml")
     asked = cast(Config, config).requirement
     assert (asked.shapes, asked.of_family) == (numbers, numbers)
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_a_link_in_the_family_s_place_names_both_keys(link: str) -> None:
+    with pytest.raises(JobError, match=rf'did you mean "bernoulli" with model\.link = "{link}"\?'):
+        fedkern.fit("k ~ x", trials(link), link, by="site")
 
 
 def test_a_family_without_the_link_refuses_it() -> None:
@@ -133,9 +139,9 @@ def derivative(f: Callable[[Array], Array], x: Array, h: float = 1e-3) -> Array:
 def test_slopes_of_rows_and_of_average_means_are_derivatives(family: str) -> None:
     some = rows(family)
     eta, xi = np.linspace(-3, 3, len(some))[np.newaxis], point(some.layout)[np.newaxis]
-    slope, curve = _slopes(some, eta, xi)
+    slope, curve = slopes(some, eta, xi)
     np.testing.assert_allclose(slope, derivative(lambda e: density(some, e, xi), eta), rtol=1e-8, atol=1e-8)
-    np.testing.assert_allclose(curve, -derivative(lambda e: _slopes(some, e, xi)[0], eta), rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(curve, -derivative(lambda e: slopes(some, e, xi)[0], eta), rtol=1e-8, atol=1e-8)
     layout, variance = Layout(("intercept",), family), np.full_like(eta, 0.6)
     for order in (0, 1):
         next_ = average_mean(layout, eta, variance, order + 1)

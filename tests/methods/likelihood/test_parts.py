@@ -61,6 +61,18 @@ def test_few_zeros_are_refused(zeros: int) -> None:
     assert fedkern.run({**job, "model": {"family": "poisson"}}, data={"a": counts(90), "b": counts(zeros, 2)}).summary["rounds"]
 
 
+def test_few_counts_above_a_hurdle_are_refused() -> None:
+    """Coefficients are of these alone."""
+    job = {
+        "job": {"method": "likelihood"},
+        "data": {"response": "y"},
+        "model": {"family": "hurdle-poisson"},
+        "disclosure": {"level": "strict"},
+    }
+    with pytest.raises(JobError, match=r"client 'b'.* 7 rows with counts above 0 in the response, and none"):
+        fedkern.run(job, data={"a": counts(90), "b": counts(N - 7, 2)})
+
+
 def lived(intervals: int, seed: int = 1) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     x = rng.normal(size=N).round(3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,11 +12,16 @@ import pandas as pd
 import pytest
 
 import fedkern
+from fedkern.api import perform
 from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
+from fedkern.jobs.run import Output
+from fedkern.methods import load
 from fedkern.plain import to_toml
+from fedkern.transports.driver import Timeouts
 from fedkern.transports.inprocess import InProcess
 from support.command import mpirun
+from support.relayed import careless, over_threads
 
 N = 60
 HELD = {"server": range(55), "a": range(2, 60), "b": range(5, 58), "c": range(50)}
@@ -61,6 +67,23 @@ def test_ranks_find_the_same_rows(tmp_path: Path) -> None:
     ended = mpirun(4, "run", path, "--out", tmp_path / "out")
     assert ended.code == 0, ended.err
     assert main(["check", str(path)]) == 0
+
+
+def test_sites_of_a_relay_that_loses_and_repeats_find_the_same_rows(tmp_path: Path) -> None:
+    tables = written(tmp_path / "rows", common=False)
+    path = tmp_path / "job.toml"
+    path.write_text(to_toml(tables))
+    config, where = load(str(path))
+
+    def work(place: Any, name: str | None) -> int:
+        perform(place, config, where, Output(tmp_path / (name or "out"), quiet=True))
+        return 0
+
+    codes, said, _ = over_threads(work, ("a", "b", "c"), careless(3), Timeouts(lost=300.0, grace=5.0), again=0.05, busy=0.5)
+    assert set(codes.values()) == {0}, said
+    alone = fedkern.run(tables)
+    assert alone is not None
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["digest"] == alone.summary["digest"]
 
 
 def with_policy(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,18 @@ FEDKERN_INLINE double decay_sum(double x, double y) { // log(e^x + e^y)
 }
 FEDKERN_INLINE bool is_count(double y) { return Poisson{}.clean(y) == y; }
 
+/// Where a row's density is largest, of which `at` are the derivatives: it rises at `low` and falls at `high`: Newton's steps that stay there.
+template <class Row> double mode_between(double low, double high, double eta, const Row& at) {
+    for (int step = 0; step < 60 && high - low > 1e-9; ++step) {
+        const At row = at(eta);
+        (row.slope > 0 ? low : high) = eta;
+        const double next = eta + row.slope / row.curve;
+        if (row.curve > 0 && math::magnitude(next - eta) < 1e-7) return next;
+        eta = row.curve > 0 && next > low && next < high ? next : 0.5 * (low + high);
+    }
+    return eta;
+}
+
 /// w = log sd, log nu. Numbers: precision, 1 / nu.
 class Student : public ByLanes<Student> {
   public:
@@ -248,18 +260,11 @@ class Beta : public ByLanes<Beta> {
         const auto [r, f, s] = stirling(std::exp(w[0]));
         first[0] += double(log_.size()) * f, second[0] += double(log_.size()) * (f + s);
     }
-    /// digamma(a) - digamma(b) = logit(y): between 0 and logit(y), by Newton's steps that stay there.
+    /// digamma(a) - digamma(b) = logit(y): between 0 and logit(y).
     double mode(Index i, const double* w) const override {
         const double logit = log_[i] - not_[i], precision = std::exp(w[0]);
-        double low = std::min(0.0, logit), high = std::max(0.0, logit), eta = logit;
-        for (int step = 0; step < 60 && high - low > 1e-9; ++step) {
-            const At row = at(eta, log_[i], not_[i], precision);
-            (row.slope > 0 ? low : high) = eta;
-            const double next = eta + row.slope / row.curve;
-            if (row.curve > 0 && math::magnitude(next - eta) < 1e-7) return next;
-            eta = row.curve > 0 && next > low && next < high ? next : 0.5 * (low + high);
-        }
-        return eta;
+        return mode_between(std::min(0.0, logit), std::max(0.0, logit), logit,
+                            [&](double eta) { return at(eta, log_[i], not_[i], precision); });
     }
 
   private:
@@ -268,26 +273,52 @@ class Beta : public ByLanes<Beta> {
     bool good_ = true;
 };
 
-/// w = (phi,) logit of the probability that a zero is structural. Numbers: phi^2, the logit.
-template <bool dispersed> class ZeroInflated : public ByLanes<ZeroInflated<dispersed>> {
+/// log(1 - exp(-e^x)) and two derivatives in x.
+FEDKERN_INLINE At log_1m_exp(double given) {
+    const double x = at_most(given, most_eta), g = math::exp(x), left = math::exp(-g), most = g > 0.5 ? 1 - left : -math::expm1(-g);
+    const double whole = g < 1e-300 ? 1.0 : g / most, first = g < 1e-300 ? 1.0 : g * left / most;
+    const double log = math::log1p(-left), value = g > 0.5 ? log : math::log(most);
+    return {x < -30 ? x - 0.5 * g : value, first, first * (1 - whole)};
+}
+
+/// w = (phi,) logit of a probability: that a zero is structural, or of a hurdle that y is 0, above which counts are those above 0.
+/// Numbers: phi^2, the logit.
+template <bool dispersed, bool hurdle> class WithZeros : public ByLanes<WithZeros<dispersed, hurdle>> {
     static constexpr auto counts = dispersed ? MixedFamily::negative_binomial : MixedFamily::poisson;
-    using Base = ByLanes<ZeroInflated<dispersed>>;
+    using Base = ByLanes<WithZeros<dispersed, hurdle>>;
 
   public:
-    ZeroInflated(const Rows& rows, const MixedRows& given) : Base(dispersed + 1, false, false), y_(rows.y), rising_(counted(given)) {
+    WithZeros(const Rows& rows, const MixedRows& given)
+        : Base(dispersed + 1, hurdle && !dispersed, hurdle && !dispersed), y_(rows.y), rising_(counted(given)) {
         for (const double y : y_) good_ &= is_count(y), factorials_ += is_count(y) ? log_factorial(y) : 0.0;
     }
     bool good() const override { return good_; }
     int numbers() const override { return 2; }
     void shapes(const double* w, int l, Shapes& s) const override { s[0][l] = dispersed ? w[0] * w[0] : 0, s[1][l] = w[dispersed]; }
+
+    /// log P(count > 0) where -log P(count = 0) is t, with derivatives in log t; and those of log t in eta.
+    struct Above {
+        double by, by_twice, t;
+        At log;
+        FEDKERN_INLINE Above(const Row<counts>& zero, double eta) : t(-zero.value) {
+            const bool some = t > 1e-280;
+            by = some ? -zero.slope / t : 1, by_twice = some ? zero.curve / t - by * by : 0;
+            log = log_1m_exp(some ? math::log(t) : eta);
+        }
+    };
+    FEDKERN_INLINE static At above_zero(double eta, double y, double square) {
+        const Row<counts> row(eta, y, 1, square);
+        if constexpr (!hurdle) return {row.value, row.slope, row.curve};
+        const Above above(Row<counts>(eta, 0, 1, square), eta);
+        return {row.value - above.log.value, row.slope - above.log.slope * above.by,
+                row.curve + above.log.curve * above.by * above.by + above.log.slope * above.by_twice};
+    }
     template <class Loop> FEDKERN_INLINE void each(Index i, const Shapes& s, const Lane*, const Loop& loop) const {
         const double y = y_[i];
         const Lane &square = s[0], &logit = s[1];
         if (y > 0)
-            loop([&](double eta, int l) FEDKERN_LANE {
-                const Row<counts> row(eta, y, 1, square[l]);
-                return At{row.value, row.slope, row.curve};
-            });
+            loop([&](double eta, int l) FEDKERN_LANE { return above_zero(eta, y, square[l]); });
+        else if constexpr (hurdle) loop([&](double, int l) FEDKERN_LANE { return At{logit[l], 0, 0}; });
         else
             loop([&](double eta, int l) FEDKERN_LANE {
                 const Row<counts> row(eta, 0, 1, square[l]);
@@ -298,9 +329,14 @@ template <bool dispersed> class ZeroInflated : public ByLanes<ZeroInflated<dispe
     }
     void own(Index i, const Shapes& s, const Lane*, const double* w, const Lane& eta, int L, OwnLanes& out) const override {
         const double y = y_[i];
+        out.clear(L);
         for (int l = 0; l < L; ++l) {
+            if (hurdle && y == 0) {
+                out.first[dispersed][l] = 1;
+                continue;
+            }
             const Row<counts> row(eta[l], y, 1, s[0][0]);
-            const double share = y > 0 ? 1.0 : math::sigmoid(row.value - s[1][0]), other = 1 - share;
+            const double share = hurdle || y > 0 ? 1.0 : math::sigmoid(row.value - s[1][0]), other = 1 - share;
             out.first[dispersed][l] = other, out.cross[dispersed][l] = -share * (other * row.slope);
             out.second[dispersed ? 2 : 0][l] = share * other;
             if constexpr (dispersed) {
@@ -309,6 +345,14 @@ template <bool dispersed> class ZeroInflated : public ByLanes<ZeroInflated<dispe
                 out.cross[0][l] = share * d.mixed + (share * d.slope) * (other * row.slope);
                 out.second[0][l] = share * d.second + (share * d.slope) * (other * d.slope);
                 out.second[1][l] = -share * (other * d.slope);
+                if constexpr (hurdle) {
+                    const Above above(Row<counts>(eta[l], 0, 1, s[0][0]), eta[l]);
+                    const Dispersion<counts> zero(eta[l], 0, w[0], s[0][0]); // of -t
+                    const double t = above.t > 1e-280 ? above.t : 1, by = -zero.slope / t, bent = above.log.curve - above.log.slope;
+                    out.first[0][l] -= above.log.slope * by;
+                    out.cross[0][l] -= bent * above.by * by - above.log.slope * zero.mixed / t;
+                    out.second[0][l] -= bent * by * by - above.log.slope * zero.second / t;
+                }
             }
         }
     }
@@ -325,7 +369,17 @@ template <bool dispersed> class ZeroInflated : public ByLanes<ZeroInflated<dispe
             first[0] += 2 * w[0] * one, second[0] += 2 * one + 4 * w[0] * w[0] * two;
         }
     }
-    double mode(Index i, const double*) const override { return y_[i] > 0 ? std::log(y_[i]) : -most_eta; } // a zero has none
+    void start(Index i, const Shapes&, const Lane*, int L, Lane& weight, Lane& target) const override {
+        weight.fill(y_[i] > 0 ? y_[i] + 0.5 : 0, L), target.fill(std::log(y_[i] + 0.5), L);
+    }
+    double size(Index i, const Shapes&, int) const override { return y_[i]; }
+    double mode(Index i, const double* w) const override {
+        const double y = y_[i], square = dispersed ? w[0] * w[0] : 0;
+        if (!hurdle || y == 0) return y > 0 ? std::log(y) : -most_eta; // a zero has none
+        if (y == 1) return -most_eta;
+        // The mean of counts above 0 is between that of all, and that of counts drawn by their size.
+        return mode_between(std::log((y - 1) / (1 + square)), std::log(y), std::log(y), [&](double eta) { return above_zero(eta, y, square); });
+    }
 
   private:
     static Constants counted(MixedRows given) { // what the sums over counts are made of
@@ -338,15 +392,113 @@ template <bool dispersed> class ZeroInflated : public ByLanes<ZeroInflated<dispe
     bool good_ = true;
 };
 
-// ---- Levels in an order.
+/// Poisson counts whose rows have effects of their own, e ~ N(0, sd^2), integrated here; w = log sd, at most 3. Numbers: sd^2, log sd.
+///
+/// About the mode eta + sd^2 (y - A) of t = eta + e, A = e^t, the integrand falls as exp(-A (e^d - 1 - d) - d^2 / (2 sd^2)): entire,
+/// and double exponential on one side, so that equal steps are right to e^-36, which is what is left out at both ends.
+class PoissonLognormal : public Family {
+  public:
+    explicit PoissonLognormal(const Rows& rows) : Family(1, true, true), y_(rows.y) {
+        for (const double y : y_) good_ &= is_count(y), constant_ -= is_count(y) ? log_factorial(y) + half_log_2pi : 0.0;
+    }
+    bool good() const override { return good_; }
+    int numbers() const override { return 2; }
+    void shapes(const double* w, int l, Shapes& s) const override { s[1][l] = std::clamp(w[0], -300.0, 3.0), s[0][l] = std::exp(2 * s[1][l]); }
 
-/// log(1 - exp(-e^x)) and two derivatives in x.
-FEDKERN_INLINE At log_1m_exp(double given) {
-    const double x = at_most(given, most_eta), g = math::exp(x), left = math::exp(-g), most = g > 0.5 ? 1 - left : -math::expm1(-g);
-    const double whole = g < 1e-300 ? 1.0 : g / most, first = g < 1e-300 ? 1.0 : g * left / most;
-    const double log = math::log1p(-left), value = g > 0.5 ? log : math::log(most);
-    return {x < -30 ? x - 0.5 * g : value, first, first * (1 - whole)};
-}
+    void value(Index i, const Shapes& s, const Lane*, const Lane& eta, int L, Lane& out) const override {
+        Places at;
+        const int count = at.find(y_[i], s, eta, L);
+        Lane total;
+        total.fill(0, L);
+        for (int k = 0; k <= count; ++k)
+            for (int l = 0; l < L; ++l) total[l] += at.term(k, l).weight;
+        for (int l = 0; l < L; ++l) out[l] = at.value(y_[i], s, eta, l) + math::log(total[l] * at.step[l]);
+    }
+    void row(Index i, const Shapes& s, const Lane*, const Lane& eta, int L, RowLanes& out) const override {
+        Moments sums(y_[i], s, eta, L);
+        for (int l = 0; l < L; ++l) {
+            const double by = 1 / sums.total[l], slope = sums.g[l] * by;
+            out.value[l] = sums.at.value(y_[i], s, eta, l) + math::log(sums.total[l] * sums.at.step[l]);
+            out.slope[l] = slope, out.curve[l] = sums.mean[l] * by - (sums.gg[l] * by - slope * slope);
+        }
+    }
+    void own(Index i, const Shapes& s, const Lane*, const double*, const Lane& eta, int L, OwnLanes& out) const override {
+        Moments sums(y_[i], s, eta, L);
+        for (int l = 0; l < L; ++l) {
+            const double by = 1 / sums.total[l], slope = sums.g[l] * by, first = sums.ge[l] * by;
+            out.first[0][l] = first;
+            out.cross[0][l] = (sums.gge[l] - sums.mean_e[l]) * by - slope * first;
+            out.second[0][l] = first + (sums.ggee[l] - sums.mean_ee[l]) * by - first * first;
+        }
+    }
+    double constant(const double*) const override { return constant_; }
+    void start(Index i, const Shapes& s, const Lane*, int L, Lane& weight, Lane& target) const override {
+        const double count = y_[i] + 0.5;
+        for (int l = 0; l < L; ++l) weight[l] = count / (1 + s[0][l] * count), target[l] = std::log(count);
+    }
+    double size(Index i, const Shapes&, int) const override { return y_[i]; }
+
+  private:
+    static constexpr double left_out = 36;
+
+    struct Term {
+        double weight, mean, effect; // of the integrand, beside that at the mode; e^t; t - eta
+    };
+    struct Places {
+        Lane shift, mean, tilt, low, step, half, count; // tilt: of the logarithm where rounding has the mode
+        FEDKERN_INLINE Term term(int k, int l) const {
+            const double d = low[l] + k * step[l], more = math::expm1(d);
+            const double weight = math::exp(tilt[l] * d - (mean[l] * (more - d) + half[l] * d * d));
+            return {k <= count[l] ? weight : 0.0, mean[l] * (1 + more), shift[l] + d};
+        }
+        /// How many steps there are, at most; a lane has its own, whatever the others are.
+        int find(double y, const Shapes& s, const Lane& eta, int L) {
+            double most = 1;
+            for (int l = 0; l < L; ++l) {
+                // A sd^2 = e^u, e^u + u = eta + sd^2 y + log sd^2 (Wright's omega function), from the right by Newton's steps
+                const double square = s[0][l], log = 2 * s[1][l], sum = at_most(eta[l], most_eta) + square * y + log;
+                double u = sum > 1 ? math::log(sum > 1 ? sum : 1.0) : sum;
+                for (int step = 0; step < 8; ++step) {
+                    const double e = math::exp(u);
+                    u -= (e + u - sum) / (1 + e);
+                }
+                shift[l] = square < 1 ? square * (y - math::exp(u - log)) : u - log - eta[l], mean[l] = math::exp(eta[l] + shift[l]);
+                half[l] = 0.5 / square, tilt[l] = y - mean[l] - shift[l] / square;
+                // Where the square alone, or A (e^-d - 1 + d), or A (e^d - 1 - d) is as much as is left out, or more.
+                const double wide = std::sqrt(2 * left_out * square), below = left_out / mean[l] + std::sqrt(2 * left_out / mean[l]);
+                low[l] = -std::min(wide, below), step[l] = std::min(wide, math::log1p(below)) - low[l];
+                const double wanted = step[l] / std::min(0.5 * std::sqrt(square / (1 + math::exp(u))), 0.28);
+                count[l] = std::ceil(wanted > 1 && wanted < 2000 ? wanted : 2000), step[l] /= count[l], most = std::max(most, count[l]);
+            }
+            return int(most);
+        }
+        /// The logarithm of the integrand at the mode.
+        FEDKERN_INLINE double value(double y, const Shapes& s, const Lane& eta, int l) const {
+            return y * (eta[l] + shift[l]) - mean[l] - half[l] * shift[l] * shift[l] - s[1][l];
+        }
+    };
+    /// Sums of e^t, of g = y - e^t, of products of these and of the effect e.
+    struct Moments {
+        Places at;
+        Lane total, mean, g, gg, ge, gge, ggee, mean_e, mean_ee;
+        Moments(double y, const Shapes& s, const Lane& eta, int L) {
+            const int count = at.find(y, s, eta, L);
+            for (Lane* lane : {&total, &mean, &g, &gg, &ge, &gge, &ggee, &mean_e, &mean_ee}) lane->fill(0, L);
+            for (int k = 0; k <= count; ++k)
+                for (int l = 0; l < L; ++l) {
+                    const Term x = at.term(k, l);
+                    const double g_ = y - x.mean, w = x.weight, wm = w * x.mean, wg = w * g_, wge = wg * x.effect;
+                    total[l] += w, mean[l] += wm, g[l] += wg, gg[l] += wg * g_, ge[l] += wge, gge[l] += wge * g_;
+                    ggee[l] += wge * (g_ * x.effect), mean_e[l] += wm * x.effect, mean_ee[l] += wm * x.effect * x.effect;
+                }
+        }
+    };
+    const std::vector<double>& y_;
+    double constant_ = 0;
+    bool good_ = true;
+};
+
+// ---- Levels in an order.
 
 /// w = c_1, log(c_2 - c_1), ... Numbers: m + 2 thresholds, from -inf to inf; then gaps, of which the first and the last are inf.
 template <bool probit> class Ordinal : public ByLanes<Ordinal<probit>> {

@@ -2,6 +2,7 @@
 // there may be several modes, panels.hpp; gradient and Hessian by Louis (1982).
 #pragma once
 #include "curvature.hpp"
+#include "declared.hpp"
 #include "panels.hpp"
 
 namespace fedkern {
@@ -13,12 +14,18 @@ inline std::unique_ptr<Family> family_of(const Rows& rows, const MixedRows& give
     case MixedFamily::student: return std::make_unique<Student>(rows);
     case MixedFamily::gamma: return std::make_unique<Gamma>(rows);
     case MixedFamily::beta: return std::make_unique<Beta>(rows);
-    case MixedFamily::zero_inflated_poisson: return std::make_unique<ZeroInflated<false>>(rows, given);
-    case MixedFamily::zero_inflated_negative_binomial: return std::make_unique<ZeroInflated<true>>(rows, given);
+    case MixedFamily::zero_inflated_poisson: return std::make_unique<WithZeros<false, false>>(rows, given);
+    case MixedFamily::zero_inflated_negative_binomial: return std::make_unique<WithZeros<true, false>>(rows, given);
+    case MixedFamily::hurdle_poisson: return std::make_unique<WithZeros<false, true>>(rows, given);
+    case MixedFamily::hurdle_negative_binomial: return std::make_unique<WithZeros<true, true>>(rows, given);
+    case MixedFamily::poisson_lognormal: return std::make_unique<PoissonLognormal>(rows);
     case MixedFamily::ordinal: return std::make_unique<Ordinal<false>>(rows, m);
     case MixedFamily::ordinal_probit: return std::make_unique<Ordinal<true>>(rows, m);
     case MixedFamily::probit: return std::make_unique<Chances<true>>(rows);
     case MixedFamily::cloglog: return std::make_unique<Chances<false>>(rows);
+    case MixedFamily::beta_binomial: return std::make_unique<Declared<BetaBinomial>>(rows);
+    case MixedFamily::lognormal: return std::make_unique<Declared<LogNormal>>(rows);
+    case MixedFamily::inverse_gaussian: return std::make_unique<Declared<InverseGaussian>>(rows);
     case MixedFamily::weibull: return std::make_unique<Times<MixedFamily::weibull>>(rows, times);
     case MixedFamily::exponential: return std::make_unique<Times<MixedFamily::exponential>>(rows, times);
     default: return std::make_unique<Times<MixedFamily::piecewise>>(rows, times);

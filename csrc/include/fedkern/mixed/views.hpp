@@ -20,8 +20,15 @@ enum class MixedFamily {
     exponential,
     piecewise,
     probit,
-    cloglog
-}; // up to negative_binomial in values.hpp and curvature.hpp, the others in families.hpp
+    cloglog,
+    beta_binomial,
+    lognormal,
+    inverse_gaussian,
+    hurdle_poisson,
+    hurdle_negative_binomial,
+    poisson_lognormal,
+    families // how many there are
+}; // up to negative_binomial in values.hpp and curvature.hpp, the others in families.hpp and declared.hpp
 
 /// Rows sorted by group; Z has at most `mixed_effects` columns. No data: trials 1, offset 0. `starts` rises from 0 to the number of rows.
 struct MixedRows {
@@ -42,7 +49,8 @@ inline constexpr int mixed_effects = 3, mixed_nodes = 128;
 /// Whether a product of such rows may have several modes: at most one effect.
 constexpr bool has_several_modes(MixedFamily family) {
     return family == MixedFamily::student || family == MixedFamily::beta || family == MixedFamily::zero_inflated_poisson ||
-           family == MixedFamily::zero_inflated_negative_binomial;
+           family == MixedFamily::zero_inflated_negative_binomial || family == MixedFamily::beta_binomial ||
+           family == MixedFamily::inverse_gaussian || family == MixedFamily::hurdle_negative_binomial;
 }
 
 } // namespace fedkern
