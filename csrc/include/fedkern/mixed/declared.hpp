@@ -27,8 +27,8 @@ template <int K> struct Jet {
         for (int i = 0; i < K; ++i) {
             c.first[i] = a.value * b.first[i] + a.first[i] * b.value;
             for (int j = 0; j <= i; ++j)
-                c.second[pair(i, j)] = a.value * b.second[pair(i, j)] + a.first[i] * b.first[j] + a.first[j] * b.first[i] +
-                                       a.second[pair(i, j)] * b.value;
+                c.second[pair(i, j)] =
+                    a.value * b.second[pair(i, j)] + a.first[i] * b.first[j] + a.first[j] * b.first[i] + a.second[pair(i, j)] * b.value;
         }
         return c;
     }

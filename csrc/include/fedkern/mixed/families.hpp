@@ -316,8 +316,7 @@ template <bool dispersed, bool hurdle> class WithZeros : public ByLanes<WithZero
     template <class Loop> FEDKERN_INLINE void each(Index i, const Shapes& s, const Lane*, const Loop& loop) const {
         const double y = y_[i];
         const Lane &square = s[0], &logit = s[1];
-        if (y > 0)
-            loop([&](double eta, int l) FEDKERN_LANE { return above_zero(eta, y, square[l]); });
+        if (y > 0) loop([&](double eta, int l) FEDKERN_LANE { return above_zero(eta, y, square[l]); });
         else if constexpr (hurdle) loop([&](double, int l) FEDKERN_LANE { return At{logit[l], 0, 0}; });
         else
             loop([&](double eta, int l) FEDKERN_LANE {
@@ -378,7 +377,8 @@ template <bool dispersed, bool hurdle> class WithZeros : public ByLanes<WithZero
         if (!hurdle || y == 0) return y > 0 ? std::log(y) : -most_eta; // a zero has none
         if (y == 1) return -most_eta;
         // The mean of counts above 0 is between that of all, and that of counts drawn by their size.
-        return mode_between(std::log((y - 1) / (1 + square)), std::log(y), std::log(y), [&](double eta) { return above_zero(eta, y, square); });
+        return mode_between(std::log((y - 1) / (1 + square)), std::log(y), std::log(y),
+                            [&](double eta) { return above_zero(eta, y, square); });
     }
 
   private:
@@ -403,7 +403,9 @@ class PoissonLognormal : public Family {
     }
     bool good() const override { return good_; }
     int numbers() const override { return 2; }
-    void shapes(const double* w, int l, Shapes& s) const override { s[1][l] = std::clamp(w[0], -300.0, 3.0), s[0][l] = std::exp(2 * s[1][l]); }
+    void shapes(const double* w, int l, Shapes& s) const override {
+        s[1][l] = std::clamp(w[0], -300.0, 3.0), s[0][l] = std::exp(2 * s[1][l]);
+    }
 
     void value(Index i, const Shapes& s, const Lane*, const Lane& eta, int L, Lane& out) const override {
         Places at;

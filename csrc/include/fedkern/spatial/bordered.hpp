@@ -112,9 +112,8 @@ FEDKERN_INLINE Index one_by_one(Index i) {
 }
 
 /// W rows from `first` on, side by side in x: what is read of L is read once for all. See `bordered_solve`.
-template <int W>
-inline void bordered_solve_rows(Matrix<const double> right, const double* L, const BorderedPattern& p, bool back, Index first, double* x,
-                                Matrix<double> solved) {
+template <int W> inline void bordered_solve_rows(Matrix<const double> right, const double* L, const BorderedPattern& p, bool back,
+                                                 Index first, double* x, Matrix<double> solved) {
     for (int r = 0; r < W; ++r)
         for (Index i = 0; i < right.cols; ++i) x[i * W + r] = right.row(first + r)[i];
     if (back)
