@@ -139,22 +139,21 @@ def find_reversed(chance: float, g: Array, P: Array) -> tuple[int, ...]:
     chance : of the outcome 1, where slopes are 0, by the intercept there
     g, P : (M, d) and (M, d, d) gradient and minus second derivatives of each site's log-likelihood there, an intercept's first
     """
-    scale = np.sqrt(np.einsum("kii->i", P))
-    if len(g) < 2 or not (np.isfinite(scale).all() and (scale > 0).all() and (P[:, 0, 0] > 0).all()):
-        return ()
-    each, (n, seen) = chance * (1 - chance), _rates(chance, g, P)
-    information = (n * seen * (1 - seen))[:, np.newaxis, np.newaxis]
-    intercepts = np.log(seen / (1 - seen))[:, np.newaxis] * information[:, 0], information
-    h, of_slopes = _own_intercepts(g / scale, P / np.outer(scale, scale))
-    slopes = h, of_slopes * (seen * (1 - seen) / each)[:, np.newaxis, np.newaxis]
     try:
+        informed, h, of_slopes = _informed(g, P, 1)
+        if len(informed) < 2:
+            return ()
+        each, (n, seen) = chance * (1 - chance), _rates(chance, g[informed], P[informed])
+        information = (n * seen * (1 - seen))[:, np.newaxis, np.newaxis]
+        intercepts = np.log(seen / (1 - seen))[:, np.newaxis] * information[:, 0], information
+        slopes = h, of_slopes * (seen * (1 - seen) / each)[:, np.newaxis, np.newaxis]
         found = _reversed(intercepts, slopes)
         if not found:
-            found = tuple(k for k in mirrored(chance, g, P) if _q(*slopes).Q - _q(_turned(slopes[0], k), slopes[1]).Q > BETTER)
+            rates = mirrored_rates(n, seen)
+            found = tuple(k for k in rates if _q(*slopes).Q - _q(_turned(slopes[0], k), slopes[1]).Q > BETTER)
     except np.linalg.LinAlgError:
         return ()
-    n_found = 2 if len(g) == 2 else 1
-    return found if len(found) == n_found else ()
+    return _named(found, informed)
 
 
 def find_opposed(g: Array, P: Array, n_own: int = 1, left: float = LEFT) -> tuple[int, ...]:
@@ -169,15 +168,12 @@ def find_opposed(g: Array, P: Array, n_own: int = 1, left: float = LEFT) -> tupl
     n_own : how many of them are each site's own: the intercept, or all thresholds of ordered levels; 0: none is among them
     left : of Q of the slopes, which may be left where that site's have the other sign
     """
-    scale = np.sqrt(np.einsum("kii->i", P))
-    if len(g) < 2 or not (np.isfinite(scale).all() and (scale > 0).all()):
-        return ()
     try:
-        found = _reversed(None, _own_numbers(g / scale, P / np.outer(scale, scale), n_own), left)
+        informed, h, of_slopes = _informed(g, P, n_own)
+        found = _reversed(None, (h, of_slopes), left) if len(informed) > 1 else ()
     except np.linalg.LinAlgError:
         return ()
-    n_found = 2 if len(g) == 2 else 1
-    return found if len(found) == n_found else ()
+    return _named(found, informed)
 
 
 def mirrored(chance: float, g: Array, P: Array) -> tuple[int, ...]:
@@ -185,9 +181,10 @@ def mirrored(chance: float, g: Array, P: Array) -> tuple[int, ...]:
 
     Of two sites both are returned. Hospitals may differ so much: that alone is worth a note. Arguments are as in `find_reversed`.
     """
-    if len(g) < 2 or not (0 < chance < 1 and (P[:, 0, 0] > 0).all()):
+    with_rows = np.flatnonzero(P[:, 0, 0] > 0)
+    if len(with_rows) < 2 or not 0 < chance < 1:
         return ()
-    return mirrored_rates(*_rates(chance, g, P))
+    return tuple(with_rows[list(mirrored_rates(*_rates(chance, g[with_rows], P[with_rows])))].tolist())
 
 
 def mirrored_rates(n: Array, seen: Array, far: float = FAR) -> tuple[int, ...]:
@@ -195,8 +192,7 @@ def mirrored_rates(n: Array, seen: Array, far: float = FAR) -> tuple[int, ...]:
     odds, other, error = _odds(n, seen)
     apart = np.abs(odds - other) > np.maximum(far, OPPOSED * error)
     found = np.flatnonzero(apart & (np.abs(odds + other) < MIRRORED + 2 * error)).tolist()
-    n_found = 2 if len(n) == 2 else 1
-    return tuple(found) if len(found) == n_found else ()
+    return _named(found, np.arange(len(n)))
 
 
 def _odds(n: Array, seen: Array) -> tuple[Array, Array, Array]:
@@ -249,9 +245,45 @@ def find_reversed_events(n: Array, seen: Array, h: Array, P: Array, n_own: int) 
 
 
 def _rates(chance: float, g: Array, P: Array) -> tuple[Array, Array]:
-    """Returns (M,) each site's number of rows, and how often its outcome is 1: not 0 or 1, whose logit is none."""
+    """Returns (M,) each site's number of rows, and how often its outcome is 1: not 0 or 1, whose logit is none.
+
+    Where the sums are approximate a site without an event may seem to have less than none.
+    """
     n = P[:, 0, 0] / (chance * (1 - chance))
-    return n, (n * chance + g[:, 0] + 0.5) / (n + 1)
+    return n, (np.clip(n * chance + g[:, 0], 0.0, n) + 0.5) / (n + 1)
+
+
+def _scaled(h: Array, P: Array) -> tuple[Array, Array]:
+    """Returns the sites' sums as if all columns had the same information; a column of which no site knows keeps its 0.
+
+    Raises
+    ------
+    FloatingPointError
+        A sum is no number: then sites are not compared, and nobody may read that they agree.
+    LinAlgError
+        The information of all sites is below 0.
+    """
+    diagonal = np.einsum("kii->i", P)
+    if not (np.isfinite(h).all() and np.isfinite(P).all()):
+        raise FloatingPointError("sums of sites that are compared are no numbers")
+    if (diagonal < 0).any():
+        raise np.linalg.LinAlgError("no likelihood")
+    scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    return h / scale, P / np.outer(scale, scale)
+
+
+def _informed(g: Array, P: Array, n_own: int) -> tuple[NDArray[np.int64], Array, Array]:
+    """Returns which sites know of slopes, and what these know: all others would be one more site that does not contradict."""
+    h, P = _own_numbers(*_scaled(g, P), n_own)
+    known = np.einsum("kii->k", P)
+    informed = np.flatnonzero(known > NOTHING * known.max(initial=0.0))
+    return informed, h[informed], P[informed]
+
+
+def _named(found: Sequence[int], sites: NDArray[np.int64]) -> tuple[int, ...]:
+    """Returns those of the compared sites that were found: of two either may be, of more than two one is, or none."""
+    n_found = 2 if len(sites) == 2 else 1
+    return tuple(sites[list(found)].tolist()) if len(found) == n_found else ()
 
 
 def _turned(h: Array, k: int) -> Array:
@@ -311,11 +343,10 @@ def compare_sites(names: Sequence[str], intercept: bool, h: Array, P: Array) -> 
     -------
     the tests; None with fewer than two sites, or where one of them is no likelihood
     """
-    scale = np.sqrt(np.einsum("kii->i", P))
-    if len(h) < 2 or not (np.isfinite(scale).all() and (scale > 0).all()):
+    if len(h) < 2:
         return None
-    h, P = h / scale, P / np.outer(scale, scale)  # as if all columns had the same information
     try:
+        h, P = _scaled(h, P)
         # Slopes are tested with an intercept for each site; the rest of Q is that of the intercepts.
         if intercept:
             of_all, slopes = _q(h, P), _q(*_own_intercepts(h, P))

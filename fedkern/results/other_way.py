@@ -51,8 +51,8 @@ class Sums(NamedTuple):
     P: Array
 
 
-def where_slopes_are_0(mean: Array, g: Array, P: Array, columns: Sequence[int]) -> Sums | None:
-    """Returns the sums of sites where all slopes are 0; None where these are no sums of a logistic model with an intercept.
+def where_slopes_are_0(mean: Array, g: Array, P: Array, columns: Sequence[int]) -> Sums:
+    """Returns the sums of sites where all slopes are 0.
 
     Parameters
     ----------
@@ -63,8 +63,9 @@ def where_slopes_are_0(mean: Array, g: Array, P: Array, columns: Sequence[int]) 
     columns_of, of_sites = np.array(columns, np.int64), list[tuple[float, float, Array, Array, Array]]()
     for slope, curvature in zip(g, P):
         weight = float(curvature[0, 0])
-        if not (weight > 0 and np.isfinite(curvature).all() and np.isfinite(slope).all()):
-            return None
+        if weight <= 0:  # no rows, or none that tells of anything
+            of_sites.append((0.0, 0.0, *np.zeros((2, len(columns))), np.zeros((len(columns), len(columns)))))
+            continue
         toward = curvature @ mean / weight
         middle = curvature[0, columns_of] / weight
         # Of rows weighted by W: mean and variance of the linear predictor, and its covariance with columns.

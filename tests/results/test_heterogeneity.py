@@ -55,6 +55,16 @@ def test_q_is_that_of_nested_least_squares(lacking: bool, levels: bool) -> None:
     assert ("g=0" in found.single) is False
 
 
+def test_a_coefficient_of_which_no_site_knows_changes_nothing() -> None:
+    h, P, _ = sites(3)
+    without = heterogeneity.compare_sites(["intercept", "x", "z", "u"], True, h, P)
+    more = np.zeros((4, 5)), np.zeros((4, 5, 5))
+    more[0][:, :4], more[1][:, :4, :4] = h, P
+    found = heterogeneity.compare_sites(["intercept", "x", "z", "u", "none"], True, *more)
+    assert found is not None
+    assert found == without
+
+
 def test_a_single_coefficient_is_cochrans() -> None:
     h, P, rows = sites(4)
     found = heterogeneity.compare_sites(["intercept", "x", "z", "u"], True, h, P)

@@ -219,4 +219,4 @@ def find_reversed(model: Model, server: Server, arrived: Arrived | None) -> othe
     g = np.stack([slope.gradient for slope in slopes.values()])
     P = np.stack([unpack(slope.curvature, d) for slope in slopes.values()])
     sums = other_way.where_slopes_are_0(pvi.released(server).mean, g, P, range(1, d))
-    return sums and other_way.find(sums, [model.names[k] for k in slopes], model.encoding.response)
+    return other_way.find(sums, [model.names[k] for k in slopes], model.encoding.response)

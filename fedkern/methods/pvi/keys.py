@@ -132,7 +132,7 @@ class AlgorithmSection(Section):
     variant: Variant = key(help="of partitioned variational inference")
     schedule: Literal["sequential", "synchronous", "random", "asynchronous"] = key(help="who works when")
     client_weights: dict[str, Positive] = key(
-        {}, path=True, help="random schedule: public weights; clients not named have 1", expert=True
+        {}, path=True, help="random schedule: public weights of who is drawn, not of rows; default 1", expert=True
     )
     local_steps: Count = key(help="optimiser steps of one update")
     optimiser: Literal["adagrad", "adam", "sgd", "exact"] = key(help="of a client's local problem")

@@ -218,8 +218,8 @@ def find_reversed(model: SparseModel, server: gibbs.Server) -> other_way.Reverse
         known = np.arange(mean.shape[1]) if server.told is None else np.flatnonzero(server.told[k])
         try:
             P[i][np.ix_(known, known)] = np.linalg.inv(covariance[i][np.ix_(known, known)])
-        except np.linalg.LinAlgError:
-            return None
+        except np.linalg.LinAlgError:  # nothing is known of this client, and the others are compared
+            continue
         h[i] = P[i] @ mean[i]
     found = heterogeneity.find_opposed(h, P, 0)
     if not found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,6 @@ def at_mode(made: list[tuple[Array, Array]]) -> tuple[Array, Array, Array]:
 
 def sums(made: list[tuple[Array, Array]]) -> other_way.Sums:
     found = other_way.where_slopes_are_0(*at_mode(made), columns=range(1, made[0][0].shape[1] + 1))
-    assert found is not None
     return found
 
 
@@ -145,6 +145,48 @@ def test_a_job_names_the_client_and_says_what_to_do(model: dict[str, Any], secti
     assert not any("sparse" in note for note in result.summary["notes"])
     clean = fitted(right, model, **sections)
     assert not ids(clean) & {"response-reversed", "slopes-reversed", "outcome-reversed"}
+
+
+def test_a_client_without_an_event_hides_no_other() -> None:
+    """The sums where slopes are 0 are approximate: such a client seems to have less than no event, whose log odds are none."""
+    made = sites(3, 4, 600, tau=0.3, other=1, sd=1.5)
+    made[3] = made[3][0], np.zeros(len(made[3][0]))
+    chance, g, P = sums(made)
+    assert P[3, 0, 0] / (1 - chance) + g[3, 0] < -0.5
+    result = fitted(frames(made))
+    assert result.converged is False
+    assert clients(result, "response-reversed") == ["bo"]
+
+
+def test_a_site_that_knows_nothing_hides_no_other() -> None:
+    """Of three sites, one without rows or with constant columns alone, two are compared; of four, three."""
+    for m, who in ((2, (0, 1)), (3, (1,))):
+        made = sites(1, m, 1000, tau=0.3, other=1)
+        constant = np.zeros((200, 3)), (np.arange(200) < 60).astype(float)
+        for silent in ((np.zeros((0, 3)), np.zeros(0)), constant):
+            chance, g, P = at_zero([*made, silent])
+            assert heterogeneity.find_reversed(chance, g, P) == who
+            assert heterogeneity.find_opposed(g, P) == who
+    made = sites(1, 3, 300, level=-3.0, other=1)
+    assert heterogeneity.mirrored(*at_zero([*made, (np.zeros((0, 3)), np.zeros(0))])) == (1,)
+    mode, g, P = at_mode([*made, (np.zeros((0, 3)), np.zeros(0))])
+    assert not other_way.where_slopes_are_0(mode, g, P, range(1, 4)).P[3].any()
+
+
+def test_numbers_that_are_none_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = frames(sites(1, 4, 300, tau=0.3))
+    of_all, (chance, g, P) = sums(sites(1, 4, 300)), at_zero(sites(1, 4, 300))
+    g[2, 1] = np.nan
+    for compare in (lambda: heterogeneity.find_reversed(chance, g, P), lambda: heterogeneity.find_opposed(g, P)):
+        with pytest.raises(FloatingPointError):
+            compare()
+    for ends_in_nan in (lambda *_: other_way.Sums(chance, g, P), lambda *_: (np.log(-np.ones(1)), of_all)[1]):
+        monkeypatch.setattr(other_way, "where_slopes_are_0", ends_in_nan)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # as a user may have it: NumPy's warning alone is no end of a check
+            result = fitted(data)
+        assert result.converged == "not judged"
+        assert "failed-checks" in ids(result)
 
 
 def test_where_it_is_not_looked_for() -> None:
