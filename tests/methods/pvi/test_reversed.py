@@ -78,8 +78,7 @@ def at_mode(made: list[tuple[Array, Array]]) -> tuple[Array, Array, Array]:
 
 
 def sums(made: list[tuple[Array, Array]]) -> other_way.Sums:
-    found = other_way.where_slopes_are_0(*at_mode(made), columns=range(1, made[0][0].shape[1] + 1))
-    return found
+    return other_way.where_slopes_are_0(*at_mode(made), columns=range(1, made[0][0].shape[1] + 1))
 
 
 def test_sums_without_weights_follow_from_those_at_the_mode() -> None:
