@@ -2,14 +2,15 @@
 
     python benchmarks/describe_figures.py [--only public private]
 
-Mean and sd in standard errors, of columns that each client may tell. Quartiles in bins: 0 where the bin that is told has the
-quartile, 1 where it is in the next one. A curve in intervals: 0 where its value at an end is one that R's `survfit` takes between
-the ends before and after. Noisy counts: how often a 90 % interval holds the share, or the mean, of the rows.
+Mean and sd in standard errors, of columns that each client may tell. Quartiles: how many lie beyond the bins that are told. A curve
+in intervals: 0 where its value at an end is one that R's `survfit` takes between the ends before and after. Noisy counts: how often
+a 90 % interval holds the share, or the mean, of the rows.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 from collections.abc import Callable
 from io import StringIO
@@ -44,23 +45,23 @@ def divided(rows: pd.DataFrame, seed: int) -> list[pd.DataFrame]:
 
 
 def of_numbers(rows: pd.DataFrame, result: fedkern.Result) -> tuple[int, float, float, int]:
-    """Returns how many columns have a mean of all rows, the largest errors of mean and sd in standard errors, and of quartiles in
-    bins."""
-    mean, sd, bins, told = [0.0], [0.0], [0], 0
+    """Returns how many columns have a mean of all rows, the largest errors of mean and sd in standard errors, and how many
+    quartiles lie beyond the bins that are told."""
+    mean, sd, beyond, told = [0.0], [0.0], 0, 0
     for name in rows.select_dtypes("number").columns:
         of_column = [row for row in result.rows() if row["column"] == name and not row["client"] and not row["group"]]
-        if not of_column or not of_column[0]["of"] or of_column[0]["of"] < of_column[0]["n"]:
+        head = of_column[0] if of_column else {"mean": None}
+        if head["mean"] is None:
             continue
-        head, *parts = of_column
         values, told = rows[name].dropna().to_numpy(float), told + 1
         error = values.std(ddof=1) / np.sqrt(len(values))
         mean.append(abs(head["mean"] - values.mean()) / error)
         sd.append(abs(head["sd"] - values.std(ddof=1)) / (error / np.sqrt(2)))
-        lower = np.array([-np.inf if part["from"] is None else part["from"] for part in parts])
         for key, share in (("q25", 0.25), ("median", 0.5), ("q75", 0.75)):
-            named = next(k for k, part in enumerate(parts) if part["level"].removesuffix(" or missing") == head[f"{key}_in"])
-            bins.append(abs(named - int(np.searchsorted(lower, np.quantile(values, share), "right") - 1)))
-    return told, max(mean), max(sd), max(bins)
+            ends = dict(re.findall(r"(from|below) (\S+)", head[f"{key}_in"]))
+            low, high = (float(ends.get(word, end)) for word, end in (("from", "-inf"), ("below", "inf")))
+            beyond += head[key] is None and not low <= np.quantile(values, share) < high
+    return told, max(mean), max(sd), beyond
 
 
 def of_curve(name: str, result: fedkern.Result) -> tuple[int, int, int]:
@@ -93,11 +94,11 @@ def public() -> None:
         for level in ("standard", "strict"):
             given = {"time": time, "event": status, "positive": positive, "disclosure": {"level": level}}
             told = [fedkern.describe(clients, **given, **by) for by in ({}, {"group": group})]
-            columns, mean, sd, quartile = of_numbers(rows.drop(columns=[time, status]), told[0])
+            columns, mean, sd, beyond = of_numbers(rows.drop(columns=[time, status]), told[0])
             each = "; ".join("{} values, {} off, at most by {}".format(*of_curve(name, one)) for one in told)
             print(
                 f"{name}, {len(rows)} rows, {CLIENTS} clients, {level}: {columns} columns, mean off by at most {mean:.3f} "
-                f"and sd by {sd:.3f} standard errors, quartiles by {quartile} bins; one curve, and by {group}: {each}",
+                f"and sd by {sd:.3f} standard errors, {beyond} quartiles beyond their bins; one curve, and by {group}: {each}",
                 flush=True,
             )
 

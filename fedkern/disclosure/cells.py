@@ -231,7 +231,7 @@ def cross(
     The cells of each factor are the parts in which it is told by itself, that of its missing cells among them. One factor joins,
     the other stays as it is: a cell that is hidden then is one of at least two rows and two columns whose sums are known, each of
     enough rows, and takes as many values. An empty cell counts as few, unless its factor's part is empty: it says something of
-    all rows of a group.
+    all rows of a group. Where one factor has one filled part the table is the other's counts, which are told.
 
     Parameters
     ----------
@@ -245,6 +245,8 @@ def cross(
     ((((0,), (1,)), ((0, 2), (1,))), None)
     """
     table, found = np.asarray(counts, np.int64), list[tuple[Parts, Parts]]()
+    if min(np.count_nonzero(table.any(axis=axis)) for axis in (0, 1)) <= 1:
+        return tuple((k,) for k in range(len(table))), tuple((k,) for k in range(table.shape[1]))
     for axis in (1, 0):
         views = table if axis else table.T
         some = views[views.any(axis=1)]

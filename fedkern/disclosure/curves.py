@@ -18,6 +18,7 @@ from .rules import Rules
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+COVERED = 0.9  # of all events: a log-rank test of fewer is another test
 
 
 class Counts(NamedTuple):
@@ -141,6 +142,12 @@ def curve(counts: Counts, level: float = 0.95) -> Curve:
         spread = np.exp(ndtri((1 + level) / 2) * error)
         lower, upper = (np.where(survival < 1, survival**power, 1.0) for power in (spread, 1 / spread))
     return Curve(survival, lower, upper)
+
+
+def covered(counts: Counts) -> bool:
+    """Tells whether the intervals hold nine tenths of all events, also if all rows with later times have one."""
+    told, later = counts.events.sum(), counts.at_risk[:, -1].sum()
+    return bool(told >= COVERED * (told + later))
 
 
 def log_rank(counts: Counts) -> LogRank:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -53,17 +54,18 @@ def table_one(content: Record) -> Cells:
 
 
 def _mean(row: Record) -> str:
-    """Returns mean and sd, and of how many rows where some client may not tell its own."""
-    some = row["of"] is not None and row["of"] < row["n"]
-    return _numbers("{} ({})", row, "mean", "sd") + (f" of {row['of']:,}" if some else "")
+    """Returns mean and sd."""
+    return _numbers("{} ({})", row, "mean", "sd")
 
 
 def _quartiles(row: Record) -> str:
-    """Returns the median with quartiles, in the place of one of which its bin stands; nothing where all are in one bin."""
+    """Returns the median with quartiles, or the bins in which they lie; nothing where these say nothing."""
     names = ("median", "q25", "q75")
-    parts = [(row.get(f"{name}_in") or "").replace("below", "<").replace("from", ">=") for name in names]
+    # Of both ends the second one is not in the bin; other words name one end, or one value.
+    parts = [re.sub("from (.*) below ", r"\1 to <", row.get(f"{name}_in") or "") for name in names]
+    parts = [part.replace("below ", "<").replace("from ", ">= ") for part in parts]
     shown = [part if row[name] is None else f"{row[name]:.4g}" for name, part in zip(names, parts)]
-    return "{} [{}, {}]".format(*shown) if len(set(shown)) > 1 or row["median"] is not None else ""
+    return "{} [{}, {}]".format(*shown) if shown[0] != "any" and (len(set(shown)) > 1 or row["median"] is not None) else ""
 
 
 def _numbers(words: str, row: Record, *names: str) -> str:

@@ -30,16 +30,24 @@ class FewValues(
     ask=("AskFewValues", 330),
     needs=NEEDED,
 ):
-    """Client to server: of each column of numbers how many different values it has (0: many, or no rows), and these; of n values
-    beside others in few rows -1 - n. Where all rows are in one process a column of many values has quantiles here.
+    """Client to server: of each column of numbers how many different values it has, and these; of n values beside others in few
+    rows -1 - n. Of many values, whose mean may be told, there is one more than can stand here. Where all rows are in one process
+    a column of many values has quantiles here.
     """
 
     n: Annotated[Array, "columns"]
     values: Annotated[Array, "columns values"]
 
     def honest(self) -> Conditions:
-        counts = (np.where(self.n < 0, -1 - self.n, self.n) <= self.values.shape[1]) & (self.n % 1 == 0)
+        counts = (np.where(self.n < 0, -1 - self.n, self.n - 1) <= self.values.shape[1]) & (self.n % 1 == 0)
         yield counts.all() and small(self.values), "has values that cannot be"
+
+
+@dataclass(frozen=True)
+class AskSpread(Ask, kind=332):
+    """Server to client: what mean and sd have these columns (1), and not the others (0)?"""
+
+    told: Annotated[Array, "columns"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,7 @@ class Spread(
     kind=333,
     tells=tells.Sums("mean and sd of columns, rounded by their errors"),
     name="spread",
-    ask=("AskSpread", 332),
+    ask=AskSpread,
     masked=("masked_spread", 334),
     dims={"three": 3},
     least=0,
@@ -78,7 +86,9 @@ class OwnParts(
     ask=AskParts,
     needs=NEEDED,
 ):
-    """Client to server: of each cell the first cell of its part; -1 where it tells nothing of a table."""
+    """Client to server: of each cell the first cell of its part; -1 where it tells nothing of a table. Last, of each sum,
+    0 where it tells it, else -1.
+    """
 
     first: Annotated[Array, "parts"]
 

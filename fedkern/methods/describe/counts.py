@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.exchanges.described import AskCells, AskParts, Cells, FewValues, OwnParts, Spread
+from ...algorithms.exchanges.described import AskCells, AskParts, AskSpread, Cells, FewValues, OwnParts, Spread
 from ...disclosure import cells, curves, measures
 from ...disclosure.cells import Parts
 from ...disclosure.rules import Rules
@@ -54,21 +55,21 @@ class Client:
         n, values = np.zeros(len(model.numeric)), np.zeros((len(model.numeric), most))
         for j, name in enumerate(model.numeric):
             there = measures.present(self.rows.values[name])
-            if len(np.unique(there[:LOOKED_AT])) > most and not model.here:
-                continue
             found, times = np.unique(there, return_counts=True)
-            if len(found) > most and model.here:
+            if not model.here and (len(found) > most or self._measured(there)) and len(found):
+                n[j] = most + 1 if self._measured(there) else -1
+            elif len(found) > most:
                 n[j], values[j] = -1 - most, np.quantile(there, np.linspace(0, 1, most))
-            elif len(found) <= most and (model.here or not measures.measured(there, self.rules)):
+            else:
                 enough = found[times >= self.rules.rows_per_value]
                 n[j] = len(enough) if len(enough) == len(found) else -1 - len(enough)
                 values[j, : len(enough)] = enough
         return FewValues(0, n, values)
 
-    def spread(self) -> Spread:
+    def spread(self, asked: AskSpread) -> Spread:
         """Returns means and sds of columns of numbers, which decide on ends of bins."""
         sums = [self._sums(self.rows.values[name], 0.0) for name in self.model.numeric]
-        return Spread(0, np.array(sums).reshape(-1, 3))
+        return Spread(0, np.array(sums).reshape(-1, 3) * asked.told[:, None])
 
     # Which cells are told ----------
 
@@ -77,7 +78,33 @@ class Client:
         self.ends = asked.ends
         for table in self.model.tables:
             self.own[table] = self._parts(table)
-        return OwnParts(0, self.model.numbers(self.own))
+        return OwnParts(0, self.model.numbers(self.own, None if self.model.whole else -1.0 * ~self._may()))
+
+    def _may(self) -> NDArray[np.bool_]:
+        """Returns which sums it may tell, or has no rows for: of columns, of columns in each group, and of pairs.
+
+        Of joined groups they may be told if they may of each: more rows have more values, and leverages below.
+        """
+        of_all, of_groups = list[bool](), list[bool]()
+        for name, values in ((name, self.rows.values[name]) for name in self.model.numeric):
+            groups = (self.own.get(Counted(name, self.model.group)) or ((), ()))[1] if self.model.group else ()
+            inside = [values[np.isin(self._cell(self.model.group), part)] for part in groups]
+            of_all.append(self._measured(values))
+            of_groups.append(all(map(self._measured, inside)))
+        found = self.products
+        firsts, seconds = np.triu_indices(len(found.rows), 1)
+        of_pairs = (np.isfinite(found.r) | (found.rows == 0))[firsts, seconds] if self.model.pairs else ()
+        return np.array([*of_all, *of_groups, *of_pairs], np.bool_)
+
+    def _measured(self, values: Array) -> bool:
+        return measures.measured(values, self.rules) or not np.isfinite(values).any()
+
+    @cached_property
+    def products(self) -> measures.Products:
+        """The products of columns of numbers about their means."""
+        columns = [self.rows.values[name] for name in self.model.numeric if name in self.model.shown]
+        centred = [own - (there.mean() if len(there := measures.present(own)) else 0.0) for own in columns]
+        return measures.products(np.array(centred).reshape(-1, self.rows.n).T, self.rules)
 
     def _parts(self, table: Counted) -> Both | None:
         """Returns the parts in which it would tell a table; None where it tells nothing of it."""
@@ -164,8 +191,8 @@ class Client:
         for table, part in self.model.split(counts).items():
             if (both := told[table]) is not None and self.own[table] is not None:
                 part[np.ix_(*([min(own) for own in parts] for parts in both))] = _added(self.counts(table), both)
-        each = self._each(asked.centre, told)
-        return Cells(0, counts, each, self._pairs(asked.centre, each))
+        each = self._each(asked.centre, told, asked.told)
+        return Cells(0, counts, each, self._pairs(asked.centre, each) * self.model.told_sums(asked.told)[2][:, None])
 
     def counts(self, table: Counted) -> Ints:
         """Returns the rows in all cells of one or two columns."""
@@ -233,16 +260,18 @@ class Client:
         told = measures.moments(values, self.rules, len(values) - lacking * (lacking >= self.rules.rows_per_value))
         return (0.0, 0.0, 0.0) if told is None else _of_moments(told, centre)
 
-    def _each(self, centre: Array, told: Told) -> Array:
+    def _each(self, centre: Array, told: Told, numbers: Array) -> Array:
         """Returns sums of columns of numbers in the rows of each group that is told, and of all."""
         model = self.model
+        of_all, of_groups, _ = model.told_sums(numbers)
         each = np.zeros((len(model.numeric), model.dims["groups"], 3))
         for j, name in enumerate(() if model.private else model.numeric):
-            if told.get(Counted(name)) is None or self.own[Counted(name)] is None:
+            if told.get(Counted(name)) is None or self.own[Counted(name)] is None or not of_all[j]:
                 continue
             values = self.rows.values[name]
             each[j, -1] = self._sums(values, centre[j])
-            if (by_group := told.get(Counted(name, model.group))) is None or self.own[Counted(name, model.group)] is None:
+            by_group = told.get(Counted(name, model.group))
+            if by_group is None or self.own[Counted(name, model.group)] is None or not of_groups[j]:
                 continue
             inside = [(part, values[np.isin(self._cell(model.group), part)]) for part in by_group[1]]
             sums = [self._sums(own, centre[j]) for _, own in inside]
@@ -259,7 +288,9 @@ class Client:
         if not model.pairs:
             return sums
         at = [model.numeric.index(name) for name in names]
-        found = measures.products(np.array([self.rows.values[name] - centre[j] for name, j in zip(names, at)]).T, self.rules)
+        found = self.products
+        if model.here:
+            found = measures.products(np.array([self.rows.values[name] - centre[j] for name, j in zip(names, at)]).T, self.rules)
         for k, (i, j) in enumerate(combinations(range(len(names)), 2)):
             if model.here:
                 of_both = [own[at] for own in (found.sums, found.squares) for at in ((i, j), (j, i))]

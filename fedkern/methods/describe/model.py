@@ -42,7 +42,7 @@ class Counted(NamedTuple):
 
 TIMES = "\n"  # in the place of a column: events of each interval, then censored rows of each, then rows without time
 Both = tuple[Parts, Parts]  # of a table's two columns; of one column the other parts are one
-Told = Mapping[Counted, Both | None]  # what all clients tell; None where nobody tells a table
+Told = Mapping[Counted, Both | None]  # what all clients tell; None where some client tells nothing of a table, so that none does
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,20 @@ class DescribeModel(JobModel[OutputSection]):
             "groups": self.size(self.group),
             "pairs": len(self.pairs),
             "cells": sum(int(np.prod(self.shape(table))) for table in self.tables),
-            "parts": sum(sum(self.shape(table)) for table in self.tables),
+            "parts": sum(sum(self.shape(table)) for table in self.tables) + self.sums,
         }
+
+    @property
+    def sums(self) -> int:
+        """How many sums there are: of each column of numbers in all rows, and in those of groups, and of each pair."""
+        return 2 * len(self.numeric) + len(self.pairs)
+
+    def told_sums(self, numbers: Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+        """Returns of the numbers of messages which sums are told: of columns in all rows, in those of groups, and of pairs."""
+        of_all, of_groups, of_pairs = np.split(
+            numbers[len(numbers) - self.sums :] >= 0, [len(self.numeric), 2 * len(self.numeric)]
+        )
+        return of_all, of_groups, of_pairs
 
     def told(self, numbers: Array) -> Told:
         """Restores what is told of the numbers of messages."""
@@ -158,10 +170,14 @@ class DescribeModel(JobModel[OutputSection]):
         axes = {table: np.split(own, [self.size(table.first)]) for table, own in zip(self.tables, np.split(numbers, ends))}
         return {table: None if both[0][0] < 0 else (to_parts(both[0]), to_parts(both[1])) for table, both in axes.items()}
 
-    def numbers(self, told: Told) -> Array:
-        """Returns the numbers of messages by which this is told: of each cell the first cell of its part, -1 of cells in none."""
+    def numbers(self, told: Told, sums: Array | None = None) -> Array:
+        """Returns the numbers of messages by which this is told: of each cell the first cell of its part, -1 of cells in none.
+
+        `sums`: behind them, of each sum 0 where it is told, else -1; None: all are.
+        """
         both = (zip(told[table] or ((), ()), self.shape(table)) for table in self.tables)
-        return np.concatenate([to_numbers(parts, n) for axes in both for parts, n in axes])
+        of_cells = [to_numbers(parts, n) for axes in both for parts, n in axes]
+        return np.concatenate([*of_cells, np.zeros(self.sums) if sums is None else sums])
 
     @property
     def all_told(self) -> Told:
@@ -173,11 +189,17 @@ class DescribeModel(JobModel[OutputSection]):
         return {table: (each(table.first), each(table.second)) for table in self.tables}
 
     def common(self, answers: Sequence[Array]) -> Array:
-        """Returns the numbers of what all clients tell, by those of each: cells that any tells together are together."""
+        """Returns the numbers of what all clients tell, by those of each: cells that any tells together are together.
+
+        What some client does not tell nobody does: else what is printed of all rows would be of some clients' alone.
+        """
         heard = [self.told(one) for one in answers]
         every = {table: [both for one in heard if (both := one[table]) is not None] for table in self.tables}
-        shared = {table: tuple(cells.common(*axis) for axis in zip(*both)) if both else None for table, both in every.items()}
-        return self.numbers(shared)  # type: ignore[arg-type]
+        shared = {
+            table: tuple(cells.common(*axis) for axis in zip(*both)) if len(both) == len(heard) else None
+            for table, both in every.items()
+        }
+        return self.numbers(shared, np.min(answers, axis=0)[-self.sums :] if self.sums else None)  # type: ignore[arg-type]
 
     def parts_of(self, told: Told, name: str) -> Parts:
         """Returns the parts in which a column is told, without that of missing cells; of no column there is one, of all rows."""

@@ -174,7 +174,7 @@ def _of_column(facts: Facts, head: Row, counts: Array, parts: Parts, moments: Ar
     missing = counts[last] if (last,) in parts else None  # else few lack a cell
     n = counts.sum() - (missing or 0)
     row = {**head, "n": int(n), "missing": None if missing is None else int(missing), "count": None, "share": None}
-    row |= dict.fromkeys(("mean", "sd", "of", *QUANTILES, *(f"{key}_in" for key in QUANTILES), *(LIMITS if noise else ())))
+    row |= dict.fromkeys(("mean", "sd", *QUANTILES, *(f"{key}_in" for key in QUANTILES), *(LIMITS if noise else ())))
     numbers: Row = {}
     if name in facts.model.numeric:
         numbers = _noisy(facts, name, counts[:-1], noise) if noise else _numbers(facts, name, counts, parts, moments)
@@ -204,8 +204,8 @@ def _shown(facts: Facts, name: str, parts: Parts) -> Parts:
 def _numbers(facts: Facts, name: str, counts: Array, parts: Parts, moments: Array) -> Row:
     """Returns mean, sd and quantiles: of sums, or of counts where each of three values or more has its own cell.
 
-    A quantile is a value where these are cells, else the end of a bin that is nearest; of a part without an end, or of several
-    values, there is none, and `q25_in` and so on name the part.
+    A quantile is a value where these are cells; else there is none, and `q25_in` and so on name the bins in which it lies. Those
+    are several where missing cells stand in a bin: any number of its rows may be missing ones.
     """
     ends, j = facts.ends_of(name), facts.model.numeric.index(name)
     rows, first, second = moments[j].tolist()
@@ -213,26 +213,27 @@ def _numbers(facts: Facts, name: str, counts: Array, parts: Parts, moments: Arra
     if not rows and name in facts.values and all(len(part) == 1 for part in parts) and np.count_nonzero(counts[:-1]) > 2:
         rows, first, second, centre = counts[1:-1].sum(), counts[1:-1] @ ends, counts[1:-1] @ ends**2, 0.0
     row: Row = {"mean": float(centre + first / rows)} if rows else {}
-    of = {"of": int(rows)} if rows else {}  # fewer than n where a client may not tell its mean
     if rows > 1:
         row["sd"] = float(max((second - first**2 / rows) / (rows - 1), 0.0) ** 0.5)
         if not facts.model.here:
             error = row["sd"] / rows**0.5
             row = {"mean": measures.rounded(row["mean"], error), "sd": measures.rounded(row["sd"], error / 2**0.5)}
-    row |= of
     until = np.cumsum([counts[min(part)] for part in inside])
     if facts.model.here and name in facts.values and len(until) and until[-1]:  # between neighbours, as R has them
         at = {key: (until[-1] - 1) * share for key, share in QUANTILES.items()}
         ordered = np.append(ends[0], ends)[np.searchsorted(until, [[np.floor(k), np.ceil(k)] for k in at.values()], side="right")]
         return row | dict(zip(at, (ordered[:, 0] + np.diff(ordered)[:, 0] * (np.array([*at.values()]) % 1)).tolist()))
-    for key, share in QUANTILES.items() if len(until) and until[-1] else ():
-        k = int(np.searchsorted(until, wanted := share * until[-1]))
-        (low, high), before = facts.bounds(name, inside[k]), until[k - 1] if k else 0
-        row[f"{key}_in"] = facts.label(name, [cell for cell in inside[k] if cell < len(counts) - 1])
-        if facts.is_value(name, inside[k]):
+    last = len(counts) - 1
+    without = np.cumsum([counts[min(part)] * (last not in part) for part in inside])  # as if all such rows were missing ones
+    for key, share in QUANTILES.items() if len(until) and without[-1] else ():
+        ks = [int(np.searchsorted(of, share * of[-1])) for of in (until, without)]
+        between = [cell for part in inside[min(ks) : max(ks) + 1] for cell in part if cell < last]
+        row[f"{key}_in"] = facts.label(name, between)
+        low, high = facts.bounds(name, between)
+        if facts.is_value(name, between):
             row[key] = low
-        elif low is not None and high is not None and name not in facts.values:
-            row[key] = low if wanted - before <= until[k] - wanted else high
+        elif facts.model.here and low is not None and high is not None:  # a thousandth of the column's range
+            row[key] = low if share * until[-1] - (until[ks[0] - 1] if ks[0] else 0) <= until[ks[0]] - share * until[-1] else high
     return row
 
 
@@ -261,7 +262,8 @@ def _correlations(facts: Facts) -> list[Row]:
             if n and (spread := (xx - x * x / n) * (yy - y * y / n)) > 0:
                 r = float(np.clip((xy - x * y / n) / spread**0.5, -1, 1))
                 r = r if facts.model.here else measures.rounded(r, n**-0.5)
-                found.append({"first": first, "second": second, "client": client, "n": int(n), "r": r})
+                known = int(n) if facts.model.here else None  # else few rows may lack a cell, which are not told
+                found.append({"first": first, "second": second, "client": client, "n": known, "r": r})
     return found
 
 
@@ -283,7 +285,8 @@ def _survival(facts: Facts, time: str) -> Row:
         there &= np.diff(told.ends, prepend=-np.inf) > 0
         told = curves.Counts(told.ends[there], told.rows, told.events[:, there], told.censored[:, there])
         values = np.stack(curves.curve(told), axis=-1) if noise is None else _noisy_curves(told, noise)
-        test = curves.log_rank(told)._asdict() if client == ALL and len(groups) > 1 and noise is None else test
+        if client == ALL and len(groups) > 1 and noise is None and (facts.model.here or curves.covered(told)):
+            test = curves.log_rank(told)._asdict()
         for g, i in np.ndindex(told.events.shape):
             row: Row = {"client": client, "group": groups[g], "time": float(told.ends[i]), "at_risk": int(told.at_risk[g, i])}
             row |= {"events": int(told.events[g, i]), "censored": int(told.censored[g, i])}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from ...algorithms.core import once
 from ...algorithms.core.exchange import Answer, Ask
 from ...algorithms.core.rounds import in_order
-from ...algorithms.exchanges.described import AskCells, AskParts, Cells, FewValues, OwnParts, Spread
+from ...algorithms.exchanges.described import AskCells, AskParts, AskSpread, Cells, FewValues, OwnParts, Spread
 from ...data.faults import Faults
 from ...data.header import not_there
 from ...data.joined import as_agreed
@@ -31,6 +32,7 @@ from ...jobs.keys import ColumnSection
 from ...jobs.publish import Fit
 from ...jobs.run import Run
 from ...jobs.secret import secret
+from ...privacy.masks import FEWEST
 from . import budget, own, publish, stages
 from .counts import Client
 from .keys import Config
@@ -122,7 +124,10 @@ def _told(run: Run[Config], k: int, client: Client, asked: AskCells) -> Cells:
 def _agree(run: Run[Config], model: DescribeModel, clients: Clients) -> Agreed:
     """Agrees on ends of bins, and on cells that all clients tell; what is returned has a meaning at the server's place alone."""
     values = run.collect(stages.asking(model, FewValues), FewValues, clients, Client.values)
-    sums = run.collect(stages.asking(model, Spread), Spread, clients, Client.spread)
+    # Pooled means decide on ends of bins alone; a masked sum is of several clients.
+    many = [reply.n > reply.values.shape[1] for reply in (() if values is None else in_order(values.replies))]
+    asked = AskSpread(0, 1.0 * (np.sum(many, axis=0) >= np.full(len(model.numeric), FEWEST * model.secure)))
+    sums = _asked(run, model, Spread, asked, clients, lambda k, client, question: client.spread(question))
     agreed = Agreed(np.zeros_like(model.public_ends), frozenset(), np.zeros(0), np.zeros(len(model.numeric)))
     if values is not None and sums is not None:
         total = np.sum([reply.sums for reply in in_order(sums.replies)], axis=0)
@@ -139,8 +144,9 @@ def _with_ends(agreed: Agreed, model: DescribeModel, replies: Sequence[FewValues
     rows, first, second = (total / np.maximum(total[:, :1], 1)).T
     for j, name in enumerate(model.numeric):
         told = [(int(reply.n[j]), reply.values[j].tolist()) for reply in replies]
-        found = sorted({value for n, own in told for value in own[: n if n >= 0 else -1 - n]})
-        if len(found) <= last and (model.here or not rows[j]):
+        most = len(told[0][1])
+        found = sorted({value for n, own in told if n <= most for value in own[: n if n >= 0 else -1 - n]})
+        if len(found) <= last and (model.here or max(told)[0] <= most):
             values |= {name} if min(told)[0] >= 0 else set()
         elif model.here:
             found = [found[k] for k in np.linspace(0, len(found) - 1, last).round().astype(int).tolist()]
@@ -148,7 +154,8 @@ def _with_ends(agreed: Agreed, model: DescribeModel, replies: Sequence[FewValues
             declared = model.declared.get(name, ColumnSection())
             lower = 0.0 if name == model.time else declared.lower
             sd = max(second[j] - first[j] ** 2, 0.0) ** 0.5
-            found = measures.ends(float(first[j]), sd, lower, declared.upper, last).tolist()
+            mean = float(first[j]) if rows[j] else math.nan
+            found = measures.ends(mean, sd if rows[j] else math.nan, lower, declared.upper, last).tolist() or found
         found = found[:last] or [0.0]
         ends[j] = [*found, *[found[-1]] * (last - len(found))]
     return agreed._replace(ends=ends, values=frozenset(values), centre=first)
