@@ -2,9 +2,9 @@
 
     python benchmarks/describe_figures.py [--only public private]
 
-Mean and sd in standard errors, of columns that each client may tell. Quartiles: how many lie beyond the bins that are told. A curve
-in intervals: 0 where its value at an end is one that R's `survfit` takes between the ends before and after. Noisy counts: how often
-a 90 % interval holds the share, or the mean, of the rows.
+Mean and sd in standard errors, of columns that each client may tell. Quartiles: how many lie beyond the bins that are told.
+A curve in intervals: 0 where its value at an end is one that R's `survfit` takes between the ends before and after. Noisy
+counts: how often a 90 % interval holds the share, or the mean, of the rows.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Client:
         self.ends = asked.ends
         for table in self.model.tables:
             self.own[table] = self._parts(table)
-        return OwnParts(0, self.model.numbers(self.own, None if self.model.whole else -1.0 * ~self._may()))
+        return OwnParts(0, self.model.numbers(self.own, None if self.model.whole else np.where(self._may(), 0.0, -1.0)))
 
     def _may(self) -> NDArray[np.bool_]:
         """Returns which sums it may tell, or has no rows for: of columns, of columns in each group, and of pairs.
