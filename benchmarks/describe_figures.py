@@ -113,7 +113,12 @@ def private() -> None:
             size = (CLIENTS, len(counts))
             return np.asarray(counts + (rng.geometric(chance, size) - rng.geometric(chance, size)).sum(axis=0), float)
 
-        inside: dict[str, list[bool]] = {"mean": [], **{f"share of {p}": [] for p in (0.5, 0.3, 0.1)}, "median": []}
+        inside: dict[str, list[bool]] = {
+            "mean": [],
+            "mean of whole numbers": [],
+            **{f"share of {p}": [] for p in (0.5, 0.3, 0.1)},
+            "median": [],
+        }
         for _ in range(FEDERATIONS):
             n = int(rng.integers(500, 5000))
             x = np.clip(rng.gamma(9, 5, n), 0, 99.9)
@@ -121,6 +126,9 @@ def private() -> None:
             mean, median = binned.mean(seen, noise, ends), binned.quantile(seen, noise, ends, 0.5)
             inside["mean"].append(mean.lower <= x.mean() <= mean.upper)
             inside["median"].append(median.lower <= np.median(x) <= median.upper)
+            whole, wide = np.minimum(rng.poisson(1.4, n), 6), np.linspace(0, 6, 9)  # all of them near one end of their bins
+            mean = binned.mean(noisy(np.histogram(whole, wide)[0]), noise, wide)
+            inside["mean of whole numbers"].append(mean.lower <= whole.mean() <= mean.upper)
             for p in (0.5, 0.3, 0.1):
                 counts = rng.multinomial(n, [p, (1 - p) / 2, (1 - p) / 2])
                 found = binned.share(noisy(counts), noise, 0)

@@ -2,7 +2,8 @@
 
 Computing with such a table spends nothing. So it is never drawn again: not by a resumed run, and not by a later job on the same
 data. This holds also where the counts have changed since: a new table would tell that they have. Which table a job means follows
-from public names alone (`Key`); another name is another table, and is paid for.
+from public names alone (`Key`), the client's among them: one policy may name the data of several clients, whose rows are
+different ones. Another name is another table, and is paid for.
 
 The charge is on the disk before the noise is drawn, and the table before anybody computes with it. A crash in between costs the
 charge. Source: docs/spec/sigma.md, section 14.
@@ -45,15 +46,16 @@ def plan(epsilon: float, delta: float, cases: int, n_counts: int) -> Plan:
 
 @dataclass(frozen=True)
 class Key:
-    """Names a table: `name` as the job file calls it, the column of the counts, and the places with one each, in their order."""
+    """Names a client's table: `name` as the job file has it, the column of the counts, and the places with one each, in order."""
 
+    client: str
     name: str
     column: str
     places: Sequence[str]
 
     def file(self, data: str) -> str:
         """Returns the file's name, for the table of a data set."""
-        text = json.dumps([data, self.name, self.column, list(self.places)])
+        text = json.dumps([data, self.client, self.name, self.column, list(self.places)])
         return f"noisy-{hashlib.blake2b(text.encode(), digest_size=8, person=b'fedkern table').hexdigest()}.json"
 
 
@@ -114,9 +116,9 @@ def keep(account: Account, key: Key, table: NoisyTable) -> Path:
     """Puts a table on the disk, for its owner alone; returns its path."""
     path = account.folder / key.file(account.data)
     content = {
-        "data": account.data, "name": key.name, "column": key.column, "places": list(key.places), "counts": list(table.counts),
-        "job": table.job, "mechanism": table.mechanism.as_dict(), "drawn": table.drawn, "mark": table.mark,
-        "unread": list(table.unread),
+        "data": account.data, "client": key.client, "name": key.name, "column": key.column, "places": list(key.places),
+        "counts": list(table.counts), "job": table.job, "mechanism": table.mechanism.as_dict(), "drawn": table.drawn,
+        "mark": table.mark, "unread": list(table.unread),
     }  # fmt: skip
     with writing(path), on(account.ground, account.folder) as ground:
         ground.put(path, (json.dumps(content, indent=1) + "\n").encode(), secret=True)

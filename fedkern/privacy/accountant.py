@@ -358,7 +358,7 @@ def neighbours_of(mechanisms: Iterable[Mechanism]) -> str:
     if any(m.unit == "client" for m in mechanisms):
         return "add or remove one client with all its rows"
     if most := largest_cases(mechanisms):
-        return "add or remove one case of one area" if most == 1 else f"add or remove one person with at most {most} cases"
+        return "add or remove one case in one count" if most == 1 else f"add or remove one person with at most {most} cases"
     if all(m.relation == "ADD_OR_REMOVE_ONE" for m in mechanisms):
         return "add or remove one example"
     if any(m.sampling == "aligned" for m in mechanisms):  # ids are public, and the response is not protected

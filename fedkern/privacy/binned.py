@@ -1,7 +1,8 @@
 """Computes shares, mean, standard deviation, quantiles and survival of noisy counts, with intervals that contain the noise.
 
 The noise is that of `Mechanism.count`: two-sided geometric, of each client that added it. An interval is for what the same rows
-would say without noise; of numbers in bins also for where in their bins they lie.
+would say without noise; limits of a mean or a standard deviation
+hold wherever in their bins the rows lie: values on a grid may all lie at the same end.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import isotonic_regression
 from scipy.special import ndtri
 
 Floats = NDArray[np.float64]
@@ -67,34 +69,36 @@ def share(noisy: ArrayLike, noise: Noise, cell: int, level: float = 0.9) -> Inte
 def mean(noisy: ArrayLike, noise: Noise, ends: ArrayLike, level: float = 0.9) -> Interval:
     """Returns the mean of numbers; `ends`: (bins + 1,) of the bins, the outer ones finite."""
     ends = np.asarray(ends, np.float64)
-    middle, n = (ends[1:] + ends[:-1]) / 2, np.asarray(noisy, np.float64)
-    # A row is anywhere in its bin.
-    within = float(np.maximum(n, 0) @ np.diff(ends) ** 2) / 12 / max(float(n.sum()), 1.0) ** 2
-    return _interval(lambda n: middle @ n / n.sum(), n, noise, level, (float(ends[0]), float(ends[-1])), within)
+    middle, limits = (ends[1:] + ends[:-1]) / 2, (float(ends[0]), float(ends[-1]))
+    return _interval(lambda n: middle @ n / n.sum(), noisy, noise, level, limits, _half(noisy, ends))
 
 
 def sd(noisy: ArrayLike, noise: Noise, ends: ArrayLike, level: float = 0.9) -> Interval:
     """Returns the standard deviation, without what bins add to it."""
     ends = np.asarray(ends, np.float64)
-    middle, widths = (ends[1:] + ends[:-1]) / 2, np.diff(ends)
+    middle, half = (ends[1:] + ends[:-1]) / 2, _half(noisy, ends)
 
     def of(n: NDArray[Any]) -> Any:
-        square = (middle**2 - widths**2 / 12) @ n / n.sum() - (middle @ n / n.sum()) ** 2
+        square = middle**2 @ n / n.sum() - (middle @ n / n.sum()) ** 2
         return np.sqrt(square) if square.real > 0 else square * 0
 
-    return _interval(of, noisy, noise, level, (0.0, float(ends[-1] - ends[0]) / 2))
+    found = _interval(of, noisy, noise, level, (0.0, float(ends[-1] - ends[0]) / 2), half)
+    # Sheppard's correction, for the value alone: the limits are those of rows anywhere in their bins.
+    return found._replace(value=max(found.value**2 - half**2 / 3, 0.0) ** 0.5)
 
 
 def quantile(noisy: ArrayLike, noise: Noise, ends: ArrayLike, at: float, level: float = 0.9) -> Interval:
     """Returns a quantile: its value and limits are ends of bins."""
-    ends, n = np.asarray(ends, np.float64), np.asarray(noisy, np.float64)
-    before = np.arange(1, len(n))  # bins before each inner end
-    off = np.cumsum(n)[:-1] - at * n.sum()
-    error = ndtri((1 + level) / 2) * np.sqrt(noise.variance * (before * (1 - at) ** 2 + (len(n) - before) * at**2))
-    inner = ends[1:-1]
+    ends = np.asarray(ends, np.float64)
+    # Noise may let cumulative counts fall. Made monotone once, they have all quantiles in their order.
+    until = isotonic_regression(np.cumsum(np.asarray(noisy, np.float64))).x
+    before = np.arange(1, len(until))  # bins before each inner end
+    off, inner = until[:-1] - at * until[-1], ends[1:-1]
+    error = ndtri((1 + level) / 2) * np.sqrt(noise.variance * (before * (1 - at) ** 2 + (len(until) - before) * at**2))
     lower = inner[off < -error].max(initial=ends[0])
     upper = inner[(off > error) & (inner > lower)].min(initial=ends[-1])
-    return Interval(float(inner[np.argmin(np.abs(off))]), float(lower), float(upper))
+    k = min(max(int(np.searchsorted(off, 0.0, "right")), 1), len(off) - 1)  # the first end beyond the quantile
+    return Interval(float(inner[k - 1 if -off[k - 1] <= off[k] else k]), float(lower), float(upper))
 
 
 def survival(events: ArrayLike, censored: ArrayLike, rest: float, noise: Noise, level: float = 0.9) -> list[Interval]:
@@ -113,19 +117,25 @@ def survival(events: ArrayLike, censored: ArrayLike, rest: float, noise: Noise, 
     return [_interval(until(end), noisy, noise, level, (0.0, 1.0)) for end in range(k)]
 
 
+def _half(noisy: ArrayLike, ends: Floats) -> float:
+    """Returns half a bin's width, the root of its mean square over rows: no mean and no sd is farther from that of middles."""
+    n = np.maximum(np.asarray(noisy, np.float64), 0)
+    return float(np.sqrt(n @ np.diff(ends) ** 2 / max(n.sum(), 1.0))) / 2
+
+
 def _interval(
     of: Callable[[NDArray[Any]], Any],
     noisy: ArrayLike,
     noise: Noise,
     level: float,
     limits: tuple[float, float],
-    more: float = 0.0,
+    beside: float = 0.0,
 ) -> Interval:
-    """Returns a smooth function of noisy counts, with limits by its derivatives; `more`: variance that is no noise's."""
+    """Returns a smooth function of noisy counts, with limits by its derivatives; `beside`: by how much more they are apart."""
     n, (least, most) = np.asarray(noisy, np.float64), limits
     if n.sum() <= 0:
         return Interval(math.nan, least, most)
     slopes = [of(n + _STEP * 1j * one).imag / _STEP for one in np.eye(len(n))]
-    value, error = float(of(n)), math.sqrt(noise.variance * float(np.square(slopes).sum()) + more)
-    lower, upper = (value + sign * float(ndtri((1 + level) / 2)) * error for sign in (-1, 1))
+    value, error = float(of(n)), math.sqrt(noise.variance * float(np.square(slopes).sum()))
+    lower, upper = (value + sign * (float(ndtri((1 + level) / 2)) * error + beside) for sign in (-1, 1))
     return Interval(*(min(max(one, least), most) for one in (value, lower, upper)))

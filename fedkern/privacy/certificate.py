@@ -27,10 +27,9 @@ OF_CLIENTS = (
     "what clients send"
 )
 OF_COUNTS = (
-    "the posterior contains the noise that the counts have; nothing else was computed of them, so that later jobs on the same "
+    "all numbers contain the noise that the counts have; nothing else was computed of the counts, so that later jobs on the same "
     "noisy table spend nothing"
 )
-PUBLIC_OF_COUNTS = "areas, exposures or trials, offsets and covariates; that each area has a count"
 ALONE = {
     "example": "the job's alone: the holder has no policy.toml for these data",
     "case": "the job's alone: the holder has no policy.toml for these data; without FEDKERN_CLIENT_HOME another run spends anew",
@@ -109,7 +108,7 @@ def describe_trust(mechanism: Mechanism) -> str:
     if mechanism.unit == "client":
         return "the server, which gets every client's change without noise; the number and the names of the clients are public"
     if mechanism.unit == "case":
-        return f"nobody, for each client adds its own noise; public are {PUBLIC_OF_COUNTS}"
+        return "nobody, for each client adds its own noise"
     rows = "the number of rows is public" if mechanism.dataset_size is not None else "the number of rows is not public"
     ids = "row ids are public" if mechanism.sampling == "aligned" else "row ids are not public"
     more = "; the response is not protected" if mechanism.sampling == "aligned" else ""
@@ -132,6 +131,8 @@ def format_certificate(client: str, content: Certificate) -> str:
         f"  trusts {content['trust']}",
         f"  caps: {content['caps']}",
     ]
+    if content["unit"] == "case" and "public" in content:  # what is public of rows stands in `trust`
+        lines.append(f"  public: {content['public']}")
     if "person_epsilon" in content:
         lines.append(
             f"  a person with {content['rows_per_person']} rows: epsilon = {_short(content['person_epsilon'])} at delta = "

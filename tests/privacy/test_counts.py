@@ -104,7 +104,7 @@ def test_a_person_with_three_cases_moves_every_table_by_three(delta: float) -> N
 
 def test_what_counts_are_compared_and_composed_with() -> None:
     m, of_rows = mechanism(), Mechanism(sampling="full", clip=1.0, dimension=3, noise_multiplier=2.0)
-    assert m.neighbours == "add or remove one case of one area"
+    assert m.neighbours == "add or remove one case in one count"
     assert neighbours_of([m, mechanism(cases=4)]) == "add or remove one person with at most 4 cases"
     assert epsilon(((m, 2),), 0.0) == pytest.approx(2.0, abs=1e-3)
     with pytest.raises(ValueError, match="by example and by case in one account"):

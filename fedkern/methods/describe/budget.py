@@ -27,14 +27,15 @@ def plan(privacy: PrivacySection, model: DescribeModel) -> Plan:
     return tables.plan(*privacy.cap(""), privacy.cases_per_person * len(model.tables), model.dims["cells"])
 
 
-def key(privacy: PrivacySection, model: DescribeModel) -> tables.Key:
-    """Returns the key that identifies the job's noisy counts."""
-    return tables.Key(privacy.table, "describe", model.places)
+def key(privacy: PrivacySection, model: DescribeModel, client: str) -> tables.Key:
+    """Returns the key that identifies a client's noisy counts."""
+    return tables.Key(client, privacy.table, "describe", model.places)
 
 
 def add_noise(run: Run[Config], privacy: PrivacySection, model: DescribeModel, client: int, counts: NDArray[np.float64]) -> Cells:
     """Returns a client's counts with noise: as they were drawn once, or drawn now and charged."""
-    table = run.hooks.noisy_table(client, plan(privacy, model), key(privacy, model), counts.astype(np.int64))
+    named = key(privacy, model, run.names[client])
+    table = run.hooks.noisy_table(client, plan(privacy, model), named, counts.astype(np.int64))
     about = {"table": str(table.path), "drawn": table.drawn, "noise": table.mechanism.as_dict()}
     run.hooks.write_own(client, "noisy.json", about, sync=False)
     n, groups = len(model.numeric), model.dims["groups"]

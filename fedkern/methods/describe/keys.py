@@ -93,9 +93,7 @@ class Config(JobConfig):
         return super().unit if self.privacy is None else self.privacy.unit
 
     def of_posterior(self, steps: int) -> dict[str, str | float]:
-        return (
-            {} if self.privacy is None else {"posterior": OF_COUNTS, "public": "the columns, their levels and the ends of bins"}
-        )
+        return {} if self.privacy is None else {"posterior": OF_COUNTS, "public": PUBLIC}
 
     @property
     def can_join_levels(self) -> bool:
@@ -110,6 +108,7 @@ class Config(JobConfig):
         return replace(super().requirement, cells=True)
 
 
+PUBLIC = "the columns, their levels and the ends of bins"  # beside counts with noise
 BASE: Tables = {"job": {"rounds": 1}}
 OPEN: Tables = {"disclosure": {"rare": "join"}}
 

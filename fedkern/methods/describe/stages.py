@@ -19,7 +19,7 @@ from ...jobs.stage import Stage
 from ...privacy.certificate import describe_trust
 from ...privacy.plan import Plan
 from . import budget
-from .keys import Config
+from .keys import PUBLIC, Config
 from .model import DescribeModel
 
 # All that a client of such a job may send, as docs/concepts/disclosure.md lists it.
@@ -75,7 +75,7 @@ def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan |
         DescribeModel(file.config, (client,), encoding=file.encoding),
         holders.standing(bind(client, data_set(file.path)), client),
     )
-    return None if where is not None and tables.find(where, budget.key(privacy, model)) else budget.plan(privacy, model)
+    return None if where is not None and tables.find(where, budget.key(privacy, model, client)) else budget.plan(privacy, model)
 
 
 def _lines(model: DescribeModel) -> Iterator[str]:
@@ -101,4 +101,4 @@ def _privacy(model: DescribeModel) -> Iterator[str]:
     yield f"privacy  each client: epsilon {plan.spent:.4g} at delta {plan.delta:g}, spent once, when noise is added to its counts"
     yield f"         {privacy.table!r}; the same job again has these, and spends nothing more"
     yield f"         noise two-sided geometric, sd {plan.mechanism.sigma * plan.mechanism.clip:.4g} rows in each cell"
-    yield f"         trusts {describe_trust(plan.mechanism)}"
+    yield f"         trusts {describe_trust(plan.mechanism)}; public are {PUBLIC}"

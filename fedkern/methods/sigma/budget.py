@@ -26,9 +26,9 @@ def plan(privacy: CountsPrivacySection, n_areas: int = 0) -> Plan:
     return tables.plan(*privacy.cap(""), privacy.cases_per_person, n_areas)
 
 
-def key(privacy: CountsPrivacySection, response: str, areas: Sequence[str]) -> tables.Key:
-    """Returns the key that identifies the job's noisy table."""
-    return tables.Key(privacy.table, response, tuple(areas))
+def key(privacy: CountsPrivacySection, client: str, response: str, areas: Sequence[str]) -> tables.Key:
+    """Returns the key that identifies a client's noisy table."""
+    return tables.Key(client, privacy.table, response, tuple(areas))
 
 
 def add_noise(
@@ -36,9 +36,9 @@ def add_noise(
 ) -> AreaRows:
     """Returns a client's rows with noisy counts, and without the exact ones: all later steps spend nothing."""
     assert rows.counts is not None
-    areas = names_of(file)
+    named = key(privacy, run.names[client], response, names_of(file))
     # The charge is on the disk before the noise is drawn, and a table that exists is read again and costs nothing.
-    table = run.hooks.noisy_table(client, plan(privacy, file.d), key(privacy, response, areas), rows.counts, rows.unread)
+    table = run.hooks.noisy_table(client, plan(privacy, file.d), named, rows.counts, rows.unread)
     run.hooks.write_own(
         client, "noisy.json", {"table": str(table.path), "drawn": table.drawn, "noise": table.mechanism.as_dict()}, sync=False
     )

@@ -41,11 +41,12 @@ from ...kernels import families
 from ...kernels.families import FAMILIES, quoted, taken_by
 from ...models.spatial.site import COEFFICIENT_SD
 from ...privacy.accountant import Unit
-from ...privacy.certificate import OF_COUNTS, PUBLIC_OF_COUNTS
+from ...privacy.certificate import OF_COUNTS
 from ...sections import remedy
 
 LOG = ", ".join(families.taken_by("sigma", where=lambda family: family.link == "log"))
 COUNTED = ", ".join(families.taken_by("sigma", where=lambda family: family.counted))
+PUBLIC = "areas, exposures or trials, offsets and covariates; that each area has a count"  # beside counts with noise
 LEAST_EPSILON = 0.05  # of a case: with less noise has a thousand values
 WIDEST = 1000  # counts of an interval: one that is wider tells next to nothing
 EXTRA = ", ".join(families.taken_by("sigma", where=lambda family: family.counted and family.dispersion is None))
@@ -244,7 +245,7 @@ class Config(JobConfig):
         return super().unit if self.privacy is None else self.privacy.unit
 
     def of_posterior(self, steps: int) -> dict[str, str | float]:
-        return {} if self.privacy is None else {"posterior": OF_COUNTS, "public": PUBLIC_OF_COUNTS}
+        return {} if self.privacy is None else {"posterior": OF_COUNTS, "public": PUBLIC}
 
     @property
     def open_ended(self) -> bool:

@@ -179,7 +179,7 @@ def own_plan(file: OwnFile[Config], client: str, names: Sequence[str]) -> Plan |
         prior = read_own(prior_of(file.config, file.folder), client)
     except JobError:
         prior = None  # said by `look_through`
-    key = None if prior is None else budget.key(privacy, file.config.data.response, names_of(prior))
+    key = None if prior is None else budget.key(privacy, client, file.config.data.response, names_of(prior))
     if where is not None and key is not None and tables.find(where, key) is not None:
         print(printable(f"  noisy table {privacy.table!r} is there: this job spends nothing more"))
         return None

@@ -222,6 +222,39 @@ def test_noise_is_paid_for_once(tmp_path: Path, transplants: Columns, monkeypatc
     assert len((tmp_path / "home" / "site0" / "budget.jsonl").read_text().splitlines()) > len(spent.splitlines())
 
 
+def test_clients_under_one_name_of_data_have_noisy_counts_of_their_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A policy may name the files of several clients: each has noise of its own, paid for, and never another's counts."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "policy.toml").write_text(
+        f'unit = "case"\n[data.wards]\npaths = ["{tmp_path / "rows"}"]\nepsilon = 40.0\ndelta = 1e-5\n'
+    )
+    monkeypatch.setenv("FEDKERN_CLIENT_HOME", str(home))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    columns = {"age": np.where(np.arange(300) % 2, "old", "young")}  # dealt in turn: one client's are all young
+    path = written(
+        tmp_path,
+        columns,
+        PRIVATE.partition("days")[0] + 'age = {levels = ["old", "young"]}\n[privacy]\nepsilon = 8.0\n',
+        clients=2,
+    )
+    first, again = (fedkern.run(path, out=tmp_path / name) for name in ("first", "again"))
+    for result in (first, again):
+        young = [one(result, "age", "young", client)["count"] for client in ("site0", "site1", "")]
+        assert np.abs(np.subtract(young, [150, 0, 150])).max() < 5
+    assert first.rows() == again.rows()
+    assert len([*home.glob("noisy-*.json")]) == 2
+    charged = [json.loads(line) for line in (home / "budget.jsonl").read_text().splitlines()]
+    assert sum(line.get("steps", 0) for line in charged) == 2
+    assert main(["audit", str(tmp_path / "again")]) == 0
+    for certificate in first.privacy.values():
+        said = " ".join(map(str, certificate.values())) + capsys.readouterr().out
+        assert not [word for word in ("area", "exposure", "posterior ", "covariate") if word in said]
+        assert "ends of bins" in said
+
+
 POLICY = '[disclosure]\ndifferencing = "refuse"\n[data.{0}]\npaths = ["{1}"]\nopen = true\n'
 
 

@@ -123,7 +123,7 @@ def test_noise_is_drawn_and_paid_for_once(tmp_path: Path, home: Path) -> None:
     for result in (first, later):
         one = result.privacy["east"]
         assert (one["epsilon"], one["delta"], one["steps"], one["unit"]) == (pytest.approx(1.0, abs=2e-4), 0.0, 1, "case")
-        assert one["neighbours"] == "add or remove one case of one area"
+        assert one["neighbours"] == "add or remove one case in one count"
         assert result.summary["claim"] == "private"
     assert kept(home)["counts"] == table
     assert charges(home) == 1
