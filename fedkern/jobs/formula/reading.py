@@ -214,7 +214,11 @@ def _random(part: str, before: str, after: str, correlated: bool) -> list[Groupi
     for sign, term in _split(before, "+-"):
         word = term.strip()
         if sign == "-" or word == "0":
-            raise _no(part, "slopes without an intercept of each group are not there: (1 + time | ward)")
+            raise _no(
+                part,
+                "slopes without an intercept of each group are not there: (1 + time | ward); (1 | ward) + (0 + time | ward) is "
+                "(1 + time || ward)",
+            )
         if word != "1":
             slopes.append(word.strip("`") if COLUMN.fullmatch(word) else _number(word))
     return [Grouping(by, tuple(slopes), correlated or not slopes) for by in columns]

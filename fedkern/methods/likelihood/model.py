@@ -544,10 +544,10 @@ class Model(WeighedModel[OutputSection]):
 
     @property
     def questions(self) -> int:
-        """How many questions are asked of those that take part by a summary: two, or more where their rows allow it."""
+        """How many questions are asked of those that take part by a summary: more than two where nobody else is asked."""
         if self.secure:
             return ASKED_OF_ALL
-        if not (self.summaries and self.config.attacked):
+        if len(self.summaries) < len(self.names) or not self.config.attacked:
             return QUESTIONS
         return min(max(min(self.summaries.values()) // told(self.size, 1), QUESTIONS), ASKED_OF_ALL)
 
