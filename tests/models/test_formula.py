@@ -340,10 +340,9 @@ REFUSED = (
         "y ~ * a",
         "y ~ a %in% b",
         "y ~ a | b",
-        "y ~ (a || b)",
         "y ~ (a | b | c)",
     ),
-    *("y ~ (1 | a) + (1 | b)", "y ~ (0 + a | b)", "y ~ (1 | client)", "y ~ - (1 | a)", "y ~ (1 | a/b)", "y ~ a * (1 | b)"),
+    *("y ~ (0 + a | b)", "y ~ (1 | client)", "y ~ - (1 | a)", "y ~ a * (1 | b)"),
     *(
         "y ~ offset(scale(t))",
         "y ~ offset(a * b)",
