@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import isotonic_regression
 from scipy.special import ndtri
 
 Floats = NDArray[np.float64]
@@ -91,6 +90,8 @@ def quantile(noisy: ArrayLike, noise: Noise, ends: ArrayLike, at: float, level: 
     """Returns a quantile: its value and limits are ends of bins."""
     ends = np.asarray(ends, np.float64)
     # Noise may let cumulative counts fall. Made monotone once, they have all quantiles in their order.
+    from scipy.optimize import isotonic_regression  # takes long to import
+
     until = isotonic_regression(np.cumsum(np.asarray(noisy, np.float64))).x
     before = np.arange(1, len(until))  # bins before each inner end
     off, inner = until[:-1] - at * until[-1], ends[1:-1]

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from fedkern.algorithms.exchanges.described import AskCells, AskParts
+from fedkern.algorithms.exchanges.described import AskCells, AskParts, AskSpread
 from fedkern.disclosure.measures import MANY, OF_AN_ERROR, step
 from fedkern.disclosure.rules import NEAR_ROWS, Rules
 from fedkern.jobs.holding import told
@@ -120,7 +120,8 @@ class Look:
         own = Rows(data.n_rows, {**numbers, "time": data.times}, codes, data.events)
         self.client = Client(self.model, own, rules, account.told, account.values)
         agreed = run.Agreed(self.model.public_ends, frozenset(), np.zeros(0), np.zeros(len(self.model.numeric)))
-        self.agreed = run._with_ends(agreed, self.model, [self.client.values()], self.client.spread().sums)
+        asked = AskSpread(0, np.ones(len(self.model.numeric)))
+        self.agreed = run._with_ends(agreed, self.model, [self.client.values()], self.client.spread(asked).sums)
 
     def ends_of(self, name: str) -> Array:
         ends: Array = np.unique(self.agreed.ends[self.model.numeric.index(name)])

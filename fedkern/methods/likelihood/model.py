@@ -38,7 +38,7 @@ from ...models import survival_parametric
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.formula_effects import coefficients_of_effects
 from ...models.mixed import Layout, Prior, Rows
-from ...models.mixed.grouping import nested
+from ...models.mixed.grouping import Grouping, nested
 from ...models.mixed.joint import OfAll
 from ...models.mixed.layout import INTERCEPT_SD, LESS_WIDE, PRIOR_SD, WIDER, Effect, Shape, title
 from ...models.mixed.rows import Density
@@ -312,6 +312,11 @@ class Model(WeighedModel[OutputSection]):
     def _shapes(self) -> tuple[Shape, ...] | None:
         """The numbers beside coefficients and effects, where they are not the family's usual ones."""
         return None
+
+    @property
+    def groupings(self) -> tuple[Grouping, ...]:
+        """The kinds of groups that have effects, those in which others lie first."""
+        return self.config.random.every
 
     @property
     def one_intercept(self) -> bool:

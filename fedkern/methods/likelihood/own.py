@@ -93,7 +93,7 @@ def write_effects(run: Run[Config], model: Model, own: Own) -> None:
     if layout.group and isinstance(own.rows, Rows):
         groups = effects.of_all_groups(own.rows, own.inner, own.nodes, key_of_effects(model, own.index, OF_GROUPS))
         sizes = [np.diff(held.starts), *(np.bincount(codes, minlength=len(of)) for codes, of in zip(held.codes, held.outer))]
-        *outer, inner = model.config.random.every
+        *outer, inner = model.groupings
         parts = [
             {
                 "converged": [own.converged] * len(labels_of_kind),

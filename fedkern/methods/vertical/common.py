@@ -14,7 +14,7 @@ from ...data.sets import heart_failure
 from ...data.table import Table
 from ...errors import owned
 from ...jobs.holding.policy import Policy
-from ...jobs.run import At
+from ...jobs.run import At, Run
 from ...jobs.stage import Stage
 from .keys import Config
 from .rows import least_rows
@@ -65,6 +65,13 @@ def in_common(
     if state is not None and server is not None:
         server = _left(server, state.own)
     return left, server
+
+
+def count_common(run: Run[Config], tables: Mapping[int, Table]) -> None:
+    """Counts the rows that are left, of each client that lives here, as those of an open job."""
+    if run.config.most_ids is not None:
+        for k, table in tables.items():
+            run.hooks.count(k, run.parties, table)
 
 
 def as_compared(config: Config, ids: tuple[str, ...]) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from ...jobs.run import Run, anyone
 from ...jobs.stage import Stage
 from ...jobs.watch import measuring
 from . import budget, langevin, normal, own, parts, publish, replay, stages
-from .common import Party, as_compared, compared, in_common
+from .common import Party, as_compared, compared, count_common, in_common
 from .keys import Config
 from .model import VerticalModel
 from .normal import Lines
@@ -153,9 +153,7 @@ def _aligned(run: Run[Config]) -> Aligned:
             own_rows = aligned(loaded, config, "data.server")
     held, own_rows = in_common(run, held, own_rows, {k: run.hooks.bindings[k].policies for k in held})
     tables = {k: rows for k, (rows, _) in held.items()}
-    if config.data.most_ids is not None:
-        for k, rows_here in tables.items():
-            run.hooks.count(k, run.parties, rows_here)
+    count_common(run, tables)
     has = {k: by.response in table.names for k, table in tables.items()}
     for k, has_response in has.items():
         if shared and not has_response:

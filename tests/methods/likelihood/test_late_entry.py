@@ -119,7 +119,7 @@ def test_rows_that_came_one_by_one_are_the_default(random: str, tmp_path: Path) 
 
 NAMED = {
     "families in hospitals": ('group = "ward"\nclient = true', "or remove entered_together if rows came one by one"),
-    "nothing to enter together": ("client = true", "is of groups whose rows have data.entry"),
+    "nothing to enter together": ("client = true", "is of groups of one column, whose rows have data.entry"),
 }
 
 
