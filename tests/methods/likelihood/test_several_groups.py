@@ -67,7 +67,10 @@ def test_wards_in_regions_and_rows_of_known_and_new_ones(tmp_path: Path, capsys:
     assert server.linear_sd[0] > sd[2] * 0.9
 
 
-@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
+LONG = (pytest.mark.nightly, pytest.mark.timeout(1800))  # a hundred draws a point, each with its mode
+
+
+@pytest.mark.parametrize("family", ["gaussian", pytest.param("bernoulli", marks=LONG)])
 def test_crossed_groups_have_a_posterior(family: str, tmp_path: Path) -> None:
     data = frames(family, clients=1 if family == "bernoulli" else 2)
     result = fit("y ~ x + (1 | region) + (1 | item)", data, tmp_path / "out", family)
