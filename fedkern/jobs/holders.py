@@ -143,53 +143,46 @@ def _asks_more(config: JobConfig, binding: Binding, site: Site, *, signed: bool)
 
 def _read_by_server(config: JobConfig, binding: Binding, *, signed: bool) -> Refusal | None:
     """Returns why a job is refused whose server could read this client's own numbers, which have no noise; None if it is not."""
-    for policy in binding.policies if use_of(config) != "private" else ():
-        if refusal := policy.refuses_sums(secure=config.secure, signed=signed):
-            return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
-    return None
+    if use_of(config) == "private":
+        return None
+    return binding.refused_by(lambda policy: policy.refuses_sums(secure=config.secure, signed=signed))
 
 
 def _lowered(config: JobConfig, binding: Binding) -> Refusal | None:
     """Returns why a job whose own numbers ask for less than a policy's level is refused, where the policy has none do that."""
-    for policy in binding.policies:
-        if refusal := policy.refuses_less(config.disclosure.model_dump(exclude_none=True)):
-            return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
-    return None
+    return binding.refused_by(lambda policy: policy.refuses_less(config.disclosure.model_dump(exclude_none=True)))
 
 
 def _singled(config: JobConfig, binding: Binding) -> Refusal | None:
     """Returns why a job whose result tells of each client's rows alone is refused; None if it is not."""
-    for policy in binding.policies if config.singles_out else ():
-        if refusal := policy.refuses_values() or (policy.refuses_single_values() if config.singly else None):
-            return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
-    return None
+    if not config.singles_out:
+        return None
+    return binding.refused_by(
+        lambda policy: policy.refuses_values() or (policy.refuses_single_values() if config.singly else None)
+    )
 
 
 def _made(config: JobConfig, binding: Binding) -> Refusal | None:
     """Returns why a job that has the holder run a function of its packages is refused; None if it is not."""
-    for policy in binding.policies if config.factory is not None else ():
-        if refusal := policy.refuses_factory(str(config.factory)):
-            return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
-    return None
+    factory = config.factory
+    return None if factory is None else binding.refused_by(lambda policy: policy.refuses_factory(str(factory)))
 
 
 def _tried(config: JobConfig, binding: Binding) -> Refusal | None:
     """Returns why a job in which other parties may try many ids is refused; None if it is not."""
-    for policy in binding.policies if config.most_ids is not None else ():
-        if refusal := policy.refuses_ids(config.most_ids or 0):
-            return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
-    return None
+    most = config.most_ids
+    return None if most is None else binding.refused_by(lambda policy: policy.refuses_ids(most))
 
 
 def _foreign(config: JobConfig, binding: Binding, carrier: str | None) -> Refusal | None:
     """Returns why a job of another package's method, or over another package's place, is refused; None if it is not."""
     method = None if config.job.method in METHODS else config.job.method
-    for policy in binding.policies:
+
+    def refuses(policy: Policy) -> Refusal | None:
         refusal = None if method is None else policy.refuses_method(method)
-        refusal = refusal or (None if carrier is None else policy.refuses_place(carrier))
-        if refusal is not None:
-            return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
-    return None
+        return refusal or (None if carrier is None else policy.refuses_place(carrier))
+
+    return binding.refused_by(refuses)
 
 
 def _codes(config: JobConfig, binding: Binding, site: Site) -> Refusal | None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -115,8 +115,12 @@ class Binding:
                 "paths)",
                 f"{self.required}, and no policy has {names}{among}",
             )
+        return self.refused_by(lambda policy: policy.refuses_use(use, noise_source))
+
+    def refused_by(self, refuses: Callable[[Policy], Refusal | None]) -> Refusal | None:
+        """Returns the first refusal of a job by a policy, with the policy's file; None if all allow it."""
         for policy in self.policies:
-            if refusal := policy.refuses_use(use, noise_source):
+            if refusal := refuses(policy):
                 return Refusal(refusal.ask, f"{policy.file}: does not allow the job: {refusal.detail}")
         return None
 
