@@ -80,8 +80,13 @@ def cut(begins: Mapping[int, int], n: int, into: int, fits: Callable[[Parts], bo
     >>> cut({1: 1, 2: 2, 3: 3}, 4, 2, lambda parts: added([3, 4, 9, 6], parts).min() > 5)
     ((0, 1), (2,), (3,))
     """
+
+    def halves(cell: int) -> tuple[int, int]:
+        off = _MANY + begins[cell] - into
+        return -(off & -off), begins[cell]  # the lowest bit says at which halving it is the middle
+
     found = list[int]()
-    for begin in sorted(begins, key=lambda cell: (-(_MANY + begins[cell] - into & -(_MANY + begins[cell] - into)), begins[cell])):
+    for begin in sorted(begins, key=halves):
         tried = sorted([*found, begin])
         if fits(_runs(tried, n)):
             found = tried

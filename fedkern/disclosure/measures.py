@@ -33,13 +33,18 @@ def present(values: ArrayLike) -> Floats:
     return own if there.all() else own[there]
 
 
+def more_values(numbers: Floats, most: int) -> bool:
+    """Tells whether a column has more different values than so many, which its first rows show most often."""
+    return any(len(np.unique(some)) > most for some in (numbers[:FIRST], numbers))
+
+
 def measured(values: ArrayLike, rules: Rules) -> bool:
     """Tells whether sums over numbers (nan: missing) may be told: they are of enough rows and many values, and none leads.
 
     Else the column has counts alone.
     """
     own, most = present(values), MANY * (rules.rows_per_value > 0)
-    if len(own) < max(rules.rows, 2) or not any(len(np.unique(some)) > most for some in (own[:FIRST], own)):
+    if len(own) < max(rules.rows, 2) or not more_values(own, most):
         return False
     off = own - own.mean()
     farthest = max(off.max(), -off.min()) ** 2

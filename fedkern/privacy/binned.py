@@ -1,8 +1,8 @@
 """Computes shares, mean, standard deviation, quantiles and survival of noisy counts, with intervals that contain the noise.
 
 The noise is that of `Mechanism.count`: two-sided geometric, of each client that added it. An interval is for what the same rows
-would say without noise; limits of a mean or a standard deviation
-hold wherever in their bins the rows lie: values on a grid may all lie at the same end.
+would say without noise; limits of a mean or a standard deviation hold
+wherever in their bins the rows lie: values on a grid may all lie at the same end.
 """
 
 from __future__ import annotations

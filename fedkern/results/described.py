@@ -81,7 +81,7 @@ def cross(content: Record) -> dict[str, Cells]:
             table.setdefault(row["level"], {})[row["group"]] = f"{row['count']:,}"
     heads = {name: list(dict.fromkeys(level for cells in rows.values() for level in cells)) for name, rows in tables.items()}
     return {
-        name: [["", *heads[name]], *([level, *(cells.get(table, "") for table in heads[name])] for level, cells in rows.items())]
+        name: [["", *heads[name]], *([level, *(cells.get(head, "") for head in heads[name])] for level, cells in rows.items())]
         for name, rows in tables.items()
     }
 
@@ -154,10 +154,8 @@ def survival(content: Record) -> Figure | None:
             label=caption(name or "all rows"),
         )
         axes.fill_between(times, lower, upper, color=colour, alpha=0.15, linewidth=0)
-        for drawn_row in np.unique(np.searchsorted(times[:-1], np.linspace(0, times[-1], RISKS), side="right") - 1):
-            risks.text(
-                times[drawn_row], -k, f"{rows[drawn_row]['at_risk']:,}", ha="center", va="center", fontsize=8, color=colour
-            )
+        for i in np.unique(np.searchsorted(times[:-1], np.linspace(0, times[-1], RISKS), side="right") - 1):
+            risks.text(times[i], -k, f"{rows[i]['at_risk']:,}", ha="center", va="center", fontsize=8, color=colour)
     axes.set_ylim(0, 1.02)
     axes.set_ylabel("probability to be without event", color=MUTED, fontsize=8.5)
     if len(lines) > 1:

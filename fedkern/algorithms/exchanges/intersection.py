@@ -136,7 +136,7 @@ class Member:
         if points is None:
             opened = self._own()
         else:
-            opened = [_point(points[begin : begin + POINT]) for begin in range(0, len(points), POINT)]
+            opened = [*map(_point, cut(points))]
             if len(opened) != self.most or None in opened:
                 raise RemoteFault(f"a list must have {self.most} points of the curve")
         multiples = [self.key.exchange(curve.ECDH(), point) for point in opened]
@@ -216,8 +216,7 @@ class Server(Leg[bytes], answers=(Blinded, Marked), needs=not_agreed("the common
         if isinstance(content, Marked):
             return bytes(content.marks)
         points = bytes(content.points)
-        different = {points[begin : begin + POINT] for begin in range(0, len(points), POINT)}
-        if len(points) != POINT * self.most or len(different) != self.most or not 1 <= content.least <= self.most:
+        if len(points) != POINT * self.most or len({*cut(points)}) != self.most or not 1 <= content.least <= self.most:
             raise RemoteFault(f"Blinded must have {self.most} different points, and a number of rows that it needs")
         return points
 
@@ -252,11 +251,11 @@ class Server(Leg[bytes], answers=(Blinded, Marked), needs=not_agreed("the common
 
     def _found(self) -> tuple[Server, ServerEffects]:
         """Finds the points that all lists have; refuses where they are fewer than some party needs."""
-        cut = [[points[begin : begin + POINT] for begin in range(0, len(points), POINT)] for points in self.lists]
-        common = frozenset.intersection(*map(frozenset, cut))
+        lists = [*map(cut, self.lists)]
+        common = frozenset.intersection(*map(frozenset, lists))
         if len(common) < self.least:
             raise JobError(too_few("fewer rows are in all parties' files"))
-        marks = tuple(packed(np.array([point in common for point in points], bool)) for points in cut)
+        marks = tuple(packed(np.array([point in common for point in points], bool)) for points in lists)
         return replace(self, lists=marks, size=len(common))._tell(self.n_parties - 1)
 
     def _tell(self, turn: int) -> tuple[Server, ServerEffects]:
@@ -272,6 +271,11 @@ class Server(Leg[bytes], answers=(Blinded, Marked), needs=not_agreed("the common
 def too_few(what: str) -> str:
     """Returns the error where rows that are left are fewer than are asked for; it does not say how many."""
     return f"{what} than disclosure.rows, or a holder's policy, asks for; are the ids written the same at all parties?"
+
+
+def cut(points: bytes) -> list[bytes]:
+    """Returns the points of a list, one by one."""
+    return [points[begin : begin + POINT] for begin in range(0, len(points), POINT)]
 
 
 def packed(marks: Marks) -> bytes:

@@ -152,9 +152,9 @@ class RandomSection(Section):
         return tuple(slope for grouping in self.every for slope in grouping.slopes)
 
     @property
-    def all_client_slopes(self) -> tuple[str, ...]:
-        """Those of clients."""
-        return tuple(self.client_slopes)
+    def n_terms(self) -> int:
+        """How many numbers the effects of a row's groups have."""
+        return sum(len(grouping.terms) for grouping in self.every)
 
     @property
     def joint(self) -> bool:
@@ -469,7 +469,8 @@ class Config(JobConfig):
 
     @property
     def requirement(self) -> Requirement:
-        group, terms = bool(self.random.every), sum(len(grouping.terms) for grouping in self.random.every)
+        terms = self.random.n_terms
+        group = terms > 0
         additive = self._additive and not self._alone  # in one process no site signs, and nobody adds
         asked = replace(super().requirement, groups=group, names_groups=not (group or self.survey), additive=additive)
         if self.own:  # which columns say something, and of what, the factory knows alone
@@ -578,7 +579,7 @@ def conflicts(config: Config) -> Iterator[str]:
     yield from faults_of_schedule(config, config.algorithm, None if steps else ONE_POINT)
     if config.job.device == "cuda":
         yield 'job.device = "cuda": jobs of method = "likelihood" run on the host; use "cpu"'
-    yield from _weighed(config)
+    yield from _powers(config)
     if config.own:
         yield from own_keys.conflicts(data, model, config.algorithm, config.output)
         yield from faults_of_names(data.names, "data.names")
@@ -645,7 +646,7 @@ def _secure(config: Config) -> Iterator[str]:
         )
 
 
-def _weighed(config: Config) -> Iterator[str]:
+def _powers(config: Config) -> Iterator[str]:
     """Faults of a job with powers of clients' likelihoods."""
     asked, output = "algorithm.client_weights", config.output
     if not config.algorithm.client_weights:
@@ -930,8 +931,8 @@ def _one_intercept(config: Config) -> Iterator[str]:
     if config.hazards or config.row.concave:
         return
     why = f'model.family = "{family}" takes one effect, an intercept of groups or of clients, for it may have several modes'
-    for name in ("slopes", "client_slopes"):
-        if getattr(random, f"all_{name}"):
+    for name, slopes in (("slopes", random.all_slopes), ("client_slopes", random.client_slopes)):
+        if slopes:
             yield f"model.random.{name}: {why}; remove them"
     if len(random.every) > 1:
         yield f"model.random.groups: {why}; leave one entry"

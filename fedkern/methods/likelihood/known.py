@@ -186,12 +186,7 @@ def write(folder: RunFolder, model: Model, client: int, ended: Ended) -> None:
     draws = WeightedDraws(model.layout.coefficients, theta, standard, others, equal, chosen, None)
     family, terms = one_trial(model.family), {level: effect.terms for level, effect in [*model.layout.effects.items()][:-1]}
     new = predictive_of(family).of(draws.groups(Drawing(model.seed))["posterior"], model.encoding, family, terms, model.nu)
-    *outer, inner = model.groupings or [None]
-    kinds = (
-        []
-        if inner is None
-        else [(grouping.column, grouping.terms, named) for grouping, named in zip([inner, *outer], ended.labels)]
-    )
+    kinds = [(grouping.column, grouping.terms, named) for grouping, named in zip(model.groupings, ended.labels)]
     column, terms_of_group, labels = kinds[0] if kinds else (None, (), ())
     about = About(
         run=folder.run.hex(),

@@ -315,8 +315,14 @@ class Model(WeighedModel[OutputSection]):
 
     @property
     def groupings(self) -> tuple[Grouping, ...]:
-        """The kinds of groups that have effects, those in which others lie first."""
-        return self.config.random.every
+        """The kinds of groups that have effects, in the order of `Layout.effects`: the last one of the job first."""
+        every = self.config.random.every
+        return (*every[-1:], *every[:-1])
+
+    @property
+    def group_columns(self) -> tuple[str, ...]:
+        """The columns of their labels, as the job has them."""
+        return self.config.random.columns
 
     @property
     def one_intercept(self) -> bool:

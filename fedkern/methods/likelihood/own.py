@@ -93,7 +93,6 @@ def write_effects(run: Run[Config], model: Model, own: Own) -> None:
     if layout.group and isinstance(own.rows, Rows):
         groups = effects.of_all_groups(own.rows, own.inner, own.nodes, key_of_effects(model, own.index, OF_GROUPS))
         sizes = [np.diff(held.starts), *(np.bincount(codes, minlength=len(of)) for codes, of in zip(held.codes, held.outer))]
-        *outer, inner = model.groupings
         parts = [
             {
                 "converged": [own.converged] * len(labels_of_kind),
@@ -103,7 +102,7 @@ def write_effects(run: Run[Config], model: Model, own: Own) -> None:
                 **_columns(model, grouping.terms, of_kind),
                 "rank": of_kind.rank.round(2).tolist(),
             }
-            for grouping, labels_of_kind, rows, of_kind in zip((inner, *outer), labels, sizes, groups, strict=True)
+            for grouping, labels_of_kind, rows, of_kind in zip(model.groupings, labels, sizes, groups, strict=True)
         ]
         parts = [*parts[1:], parts[0]]  # as results list them
         names = dict.fromkeys(name for part in parts for name in [*part][:-1])

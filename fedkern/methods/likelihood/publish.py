@@ -49,8 +49,8 @@ DIVERGENT = 0.01  # the part of the trajectories after the burn-in that may dive
 class Checked:
     """Holds the findings of clients' sums: entries of summary.json, notes for its reader, and why its intervals cannot stand.
 
-    `events`: of survival times, number of a client -> its `rows` and `events`; `covariance`: of xi by
-    a survey's design.
+    `events`: of survival times, number of a client -> its `rows` and `events`; `covariance`: of xi
+    by a survey's design.
     """
 
     content: Record = field(default_factory=dict)

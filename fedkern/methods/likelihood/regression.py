@@ -116,10 +116,7 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
         *nothing.describe_columns(),
         *not_there(model.ignored, table.names),
     ]
-    notes += [
-        *far.notes(table, encoding, design.y, design.offset),
-        *describe_groups(table, [of.column for of in model.groupings]),
-    ]
+    notes += [*far.notes(table, encoding, design.y, design.offset), *describe_groups(table, model.group_columns)]
     notes += far.repeated_ids(table, encoding.row_id)
     nothing = with_far(nothing, far.columns(table, encoding), encoding, design.y, design.offset)
     if (times := times_of(model.config)) is not None:

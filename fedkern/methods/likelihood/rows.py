@@ -58,13 +58,15 @@ def parties(config: Config, folder: Path) -> Parties:
     known = known._replace(levels=config.levels)
     if not data.builtin:
         spec = replace(jobs.rows_spec(config, data, known), repeats=config.repeats, strata=data.survey_strata)
-        psu = () if data.psu is None else (data.psu,)
-        spec = replace(spec, weight=None) if config.repeats else replace(spec, groups=psu) if config.survey else spec
+        if config.repeats:
+            spec = replace(spec, weight=None)
+        elif config.survey:
+            spec = replace(spec, groups=() if data.psu is None else (data.psu,))
         if config.hazards:
             times = tuple(name for name in (data.time, data.entry) if name is not None)
             spec = replace(spec, times=times, upper=data.time_upper, exposed=config.lifetimes)
-            strata = () if data.strata is None else (data.strata,)
-            spec = spec if config.lifetimes else replace(spec, groups=strata)  # of which a Cox model has no survey's
+            if not config.lifetimes:  # a Cox model, which is of no survey
+                spec = replace(spec, groups=() if data.strata is None else (data.strata,))
         job_parties = jobs.from_files(config, folder, spec, spec.texts)
         _several(config, job_parties)
         job_parties = jobs.there(job_parties, algorithm__client_weights=config.algorithm.client_weights or ())
@@ -233,7 +235,7 @@ def check_groups(config: Config, table: Table, spec: Spec, client: str = "") -> 
     random, begin = config.random, who(client, table.source)
     laid, of_terms = looked_at(table, spec)  # where a slope may be of what is calculated from a column
     covariates = of_terms.covariates(laid.names)
-    for key, slopes in (("slopes", random.all_slopes), ("client_slopes", random.all_client_slopes)):
+    for key, slopes in (("slopes", random.all_slopes), ("client_slopes", random.client_slopes)):
         for slope in slopes:
             if slope not in covariates or column_of(of_terms, laid, slope).kind != "numeric":
                 what = "is categorical" if slope in covariates else "is no covariate"
@@ -267,8 +269,7 @@ def _small_groups(config: Config, table: Table, spec: Spec, column: str, client:
 
     Messages are sums over all groups of a size, of the squares and products of the means of their rows, as if these were the
     client's only rows. With random slopes, or groups of other columns beside, they are each group's squares and products, which
-    tell both rows of a group of two
-    (docs/spec/likelihood.md, section 6).
+    tell both rows of a group of two (docs/spec/likelihood.md, section 6).
 
     Raises
     ------
@@ -280,11 +281,9 @@ def _small_groups(config: Config, table: Table, spec: Spec, column: str, client:
     asked, numbers, errors = config.requirement, np.bincount(codes), Refusals()
     ones, twos = (int((numbers == size).sum()) for size in (1, 2))
     p, least = few.coefficients(asked, table, spec), min(LEAST_OF_LEVEL, config.rules.rows_per_value)
+    fewest = min(ones or twos, twos or ones)
     # With slopes a group's message is of its own rows, and not of all of its size.
-    sloped, fewest = (
-        config.rules.sloped_groups if sum(len(g.terms) for g in config.random.every) > 1 else 0,
-        min(ones or twos, twos or ones),
-    )
+    sloped = config.rules.sloped_groups if config.random.n_terms > 1 else 0
     wanted, pairs = max(least, int(config.rules.linear * p) + 1, sloped), max(least, sloped)
     values: dict[str, Value] = {"column": column, "ones": ones, "twos": twos, "wanted": wanted, "pairs": pairs}
     broken, remedies = dict[str, float](), ("join-groups", *(() if sloped else ("lower-rule",)))

@@ -143,7 +143,6 @@ def make_fit(model: Model, ended: publish.Ended, test: Design | None) -> Fit:
     ended = replace(ended, moved=replace(weights, draws=draws_of_design))
     made = publish.bare(model, ended, test)
     posterior = cast(WeightedDraws, made.posterior)
-    draws = {name: entry for name, entry in publish.describe_draws(sampled).items() if name != "log_evidence"}
     metrics, scored = publish.scores(model, posterior, test)
     of_few = [Finding.of("few-clusters-of-survey", clusters=clusters, unknowns=model.size)] if clusters <= model.size else []
     doubts = [*ended.doubts, *model.doubts(sampled.began), *of_few]
@@ -155,7 +154,7 @@ def make_fit(model: Model, ended: publish.Ended, test: Design | None) -> Fit:
         metrics=metrics,
         notes=[Finding.of("survey-pseudo-posterior", effective=model.effective, clusters=clusters)],
         more={
-            **draws,
+            **publish.describe_draws(sampled, levelled=False),
             **ended.checked.content,
             **publish.describe_contrasts(contrasts.of_levels(model, values)[0], posterior.weights),
             **scored,
