@@ -641,12 +641,13 @@ def test_the_value_alone_is_there_for_families_of_jobs_that_have_no_kernel():
     y, eta = random.gamma(2.0, 1.0, 40), X @ np.array([0.4, -0.3])
     student = glm.loglik(X, y, theta, family="student", scale=np.array([1.5, 4.0]))
     np.testing.assert_allclose(student, scipy.stats.t.logpdf(y, 4.0, eta, 1.5).sum(), rtol=1e-12)
+    lognormal = glm.loglik(X, y, theta, family="lognormal", scale=0.8)
+    np.testing.assert_allclose(lognormal, scipy.stats.lognorm.logpdf(y, 0.8, scale=np.exp(eta)).sum(), rtol=1e-12)
     trials = np.full(40, 6.0)
     hits = random.binomial(6, 0.4, 40)
     binomial = glm.loglik(X, hits, theta, family="binomial", trials=trials)
     np.testing.assert_allclose(binomial, scipy.stats.binom.logpmf(hits, 6, 1 / (1 + np.exp(-eta))).sum(), rtol=1e-12)
     for family, named in (
-        ("lognormal", "do you mean 'gamma'"),
         ("normal", "do you mean 'gaussian'"),
         ("binomial", "needs trials"),
         ("weibull", "mixed.values"),
