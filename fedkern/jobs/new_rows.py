@@ -63,7 +63,7 @@ def read(job: Record, encoding: Encoding, rows: object, *labels: str) -> tuple[T
     if loaded.lines is None:  # a table with types; of a file of text the job's words are empty since it was read
         loaded = incomplete.with_empty(loaded, dialect, {})
     loaded = with_calculated(loaded, encoding)
-    for name in labels:
+    for name in filter(None, labels):
         loaded = with_group(loaded, name)
     centers = _centers(job, encoding)
     return completed(incomplete.fill_cells(loaded, centers) if centers else loaded, encoding)

@@ -27,6 +27,7 @@ CHOICES: dict[str, Iterable[str]] = {  # header, enum -> names in the order of t
 def enumerated(header: str, enum: str) -> list[str]:
     """The names of an enum, as records have them."""
     (body,) = re.findall(rf"enum class {enum}\b[^{{]*{{(.*?)}}", (HEADERS / header).read_text(), re.S)
+    body = re.sub(r"\w+ // how many there are", "", body)
     names = re.findall(r"\w+", re.sub(r"//.*", "", body))
     return [{"automatic": "auto"}.get(name, name.replace("_", "-")) for name in names]
 

@@ -122,11 +122,11 @@ ROW = {"random": {"group": "row"}}
 EACH_ROW = r"each row an effect of its own \(\[model.random\] group: a column with another label in every row\)"
 
 REMEDIES = {
-    "(1 | region / ward): what differs between regions": Remedy(
+    "(1 | region / ward): taken": Remedy(
         nested,
         of("gaussian", formula="y ~ x + (1 | region / ward)"),
-        r"\(1 \| ward\) has the sds of what differs between wards",
-        {"model": {"formula": "y ~ x + (1 | region)"}},
+        "",
+        {},
         {"theta[x]": (0.8189, 0.1388)},  # lmer(y ~ x + (1 | region/ward)); of (1 | region:ward) the sd is .093
     ),
     "day 0, Cox: taken": Remedy(
@@ -323,6 +323,7 @@ FOLLOWED = {
 }
 UNFOLLOWED = {  # with the reason
     "algorithm.batch": "says what a choice tells of rows; with none the answer is that of all other jobs",
+    "algorithm.client_weights": "says what a power likelihood has not; with none the answer is that of all other jobs",
     "algorithm.inference": "of maps: its answer is compared in methods/sigma, from another message",
     "algorithm.moves": "says what a choice tells of rows; what chains with and without it say is compared in statistics",
     "algorithm.tempering": "says what a choice tells of rows; with none the answer is that of all other jobs",

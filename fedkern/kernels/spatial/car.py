@@ -296,7 +296,6 @@ BORDERED_FACTOR = Kernel(
     inputs=(Array("values", ("f",), F64), _BOUNDARIES, _ROWS, _BLOCK),
     outputs=(_FACTOR, Array("rest", ("b", "b"), F64)),
     host=_HOST,
-    returns=True,
     backends=COMPILED,
     words=_BORDERED_WORDS
     | {
@@ -448,16 +447,15 @@ def bordered_factor(
     NumericalError
         A pivot is not greater than zero: its place in the order of elimination is named.
     """
-    failed: int
-    factor: Floats
-    rest: Floats
-    failed, factor, rest = BORDERED_FACTOR.compute((values, indptr, indices, block), out, n_threads, backend)
+    given = {"values": values, "indptr": indptr, "indices": indices, "block": block}
+    arrays = BORDERED_FACTOR.prepare(given, out)
+    failed = BORDERED_FACTOR.call(backend, arrays, BORDERED_FACTOR.numbers(), n_threads)
     # The kernel stops at the first bad pivot and returns its place, else -1.
     if failed >= 0:
         raise NumericalError(
             f"{BORDERED_FACTOR.name}: pivot {failed} is not greater than zero: the matrix is not positive definite"
         )
-    return factor, rest
+    return arrays[4], arrays[5]
 
 
 @documented(BORDERED_INVERSE)

@@ -43,7 +43,7 @@ class Panels {
     std::vector<double> u, term; // places, and logarithms of the terms that add up to the integral of exp(l) / sqrt(2 pi)
 
     /// Of the rows of a group at a point: the fixed parts of their predictors, T, the largest values of rows. False: too many panels,
-    /// or a number that is not finite.
+    /// a number that is not finite, or numbers so large that by rounding no panel's bound reaches the largest value.
     bool integrate(const Shapes& s, Index begin, Index end, const double* base, double T, const double* tops) {
         u.clear(), term.clear();
         Lane place, zero;
@@ -95,7 +95,7 @@ class Panels {
             }
             for (int l = 0; l < some; ++l) term[from + l] += sum[l];
         }
-        return true;
+        return !term.empty();
     }
 
     /// The logarithm of the integral.
