@@ -175,6 +175,14 @@ REMEDIES = {
         {"theta[x]": (0.4690, 0.0542), "intercept": (-0.5475, 0.0513), "group_sd[intercept]": (0.6131, 0.050)},  # glmer, nAGQ = 9
         off=(0.2, 0.1),
     ),
+    "trials that vary more: beta-binomial": Remedy(
+        counts,
+        of("binomial", TRIALS),
+        'trials of a row are alike: set model.family = "beta-binomial"',
+        {"model": {"family": "beta-binomial"}},
+        {"theta[x]": (0.4297, 0.0506), "intercept": (-0.5024, 0.0473)},  # glmmTMB, family = betabinomial
+        off=(0.2, 0.1),
+    ),
     "draws that are too few: more of them": Remedy(
         grades,
         {**of("ordinal", GRADES), "job": {"method": "likelihood", "rounds": 1}, "algorithm": {"points": 256}},

@@ -107,11 +107,8 @@ def describe(replies: Mapping[int, Replicated], model: Model, *, mend_first: boo
         if of_levels and model.takes_client and not model.layout.client:
             return f'{narrow}{CLIENTS_FIRST}model.family = "{other}"'
         return f'{narrow}set model.family = "{other}"{"" if model.layout.group or structural else f", or {EACH_ROW}"}'
-    if model.layout.group:
-        return f"{narrow}trials of a row are alike, and no family here has that: widen intervals by this factor"
-    return (
-        f"{narrow}trials of a row are alike: give what such rows share (a ward, a day) a group in [model.random], or {EACH_ROW}"
-    )
+    each_row = "" if model.layout.group else f", or give {EACH_ROW}"
+    return f'{narrow}trials of a row are alike: set model.family = "beta-binomial"{each_row}'
 
 
 def _own(reply: Replicated) -> _Own:
