@@ -6,12 +6,13 @@ from importlib import import_module
 
 __version__ = "0.1.0"
 __all__ = [
-    "Result", "check", "describe", "fit", "get_cmake_dir", "get_include", "get_pkgconfig_dir", "kernels", "ledger", "load", "run",
+    "Result", "add", "check", "describe", "drop", "fit", "get_cmake_dir", "get_include", "get_pkgconfig_dir", "kernels", "ledger",
+    "load", "run",
 ]  # fmt: skip
 
 # Loaded when first asked for: a client rank that only needs kernels must not pay for configuration or plots. Their types stand in
 # `__init__.pyi`: each `from .. import _core` counts as an import of this module, and would be one of all that it imports.
-_LAZY = dict.fromkeys(("run", "check", "ledger", "load"), "fedkern.api") | {
+_LAZY = dict.fromkeys(("run", "add", "check", "drop", "ledger", "load"), "fedkern.api") | {
     "describe": "fedkern.front",
     "fit": "fedkern.front",
     "Result": "fedkern.results.result",

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, overload
 
 from .data import memory
+from .data.dialect import stem
 from .data.table import Table
 from .errors import BudgetSpent, HolderError, JobError, OwnFault
 from .jobs import engine, holders, opened
 from .jobs.found_levels import with_levels
-from .jobs.held import Held, folder_of
+from .jobs.held import IN_MEMORY, Held, folder_of
 from .jobs.keys import JobConfig, Raw
-from .jobs.load import merged
+from .jobs.load import merged, table
 from .jobs.progress import in_notebook
 from .jobs.run import Output, Part
 from .jobs.sent import SentByKind
@@ -208,6 +209,136 @@ def check(
         lines = check_job(InProcess(), config, folder, held, apart=apart, form="verbose" if verbose else "brief")
     assert lines is not None
     return Lines(lines)
+
+
+def add(
+    run: Result | str | Path,
+    clients: Mapping[str, object] | Sequence[str | Path],
+    /,
+    *,
+    data: Mapping[str, object] | None = None,
+    folder: str | Path = ".",
+    out: str | Path | None = None,
+    **sections: Mapping[str, object],
+) -> Result:
+    """Has clients come to a run that has ended: alone, where its points reach the new posterior, and else together with all.
+
+    Parameters
+    ----------
+    run : with `output.extendable = true`, and a folder: its result, or the folder
+    clients : name -> rows, as `run` takes them, or the newcomers' files
+    data : of a run of tables in memory all its clients' rows; by default they are asked only where the run's job names files
+    folder : that paths of the run's job are relative to
+    out : folder for the files of this run; of the second stage NAME-together
+    **sections : tables that override keys of the run's job, as far as it is the same job: `output={"extendable": True}`
+
+    Returns
+    -------
+    Result; its verdict says whether it can be taken
+
+    Raises
+    ------
+    JobError
+        The run cannot be extended, a client is in it already, or its columns, levels or units are others.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import fedkern
+    >>> def rows(seed, n):
+    ...     x = np.sin(np.arange(n) * (7 + seed))
+    ...     return {"x": x, "y": 1 + 2 * x + 0.1 * np.cos(31 * np.arange(n) + seed)}
+    ...
+    >>> job = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "model": {"family": "gaussian"}}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     data = {"north": rows(1, 300), "south": rows(2, 300)}
+    ...     first = fedkern.run(job, data=data, output={"extendable": True}, out=f"{folder}/first")
+    ...     result = fedkern.add(first, {"west": rows(3, 30)})
+    ...
+    >>> result.summary["extends"]["stage"], result.converged
+    ('alone', True)
+    """
+    path, tables = _extendable(run, sections)
+    given = Held.of(clients, None, None).clients if isinstance(clients, Mapping) else {}
+    files = [str(Path(one).absolute()) for one in clients] if not isinstance(clients, Mapping) else []
+    section = table(tables, "data")
+    alone = merged(tables, {"job": {"extends": path, "sums": None, "sums_except": None}, "data": {"clients": files, "names": []}})
+    result = _extended(alone, Held(given), Path(folder), out)
+    names = [name for name in section.get("names", []) if IN_MEMORY not in str(section.get("clients"))]
+    if result.converged is True or not (data or (files and section["clients"] and IN_MEMORY not in str(section["clients"]))):
+        return result
+    both = Held({**given, **Held.of(data, None, None).clients}) if data else Held()
+    named = [stem(Path(one)) for one in files] + names if names else []
+    clients_of_all = {"clients": [*files, *section["clients"]], "names": named}
+    together = merged(tables, {"job": {"extends": path}, "data": clients_of_all})
+    return _extended(together, both, Path(folder), None if out is None else f"{out}-together")
+
+
+def drop(run: Result | str | Path, client: str, /, *, out: str | Path | None = None) -> Result:
+    """Makes a result of a run without one of its clients, by weights of its points; nobody is asked anything.
+
+    Parameters
+    ----------
+    run : with `output.extendable = true`, `output.without = true` and a folder: its result, or the folder
+    client : the name of the client that goes
+    out : folder for the files of this run
+
+    Returns
+    -------
+    Result; its verdict says whether it can be taken
+
+    Raises
+    ------
+    JobError
+        The run cannot be extended, or knows no values of this client alone.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import fedkern
+    >>> def rows(seed, n):
+    ...     x = np.sin(np.arange(n) * (7 + seed))
+    ...     return {"x": x, "y": 1 + 2 * x + 0.1 * np.cos(31 * np.arange(n) + seed)}
+    ...
+    >>> job = {"job": {"method": "likelihood"}, "data": {"response": "y"}, "model": {"family": "gaussian"}}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     data = {"north": rows(1, 300), "south": rows(2, 300), "west": rows(3, 30)}
+    ...     output = {"extendable": True, "without": True}
+    ...     first = fedkern.run(job, data=data, output=output, out=f"{folder}/first")
+    ...     result = fedkern.drop(first, "west")
+    ...
+    >>> result.summary["extends"]["stage"], result.converged
+    ('without', True)
+    """
+    path, tables = _extendable(run, {})
+    job = {"extends": path, "drops": client, "sums": None, "sums_except": None}
+    return _extended(merged(tables, {"job": job, "data": {"clients": [], "names": []}}), Held(), Path.cwd(), out)
+
+
+def _extendable(run: Result | str | Path, sections: Mapping[str, Mapping[str, object]]) -> tuple[str, dict[str, Any]]:
+    """Returns the folder of a run, and the tables of its job with nothing that is of all its clients' rows."""
+    folder = run.folder if isinstance(run, Result) else Path(run)
+    if folder is None:
+        raise JobError("the run has no folder: run it with an `out`, and output.extendable = true")
+    tables, summary = (_json(folder / name) for name in ("job.json", "summary.json"))
+    tables.pop("run", None)
+    whole = {name: type(value)() for name, value in table(tables, "output").items() if name in OF_ALL_ROWS and value}
+    over = {"output": {**whole, "extendable": None}, "data": {"test": None}}
+    return str(folder.absolute()), merged(merged(merged(tables, summary.get("chosen", {})), over), sections)
+
+
+def _extended(tables: Mapping[str, Any], held: Held, folder: Path, out: str | Path | None) -> Result:
+    """Runs a job that extends another in this process."""
+    config = of_record(merged(tables, {"data": held.laid()}))
+    if faults := [*load_method(config.job.method).keys.conflicts(config)]:
+        raise JobError("; also ".join(faults))
+    with _in_memory(held, config.private, alone=True):
+        output = Output(None if out is None else Path(out), quiet=True)
+        result = perform(InProcess(), config, folder.absolute(), output, held if held.clients else None)
+    assert result is not None
+    return result
 
 
 def ledger(folder: str | Path) -> SentByKind:
@@ -448,6 +579,14 @@ def find_plans(place: Place, config: JobConfig, folder: Path) -> Mapping[str, Pl
     return {} if said is None else said.plans
 
 
+OF_ALL_ROWS = (
+    "loo",
+    "marginal",
+    "sites",
+    "without",
+    "survival_at",
+    "restricted_mean",
+)  # of [output], which clients are asked for
 APPROXIMATE = 6  # the exit code of a job whose result is approximate
 BUDGET_SPENT = "budget spent"  # the status of a client that has refused a charge
 

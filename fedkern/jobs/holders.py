@@ -138,7 +138,9 @@ def refuses_near(policies: Iterable[Policy]) -> bool:
 def _asks_more(config: JobConfig, binding: Binding, site: Site, *, signed: bool) -> Refusal | None:
     """Returns why a job of an allowed kind is refused; None if it is not."""
     refusal = _lowered(config, binding) or _singled(config, binding) or _made(config, binding) or _tried(config, binding)
-    return refusal or _codes(config, binding, site) or _read_by_server(config, binding, signed=signed)
+    return (
+        refusal or _extended(config, binding) or _codes(config, binding, site) or _read_by_server(config, binding, signed=signed)
+    )
 
 
 def _read_by_server(config: JobConfig, binding: Binding, *, signed: bool) -> Refusal | None:
@@ -172,6 +174,13 @@ def _tried(config: JobConfig, binding: Binding) -> Refusal | None:
     """Returns why a job in which other parties may try many ids is refused; None if it is not."""
     most = config.most_ids
     return None if most is None else binding.refused_by(lambda policy: policy.refuses_ids(most))
+
+
+def _extended(config: JobConfig, binding: Binding) -> Refusal | None:
+    """Returns why a job is refused to whose result clients may come, or that comes to an earlier one; None if it is not."""
+    if config.extendable:
+        return binding.refused_by(lambda policy: policy.refuses_extension(now=False))
+    return binding.refused_by(lambda policy: policy.refuses_extension(now=True)) if config.extends else None
 
 
 def _foreign(config: JobConfig, binding: Binding, carrier: str | None) -> Refusal | None:

@@ -352,7 +352,7 @@ class DisclosureSection(Section):
 
 
 # Files that each party has on its own machine.
-OWN_PATHS = ("data.clients", "data.test", "data.server", "data.polygons", "model.prior", "output.client_folder")
+OWN_PATHS = ("data.clients", "data.test", "data.server", "data.polygons", "model.prior", "output.client_folder", "job.extends")
 
 
 class JobConfig(Section):
@@ -527,6 +527,16 @@ class JobConfig(Section):
     @property
     def singles_out(self) -> bool:
         """Whether the result tells of each client's rows alone, which its holder's policy must allow."""
+        return False
+
+    @property
+    def extendable(self) -> bool:
+        """Whether points are kept at which later clients may answer, which the holders' policies must allow."""
+        return False
+
+    @property
+    def extends(self) -> bool:
+        """Whether the job's clients come to an earlier run, whose result less this one's is theirs."""
         return False
 
     def of_posterior(self, steps: int) -> dict[str, str | float]:

@@ -352,7 +352,7 @@ def take_draws(state: Server) -> tuple[Server, ServerEffects]:
     )
     if len(state.draws) == 1 and len(draws.xi) < len(state.sources[0].order_of_questions):
         return _ask_rest(state) if (ended := _quadratic(state)) is None else end(ended, ENOUGH, weighted(ended))
-    _finite_enough(state, ~np.isfinite(draws.values))
+    finite_enough(state, ~np.isfinite(draws.values))
     _inside_enough(state)
     posterior = weighted(state)
     if enough(state, posterior):
@@ -371,7 +371,7 @@ def take_draws(state: Server) -> tuple[Server, ServerEffects]:
 def _quadratic(state: Server) -> Server | None:
     """Returns the state with draws of corrected quadratics, about which nobody is asked; None if more than a little remains."""
     c, which, climb = state.coordinates, modes_of(state), state.climb
-    if c.mirrored or c.anchored or c.learnt is not None or len(which) > 1 or state.settings.singly:
+    if c.mirrored or c.anchored or c.learnt is not None or len(which) > 1 or state.settings.of_values:
         return None
     i, (source,), (net,) = which[0], state.proposals, state.draws
     mode, own = (climb.at[i], climb.gradient[i], climb.hessian[i]), (state.own_gradient[i], state.own_hessian[i])
@@ -416,7 +416,7 @@ def _inside_enough(state: Server) -> None:
         )
 
 
-def _finite_enough(state: Server, lost: NDArray[np.bool_]) -> None:
+def finite_enough(state: Server, lost: NDArray[np.bool_]) -> None:
     """Refuses more than a few draws without a value; `lost` (n, J)."""
     share = lost.mean(axis=0)
     if (share > NOT_FINITE).any():

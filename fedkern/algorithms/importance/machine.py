@@ -151,9 +151,16 @@ def finished(state: Server) -> bool:
 
 def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, ServerEffects]:
     """Takes one answer; after the last it asks the next question. A lost client ends the run: the model needs all of them."""
-    needs_all(event, state.names, state.round)
     if state.summing:
+        needs_all(event, state.names, state.round)
         return _summed(state, sender, event)
+    state = received(state, sender, event)
+    return (state, []) if state.waiting else _answered(state)
+
+
+def received(state: Server, sender: int, event: Event) -> Server:
+    """Takes one answer; it waits for nobody after the last."""
+    needs_all(event, state.names, state.round)
     before = state.answers.get(sender, ())
     # All that is asked at once is answered in the order of the questions, each of which is a round of its own.
     round, of_one = state.round + len(before), state.open[len(before)] if sender in state.waiting else None
@@ -165,9 +172,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         raise RemoteFault(f"Values.drops of {len(event.drops)} bytes are not one for each draw", sender)
     state = evolve(state, answers=state.answers.plus(sender, (*before, event)))
     if len(before) + 1 < len(state.open):
-        return state, []
-    state = evolve(state, waiting=state.waiting.minus(sender))
-    return (state, []) if state.waiting else _answered(state)
+        return state
+    return evolve(state, waiting=state.waiting.minus(sender))
 
 
 def _answered(state: Server) -> tuple[Server, ServerEffects]:

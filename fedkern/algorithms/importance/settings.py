@@ -401,6 +401,7 @@ class Settings:
     net : points of the first question about draws, after which a job may end whose log-likelihood is nearly quadratic
     without : whether the result is also wanted without each client, by other weights
     rounds_messages : whether clients round what they tell to what the answer needs
+    extendable : whether the draws are kept for clients that come later, or for the result without one of these
     """
 
     points: int
@@ -421,6 +422,7 @@ class Settings:
     net: int = FIRST
     without: bool = False
     rounds_messages: bool = True
+    extendable: bool = False
 
     def __post_init__(self) -> None:
         def refuse(what: str, wanted: str) -> None:
@@ -444,8 +446,13 @@ class Settings:
 
     @property
     def counted(self) -> float:
-        """How many draws of equal weight the weighted ones must be worth: more where a client is left out, which costs some."""
-        return self.effective if self.without else COUNTED / DRAWS * self.effective
+        """How many draws of equal weight the weighted ones must be worth: more where a client goes or comes, which costs some."""
+        return self.effective if self.without or self.extendable else COUNTED / DRAWS * self.effective
+
+    @property
+    def of_values(self) -> bool:
+        """Whether what is wanted at the end needs the clients' own values at all draws, and no quadratics in their place."""
+        return self.singly or self.extendable
 
     @property
     def per_question(self) -> int:

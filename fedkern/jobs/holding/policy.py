@@ -4,6 +4,7 @@
     open = false                    # true: jobs without [privacy], whose messages have no noise
     client_level = false            # true: jobs with unit = "client", which trust the server with sums without noise
     values = false                  # true: open jobs whose result says what one client's rows say (output.without, .sites)
+    extendable = false              # true: jobs to whose result later clients may come (output.extendable)
     methods = ["mine"]              # of other packages that jobs may have this holder run; fedkern's own are always allowed
     places = ["mine.place:Place"]   # classes of other packages that may carry messages to other parties; also
                                     # "fedkern.places:Spoke", whose messages the caller carries; fedkern's others are allowed
@@ -32,8 +33,8 @@
     epsilon = 1.0                   # over all jobs; with delta it may be left out where open = true
     delta = 1e-5
     fingerprint = "rows-..."        # of the data's rows: they are bound whatever they are called and wherever they lie
-    open = false                    # open, client_level, values, factories, methods, places, sums and sums_except may differ
-                                    # for a data set
+    open = false                    # open, client_level, values, extendable, factories, methods, places, sums and sums_except
+                                    # may differ for a data set
 
 Where such files are looked for, and which of them bind a job, is in `binding`.
 """
@@ -97,6 +98,7 @@ class Policy:
     paths: tuple[Path, ...] = ()
     open: bool = False
     values: bool = False
+    extendable: bool = False
     factories: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
@@ -138,6 +140,23 @@ class Policy:
             "output.without and output.sites have the result say what it would be without this client, or what its rows alone "
             "say; ask the holder to allow that on these data (values = true), or remove the key",
             f"values is not true for [data.{self.data}]",
+        )
+
+    def refuses_extension(self, *, now: bool) -> Refusal | None:
+        """Returns why a job is not allowed to whose result clients may come, or (`now`) that comes to an earlier one."""
+        if self.differencing == "refuse":
+            return Refusal(
+                "two results that differ by a client's rows tell these rows' likelihood (output.extendable, job.extends), and "
+                "the policy refuses jobs that differ by little; ask the holder to allow that ([disclosure] differencing), or run "
+                "all clients in one job",
+                f'differencing = "refuse" for [data.{self.data}]',
+            )
+        if now or self.extendable:
+            return None
+        return Refusal(
+            "output.extendable keeps what this client has answered, so that others may come, or it may go, later; ask the holder "
+            "to allow that on these data (extendable = true), or remove the key",
+            f"extendable is not true for [data.{self.data}]",
         )
 
     def refuses_ids(self, most: int) -> Refusal | None:
@@ -331,7 +350,7 @@ def read_policies(path: Path) -> PolicyFile:
             value = getattr(table, key)
             return getattr(section, key) if value is None else value
 
-        settings = {key: setting(key) for key in ("open", "values", "most_ids", "sums", "sums_except")}
+        settings = {key: setting(key) for key in ("open", "values", "extendable", "most_ids", "sums", "sums_except")}
         settings |= {key: tuple(setting(key)) for key in ("factories", "methods", "places")}
         units = tuple(section.unit)
         if setting("client_level") and "client" not in units:

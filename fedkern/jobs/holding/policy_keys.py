@@ -69,6 +69,7 @@ class Data(Section):
     factories: list[str] | None = key(None, help="functions that own models may have run on these data; default: the file's")
     methods: list[str] | None = key(None, help="methods of other packages that these data may be in; default: the file's")
     places: list[str] | None = key(None, help="places of others that may carry their messages; default: the file's")
+    extendable: bool | None = key(None, help="whether later clients may come to a job's result; default: the file's")
     most_ids: int | None = key(None, ge=1, help="ids that each party of a vertical job may put in; default: the file's")
     sums: Sums | None = key(None, help="what jobs without noise must have of secure sums; default: the file's")
     sums_except: Literal["without"] | None = key(
@@ -84,6 +85,7 @@ class File(Section):
     open: bool = key(False, help="whether jobs without [privacy] are allowed")
     client_level: bool = key(False, help='whether jobs with unit = "client" are allowed')
     values: bool = key(False, help="whether results may say what one client's rows say (output.without, output.sites)")
+    extendable: bool = key(False, help="whether later clients may come to a job's result, or go (output.extendable)")
     factories: list[str] = key([], help='functions that own models may have run, "package.module:function" each')
     methods: list[str] = key([], help="methods of other packages that jobs may use; fedkern's own are allowed")
     places: list[str] = key([], help="places of other packages, or fedkern.places:Spoke, that may carry messages")

@@ -79,6 +79,12 @@ class JobSection(keys.JobSection):
         help="without: with secure sums each client also sends its own log-likelihoods at the draws, of which output.without is "
         "made: a holder's policy must allow it",
     )
+    extends: str | None = key(
+        None,
+        path=True,
+        help="the folder of an earlier run (output.extendable) that gets this job's clients beside its own; fedkern add sets it",
+    )
+    drops: str | None = key(None, help="a client of job.extends without whom the result is wanted; fedkern drop sets it")
 
 
 class DataSection(keys.DataSection):
@@ -268,6 +274,11 @@ class OutputSection(CommonOutputSection):
         None, help="survival: the mean of the time until the event or this time; cox: each client's own, in its folder"
     )
     without: bool = key(False, help="the result also without each client, by weights: a holder's policy must allow it")
+    extendable: Literal[True] | None = key(
+        None,
+        help="keep the draws, with the sums of log-likelihoods there, so that clients may come or go later (fedkern add, fedkern "
+        "drop): a holder's policy must allow it",
+    )
 
 
 class Config(JobConfig):
@@ -418,6 +429,14 @@ class Config(JobConfig):
     @property
     def singles_out(self) -> bool:
         return self.output.without or self.output.sites
+
+    @property
+    def extendable(self) -> bool:
+        return self.output.extendable is True
+
+    @property
+    def extends(self) -> bool:
+        return self.job.extends is not None
 
     @property
     def _plain_linear(self) -> bool:
@@ -580,6 +599,7 @@ def conflicts(config: Config) -> Iterator[str]:
     if config.job.device == "cuda":
         yield 'job.device = "cuda": jobs of method = "likelihood" run on the host; use "cpu"'
     yield from _powers(config)
+    yield from _extension(config)
     if config.own:
         yield from own_keys.conflicts(data, model, config.algorithm, config.output)
         yield from faults_of_names(data.names, "data.names")
@@ -587,7 +607,7 @@ def conflicts(config: Config) -> Iterator[str]:
         yield from _points(config)
         return
     yield from own_keys.not_own(model, config.algorithm)
-    if bool(data.clients) == bool(data.builtin):
+    if bool(data.clients) == bool(data.builtin) and config.job.drops is None:
         yield "data: wanted either data.clients (files) or data.builtin; give one of them"
     if data.clients and data.response is None and not config.hazards:
         yield "data.response is missing: the column to be explained"
@@ -661,6 +681,28 @@ def _powers(config: Config) -> Iterator[str]:
     ):
         if used:
             yield f"{asked} is not for {what}: {why}; remove one of the two"
+
+
+def _extension(config: Config) -> Iterator[str]:
+    """Faults of a job that later clients may extend, or that extends another."""
+    job, output = config.job, config.output
+    if job.drops is not None and (job.extends is None or config.data.clients):
+        yield "job.drops names a client of job.extends, and nobody is asked anything: give that, and no data.clients"
+    asked = "output.extendable" if output.extendable else "job.extends" if job.extends else None
+    if asked is None:
+        return
+    for used, what, why in (
+        (config.own or config.algorithm.sampler != "importance", "own models, chains and sfvi", "it is of weighted points"),
+        (config.survey, "surveys", "their posterior is not that of the weighted points"),
+        (config.model.by_evidence, 'model.family = "auto"', "a newcomer's rows may change the choice; name the family"),
+        (config.algorithm.client_weights, "algorithm.client_weights", "powers are of the clients that were there"),
+        (config.data.builtin, "data.builtin", "its rows are dealt to the clients of one job"),
+    ):
+        if used:
+            yield f"{asked} is not for {what}: {why}; remove one of the two"
+    for name in ("loo", "marginal", "sites", "without", "survival_at", "restricted_mean"):
+        if job.extends and getattr(output, name):
+            yield f"output.{name} with job.extends is of all clients' rows, and the earlier clients are not asked; remove it"
 
 
 def _points(config: Config) -> Iterator[str]:

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from . import checks, level_checks, lifetimes, own_publish, own_run, own_variational, publish, regression, survey, survival
+from . import (
+    checks,
+    extended,
+    level_checks,
+    lifetimes,
+    own_publish,
+    own_run,
+    own_variational,
+    publish,
+    regression,
+    survey,
+    survival,
+)
 from .keys import Config, RowKind
 from .steps import Steps
 
@@ -29,6 +41,8 @@ VARIATIONAL = STEPS["own"]._replace(fit=own_variational.fit)
 def steps_of(config: Config) -> Steps:
     """Returns the steps of a job."""
     kind = config.row_kind
+    if config.extends:
+        return STEPS[kind]._replace(agree=extended.agree, fit=extended.fit)
     if config.survey:
         return survey.steps(STEPS[kind])
     return VARIATIONAL if kind == "own" and config.algorithm.sampler == "sfvi" else STEPS[kind]

@@ -549,6 +549,7 @@ class Model(WeighedModel[OutputSection]):
             nodes=layout.nodes,
             most_nodes=layout.most_nodes,
             without=self.output.without,
+            extendable=self.config.extendable or self.config.extends,
             net=net_of(layout.size) if layout.most_nodes == 1 else FIRST,
             **(chains if self.chains else {"told": TOLD}),
         )

@@ -73,7 +73,7 @@ class Columns:
         for k in list(tables):
             with owned(k):
                 table = tables.pop(k)  # of large files one is in memory twice at a time
-                designs[k], degenerates[k], notes = _encode(model, run.names[k], table)
+                designs[k], degenerates[k], notes = encode_rows(model, run.names[k], table)
                 rows[k] = model.read(designs[k], table, run.names[k])
                 notes += model.describe_rows(rows[k])
                 model.check_rows(rows[k], run.names[k], table.source)
@@ -100,7 +100,7 @@ class Columns:
         return Read(model, rows, likelihoods, test, {"incomplete": counted} if counted else {}, follows)
 
 
-def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate, list[str]]:
+def encode_rows(model: Model, client: str, table: Table) -> tuple[Design, Degenerate, list[str]]:
     """A client's arrays, columns that nothing can be learnt from, and notes on its rows: these are written in its own folder and
     nowhere else, as are faults of its rows."""
     encoding = model.encoding

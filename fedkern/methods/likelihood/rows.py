@@ -82,7 +82,7 @@ def parties(config: Config, folder: Path) -> Parties:
 
 def _several(config: Config, parties: Parties) -> None:
     """Refuses an effect of clients in a job of one client, with a JobError."""
-    if config.random.client and parties.n_clients < 2:
+    if config.random.client and parties.n_clients < 2 and not config.extends:
         raise JobError(
             "model.random.client = true: an effect of each client needs at least two, and there is one; remove it, or name the "
             'column of what differs in this file (group = "COLUMN")'

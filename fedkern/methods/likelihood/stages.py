@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ...algorithms.core.messages import Message
 from ...algorithms.exchanges import column_notes, column_sums, counted, level, odd_response
@@ -14,8 +15,8 @@ from ...algorithms.exchanges.sums import Incomplete, LifetimeSums, LooSums, Marg
 from ...algorithms.exchanges.survey import PROTOCOL as PROTOCOL_OF_WEIGHTS
 from ...algorithms.exchanges.survey import ClusterScores
 from ...algorithms.hmc import machine as hmc
+from ...algorithms.importance import extension, single_values, telling
 from ...algorithms.importance import machine as importance
-from ...algorithms.importance import single_values, telling
 from ...algorithms.sfvi import machine as sfvi
 from ...data.design import check_header
 from ...jobs import incomplete, joining, secure
@@ -98,6 +99,8 @@ def _stages(model: SampledModel) -> list[Stage]:
         if isinstance(model, OwnModel) and model.variational:
             return own_variational.stages(model)
         return [*rounds, *stages_of_sites(model)]
+    if model.config.extends:
+        return [stage_of_points(model), stage_of_steps(model), stage_of_draws(model)]
     before = [*incomplete.stages(model.config), Stage.of(column_notes), *survey.stages(model), *model.response_stages]
     if model.survey:
         return [*before, *rounds, survey.stage_of_scores(model)]
@@ -138,6 +141,18 @@ def stage_of_mode(model: Model) -> Stage:
     protocol, rounds = importance.protocol(model.mode_alone), model.settings.newton + DOUBLED
     stage = Stage(protocol, whole.dims, rounds=rounds, alias=MODE, trips=USUAL - 3, usually=True)
     return stage.with_sums(importance.SUMS, secure=model.secure)
+
+
+def stage_of_points(model: SampledModel) -> Stage:
+    """Returns the stage in which clients that come to an earlier run answer at its points."""
+    whole = stage_of_draws(model)
+    return replace(whole, protocol=extension.protocol(), rounds=model.settings.most_questions, times={}, trips=1, usually=False)
+
+
+def stage_of_steps(model: SampledModel) -> Stage:
+    """Returns the stage in which these clients alone are asked for steps, before all answer at draws."""
+    protocol = importance.protocol(replace(model.settings, rounds=0))
+    return replace(stage_of_draws(model), protocol=protocol, rounds=model.settings.newton, times={}, alias="importance-steps")
 
 
 def stage_of_single_values(model: SampledModel) -> Stage:
