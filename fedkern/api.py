@@ -260,19 +260,23 @@ def add(
     ('alone', True)
     """
     path, tables = _extendable(run, sections)
-    given = Held.of(clients, None, None).clients if isinstance(clients, Mapping) else {}
-    files = [str(Path(one).absolute()) for one in clients] if not isinstance(clients, Mapping) else []
-    section = table(tables, "data")
-    alone = merged(tables, {"job": {"extends": path, "sums": None, "sums_except": None}, "data": {"clients": files, "names": []}})
-    result = _extended(alone, Held(given), Path(folder), out)
-    names = [name for name in section.get("names", []) if IN_MEMORY not in str(section.get("clients"))]
-    if result.converged is True or not (data or (files and section["clients"] and IN_MEMORY not in str(section["clients"]))):
+    before, in_memory = table(tables, "data"), isinstance(clients, Mapping)
+    held = Held.of(clients, None, None) if in_memory else Held()
+    files = [] if in_memory else [str(Path(file).absolute()) for file in clients]
+    job = {"extends": path, "sums": None, "sums_except": None}
+    result = _extended(merged(tables, {"job": job, "data": {"clients": files, "names": []}}), held, Path(folder), out)
+    if result.converged is True:
         return result
-    both = Held({**given, **Held.of(data, None, None).clients}) if data else Held()
-    named = [stem(Path(one)) for one in files] + names if names else []
-    clients_of_all = {"clients": [*files, *section["clients"]], "names": named}
-    together = merged(tables, {"job": {"extends": path}, "data": clients_of_all})
-    return _extended(together, both, Path(folder), None if out is None else f"{out}-together")
+    keys: dict[str, object] = {}
+    if data is not None:  # newcomers come first, as they are asked first
+        held = Held({**held.clients, **Held.of(data, None, None).clients})
+    elif in_memory or str(before["clients"][:1]).startswith(f"['{IN_MEMORY}"):
+        return result
+    else:
+        names = [stem(Path(file)) for file in files] if before["names"] else []
+        keys = {"clients": [*files, *before["clients"]], "names": [*names, *before["names"]]}
+    together = merged(tables, {"job": {"extends": path}, "data": keys})
+    return _extended(together, held, Path(folder), None if out is None else f"{out}-together")
 
 
 def drop(run: Result | str | Path, client: str, /, *, out: str | Path | None = None) -> Result:

@@ -138,6 +138,23 @@ def parser() -> Parser:
     fit.add_argument("--job", metavar="FILE", help="write a job file of it, for clients who hold their own rows")
     fit.set_defaults(call=_in("job", "fit"))
 
+    for name, what, call in (
+        ("add", "have a client come to a run that has ended: alone if the run's points do, else with all", "add"),
+        ("drop", "the result of a run without one of its clients; nobody is asked", "drop"),
+    ):
+        command = commands.add_parser(name, help=what)
+        command.add_argument("folder", metavar="DIR", help="of the run, whose job has output.extendable = true")
+        if name == "add":
+            command.add_argument(
+                "--client", action="append", required=True, metavar="FILE", help="the newcomer's; again for several"
+            )
+            what = "that paths of the run's job are relative to (default: this one)"
+            command.add_argument("--rows", default=".", metavar="FOLDER", help=what)
+        else:
+            command.add_argument("--client", required=True, metavar="NAME", help="who goes (the run has output.without = true)")
+        command.add_argument("--out", metavar="DIR", help="folder for the results (default: DIR-with-.., DIR-without-NAME)")
+        command.set_defaults(call=_in("job", call))
+
     check = commands.add_parser("check", parents=[job], help="validate a job, and print its privacy plan and what will be sent")
     _add_device(check, "job.device")
     check.add_argument("--local", metavar="FILE", help="for the data holder: the faults in the rows of this file; nothing leaves")

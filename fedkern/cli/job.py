@@ -10,8 +10,10 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
+from .. import api
 from ..algorithms.core.messages import reading
 from ..api import check_job, find_ending, job_with_levels, perform
+from ..data.dialect import stem
 from ..errors import FedkernError, JobError, show_own_faults
 from ..jobs.engine import Form, local
 from ..jobs.files import writing
@@ -20,6 +22,7 @@ from ..jobs.run import Output, Part
 from ..jobs.site import GIVEN
 from ..methods import installed, load, load_method
 from ..printing import printable, printable_lines, without_folders
+from ..results.result import Result
 from ..transports.driver import Hooks, Timeouts
 from ..transports.driver import exit_code as exit_code_of
 from ..transports.inprocess import InProcess
@@ -67,6 +70,27 @@ def fit(options: argparse.Namespace) -> int:
         if options.job:
             print(printable(str(result.to_job(options.job))))
     return 0
+
+
+def add(options: argparse.Namespace) -> int:
+    """Runs `fedkern add`: `fedkern.add` of files, whose result is printed."""
+    out = options.out or f"{Path(options.folder)}-with-{'-'.join(stem(Path(file)) for file in options.client)}"
+    return _extended(lambda: api.add(options.folder, options.client, folder=options.rows, out=out))
+
+
+def drop(options: argparse.Namespace) -> int:
+    """Runs `fedkern drop`: `fedkern.drop`, whose result is printed."""
+    out = options.out or f"{Path(options.folder)}-without-{options.client}"
+    return _extended(lambda: api.drop(options.folder, options.client, out=out))
+
+
+def _extended(make: Callable[[], Result]) -> int:
+    """Prints the result of a run that extends another, and returns the exit code."""
+    with show_own_faults(), refusals():
+        result = make()
+    print("\n".join(map(printable, show.describe_result(result))))
+    print(f"results in {result.folder}")
+    return find_ending(result, 0)[0]
 
 
 def _folder(place: Place, first: Path, resume: bool) -> Path:

@@ -500,6 +500,11 @@ class RunHooks(Keeper):
                 if self.warn is not None:
                     self.warn(warning)
 
+    def tell(self, party: int, warning: str) -> None:
+        """Tells the holder a warning that a method has, before anything of the rows leaves."""
+        self._warnings.setdefault(party, []).append(warning)
+        self._tell_warnings(party)
+
     def say(self, client: int, text: str) -> None:
         """Prints to the holder, at its terminal.
 

@@ -3,7 +3,7 @@
 The server has kept the run's weighted points with the sums of all clients' values there. A client that comes alone (`start`) is
 asked for its values at these points, and nobody else is asked anything: a point's weight is multiplied by the newcomer's
 likelihood. Without a client it is divided by that client's. Both are taken only where the new weights are good (`settled`): k-hat
-alone passes answers that are .2 standard deviations off.
+alone passes answers that are .2 standard deviations off, and many draws one whose standard deviation is a tenth too large.
 
 Where they are not, all meet: the newcomers alone are asked for Newton steps on their likelihood and a normal distribution, which
 stands for the run's posterior (`Normal`), and then all for values at draws about the mode of both (`go_on_at`).
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ...models.weighted import Weighted
 from ..core.kept import PersistentSet
 from ..core.messages import Event, Protocol, Saved, ServerEffects, evolve
+from ..core.nets import SURE
 from . import machine
 from .client import Client, client_receive
 from .draws import (
@@ -118,11 +119,17 @@ def _of(state: Server, clients: int) -> Server:
     )
 
 
+def most_error(state: Server) -> float:
+    """Returns by how much means and standard deviations may be off at most: as in any run where enough draws count, else less."""
+    enough = weighted(state).effective >= state.settings.effective
+    return state.settings.error * (SURE if enough else 1.0)
+
+
 def settled(state: Server) -> bool:
     """Tells whether the weights of a run that has another client, or one less, can be taken for a result."""
     posterior = weighted(state)
-    enough = posterior.effective >= state.settings.effective or max(errors(state, posterior)) <= state.settings.error
-    return posterior.k_hat <= K_HAT and enough and not unresolved(state)
+    known = max(errors(state, posterior)) <= most_error(state)
+    return posterior.k_hat <= K_HAT and known and not unresolved(state)
 
 
 # A client comes alone --------------------

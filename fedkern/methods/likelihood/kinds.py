@@ -7,6 +7,7 @@ from functools import partial
 
 from . import (
     checks,
+    earlier,
     extended,
     level_checks,
     lifetimes,
@@ -42,7 +43,7 @@ def steps_of(config: Config) -> Steps:
     """Returns the steps of a job."""
     kind = config.row_kind
     if config.extends:
-        return STEPS[kind]._replace(agree=extended.agree, fit=extended.fit)
+        return STEPS[kind]._replace(agree=earlier.agree, fit=extended.fit)
     if config.survey:
         return survey.steps(STEPS[kind])
     return VARIATIONAL if kind == "own" and config.algorithm.sampler == "sfvi" else STEPS[kind]

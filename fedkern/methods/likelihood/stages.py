@@ -26,7 +26,7 @@ from ...jobs.stage import Stage
 from ...models.encoding import INTERCEPT
 from ...models.mixed.layout import EFFECT_DF, EFFECT_SCALE, EFFECT_SCALE_IN_SDS, NODES
 from ...privacy.plan import Plan
-from . import by_evidence, changes, dispersion, durations, named_priors, own_check, own_variational, summaries, survey
+from . import by_evidence, changes, dispersion, durations, earlier, named_priors, own_check, own_variational, summaries, survey
 from .keys import Config
 from .model import TOLD, Model
 from .models import check_summaries, model_of
@@ -190,6 +190,9 @@ def check_job(check: Check[Config]) -> Said | None:
     """Returns the words on the job, at the server's place; None elsewhere."""
     if (own := terms_of(check.config)) is not None:
         return own_check.checked(check, own)
+    if check.config.extends:
+        model = earlier.agree(check, {}).model
+        return Said(model, [*_lines(model, unknown=False), "", *_privacy(model)], [])
     check_summaries(check.config, check.names, check.summaries)
     encoding = check.agreed()
     notes = check.notes(intercept=check.config.model.intercept or check.config.hazards)

@@ -1,0 +1,219 @@
+"""Reads a run that has ended, which a job extends (`job.extends`), and newcomers' rows by what its parties have agreed on.
+
+Columns, constants, reference levels and units are the run's, and so is the prior that its rows have widened: nothing is exchanged
+before the rounds (`extended`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...algorithms.exchanges.column_sums import OTHERS
+from ...algorithms.exchanges.compare import is_of_client, of_column, of_response
+from ...algorithms.importance import extension
+from ...algorithms.importance import machine as importance
+from ...data.design import Design
+from ...data.table import Table
+from ...errors import JobError, OwnFault, owned
+from ...finding import Finding
+from ...jobs.identity import flat
+from ...jobs.load import merged
+from ...jobs.opened import read as read_json
+from ...jobs.run import At, Run
+from ...models.encoding import Encoding
+from ...models.spatial.units import Units
+from ...results.plain import Record, plain
+from ...transports.codec import unpack
+from . import regression
+from .keys import Config
+from .level_models import LevelModel
+from .model import Model
+from .models import model_of
+from .steps import Read, Tables
+
+Array = NDArray[np.float64]
+
+POINTS = "points.bin"  # the server's: all weighted draws, with the sums of the clients' values there
+ALL = "all"  # in the place of clients' names, where values are their sums
+ENTRY = "extendable"  # of summary.json
+UNITS = ("level", "scale", "pooled", "n")  # of a response
+# Keys that may be others than the run's: who takes part, what is published, and what is asked of rows.
+FREE = (
+    "job.extends",
+    "job.drops",
+    "job.sums",
+    "job.sums_except",
+    "data.clients",
+    "data.names",
+    "data.test",
+    "output.",
+    "disclosure.",
+)
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """Holds a run that has ended, as its folder has it.
+
+    Attributes
+    ----------
+    path : the folder
+    tables : of its job
+    summary : summary.json
+    """
+
+    path: Path
+    tables: Record
+    summary: Record
+
+    @classmethod
+    def of(cls, config: Config, folder: Path) -> Earlier:
+        """Returns the run that a job extends; JobError where it cannot be extended by this job."""
+        path = folder / str(config.job.extends)
+        tables, summary = (read_json(path / name) for name in ("job.json", "summary.json"))
+        begin = f"job.extends = {config.job.extends!r}"
+        if tables is None or summary is None:
+            raise JobError(f"{begin}: this folder holds no finished run here; give each place a copy of it (but for {POINTS})")
+        run = cls(path, merged(tables, summary.get("chosen", {})), summary)
+        if ENTRY not in summary:
+            raise JobError(f"{begin}: the run has kept no points; run it again with output.extendable = true and an --out")
+        if summary["converged"] is not True:
+            raise JobError(f"{begin}: the run has not converged ({summary['verdict']}); run it again, with all clients")
+        if blank := summary.get("not_estimated"):
+            raise JobError(
+                f"{begin}: its rows say nothing of {', '.join(blank)}, and others' may; run it again, with all clients"
+            )
+        before, now = (flat(plain(one)) for one in (run.tables, config.model_dump()))
+        for key in sorted({*before, *now}):
+            if not key.startswith((*FREE, "run.")) and before.get(key) != now.get(key):
+                raise JobError(f"{begin}: {key} is {before.get(key)!r} there and {now.get(key)!r} here; take the run's")
+        return run
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """The names of all whose rows are in the result."""
+        return tuple(self.summary["clients"])
+
+    def model(self, config: Config, names: tuple[str, ...]) -> Model:
+        """Returns the model of these clients, with all that the run's have agreed on."""
+        facts = self.summary[ENTRY]
+        model = model_of(config, names, Encoding.from_dict(self.summary["encoding"]))
+        model = replace(model, units=Units(**facts["units"]), widened=facts["widened"])
+        return model.with_shares(tuple(facts["shares"])) if isinstance(model, LevelModel) else model
+
+    def state(self, model: Model) -> importance.Server:
+        """Returns the server's machine with all points; JobError where these are not here."""
+        path = self.path / POINTS
+        try:
+            saved = unpack(path.read_bytes())
+        except (OSError, ValueError) as fault:
+            raise JobError(f"{path}: the points of the earlier run cannot be read ({fault}); put the file back") from None
+        return extension.restored(model.start()[0], saved, tuple(self.summary[ENTRY]["values"]))
+
+
+@dataclass(frozen=True)
+class Known:
+    """Holds the model that the earlier run's parties have agreed on, and reads newcomers' rows by it.
+
+    Attributes
+    ----------
+    model, earlier : of this job; the run that it extends
+    """
+
+    model: Model
+    earlier: Earlier
+
+    def read_rows(self, run: Run[Config], tables: Tables) -> Read:
+        """Reads the rows, and exchanges nothing; empties `tables`."""
+        model, rows, likelihoods = self.model, dict[int, Any](), dict[int, Any]()
+        for k in list(tables):
+            with owned(k):
+                table, name = tables.pop(k), run.names[k]
+                self._check_columns(run, table, name)
+                design, _, notes = regression.encode_rows(model, name, table)
+                if name not in self.earlier.clients:
+                    self._check_units(design, name)
+                rows[k] = model.read(design, table, name)
+                model.check_rows(rows[k], name, table.source)
+            run.note_rows(k, [*notes, *model.describe_rows(rows[k])], design.faults, len(design.X))
+            likelihoods[k] = model.likelihood(rows[k], run.threads)
+        return Read(model, rows, likelihoods, None, {})
+
+    def _check_columns(self, run: Run[Config], table: Table, name: str) -> None:
+        """Refuses a file with covariates that the earlier run has not."""
+        known = {column.name for column in self.model.encoding.columns}
+        formula = self.model.encoding.formula
+        more = [column for column in run.parties.spec.covariates(table.names) if column not in known and formula is None]
+        if more:
+            begin = f"client {name!r}: its file has columns that the earlier run has not"
+            remedy = "remove them from the file, or give them to data.ignore in a new run of all"
+            raise OwnFault(f"{begin}; {remedy}", f"{begin} ({', '.join(map(repr, more))}); {remedy}")
+
+    def _check_units(self, design: Design, name: str) -> None:
+        """Refuses rows whose columns, or measured response, seem to be in another unit than the earlier run's.
+
+        Their means and standard deviations there are the constants by which columns are standardised, and the response's units.
+        """
+        model, n, found = self.model, float(len(design.X)), list[Finding]()
+        others, who = model.units.n or n, (name, OTHERS)
+        columns = {head: column for column in model.encoding.columns if column.levels is None for head in [column.name]}
+        for j, head in enumerate(model.encoding.names):
+            column = columns.get(head)
+            if column is None or column.center is None or column.scale is None or (column.center, column.scale) == (0.0, 1.0):
+                continue
+            mean, sd = column.center + column.scale * design.X[:, j].mean(), column.scale * design.X[:, j].std()
+            moments = np.array([mean, column.center]), np.array([sd, column.scale]) ** 2
+            ways = {"remedies": (), "owner": head}
+            found += _of_newcomer(of_column(f"column {head!r}", who, np.array([n, others]), *moments, **ways), *moments)
+        if model.measured:
+            y = design.y - (0.0 if design.offset is None else design.offset)
+            moments = np.array([y.mean(), model.units.pooled]), np.array([y.std(), model.units.scale]) ** 2
+            response = f"column {model.encoding.response!r}"
+            said = of_response(response, who, np.array([n, others]), *moments, linear=model.row.linear)
+            found += _of_newcomer(said, *moments)
+        if found:
+            begin = f"client {name!r}: a column seems to be in another unit than the earlier run has it in"
+            remedy = "write it in the run's unit, or run all clients in one job"
+            raise OwnFault(f"{begin}; {remedy}", f"{begin}: {'; '.join(found)}; {remedy}")
+
+
+def _of_newcomer(found: Iterable[Finding], means: Array, variances: Array) -> list[Finding]:
+    """Returns doubts about the first of two, and not about all others together."""
+    (mean, theirs), (variance, their_variance) = means.tolist(), variances.tolist()
+    return [one for one in found if one.doubt and is_of_client(mean, variance, theirs, their_variance)]
+
+
+def agree(run: At[Config], tables: Tables) -> Known:
+    """Returns the model of the earlier run; the parties exchange nothing.
+
+    Raises
+    ------
+    JobError
+        The run cannot be extended, or not by these clients.
+    """
+    config, names = run.config, run.names
+    earlier = Earlier.of(config, run.part.folder)
+    there = [name for name in names if name in earlier.clients]
+    if config.job.drops is not None:
+        values = earlier.summary[ENTRY]["values"]
+        if config.job.drops not in values:
+            known = f"it has values of {', '.join(values)}" if values != [ALL] else "it has the sum of all clients' values alone"
+            raise JobError(f"job.drops = {config.job.drops!r}: {known}; run it again with output.without = true")
+        names = tuple(name for name in earlier.clients if name != config.job.drops)
+    elif len(there) == len(names):
+        raise JobError(f"job.extends: {', '.join(map(repr, names))} is in the run already; give clients that are not")
+    elif there and there != list(names[len(names) - len(earlier.clients) :]):
+        lack = [name for name in earlier.clients if name not in there]
+        why = f"{', '.join(map(repr, lack))} of the run is missing" if lack else "the newcomers stand among the run's clients"
+        raise JobError(f"job.extends: {why}; name newcomers alone, or first these and then all of the run's clients")
+    elif there and config.secure:
+        raise JobError("job.extends with job.sums: one newcomer cannot hide in a sum; run all clients in one job")
+    if run.summaries:
+        raise JobError("job.extends: a client has too few rows for values of the likelihood at draws; pool them with another's")
+    return Known(earlier.model(config, names), earlier)
