@@ -530,6 +530,11 @@ class JobConfig(Section):
         return False
 
     @property
+    def without_structure(self) -> str | None:
+        """The part of the job for which no client has a structure of its own (site.toml); None where one may."""
+        return f'job.method = "{self.job.method}"'
+
+    @property
     def extendable(self) -> bool:
         """Whether points are kept at which later clients may answer, which the holders' policies must allow."""
         return False

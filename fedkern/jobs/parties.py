@@ -198,7 +198,19 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
 
     def site(k: int) -> Site:
         with owned(k):
-            return sites.of(names[k])
+            found = sites.of(names[k])
+            if (structure := found.structure) is not None:
+                what = config.without_structure
+                if what is not None:
+                    raise unusable_structure(names[k], f"is not for a job with {what}; remove it, or take no part")
+                if len(structure.columns) != 1:
+                    raise unusable_structure(names[k], "wants a column of groups, or one of weights; give one of them")
+            return found
+
+    def hidden(k: int) -> frozenset[str]:
+        """Returns the columns that only the client knows: no other party hears of them."""
+        structure = site(k).structure
+        return frozenset() if structure is None else structure.columns
 
     def source(k: int) -> tuple[Path, Dialect]:
         section = site(k)
@@ -207,12 +219,19 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
     def rows(k: int) -> Table:
         path, written = source(k)
         with owned(k), own_of_client(names[k], spec):
-            return table.load(path, text=texts, response=spec.response or "y", dialect=written)
+            read = table.load(path, text=texts, response=spec.response or "y", dialect=written)
+        own = hidden(k)
+        if not own:
+            return read
+        if lacking := [name for name in own if name not in read.names or name in spec.roles]:
+            raise unusable_structure(names[k], f"names {lacking[0]!r}, which is no column of {path} beside the job's; correct it")
+        return replace(read, names=tuple(name for name in read.names if name not in own), matrix=None, matrix_names=())
 
     def header(k: int) -> tuple[str, tuple[str, ...]]:
         path, written = source(k)
         with owned(k), own_of_client(names[k], spec):
-            return str(path), table.header(path, response=spec.response or "y", dialect=written)
+            names_of_file = table.header(path, response=spec.response or "y", dialect=written)
+            return str(path), tuple(name for name in names_of_file if name not in hidden(k))
 
     @cache
     def marked(k: int) -> str | None:
@@ -234,6 +253,12 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
     held = tuple(data_set(folder / path) for name in ("test", "server") if (path := getattr(data, name, None)))
     of_file = lambda k: fingerprint(source(k)[0])  # noqa: E731
     return Parties(names, spec, rows, header, test, holding, of_file, server, held, texts=texts, site=site)
+
+
+def unusable_structure(client: str, why: str) -> OwnFault:
+    """Returns the fault of a site file whose [structure] cannot be: others do not read that it has one."""
+    text = f"client {client!r}: its site file cannot be used"
+    return OwnFault(text, f"{text}: [structure] {why}")
 
 
 def data_set(path: Path) -> DataSet:

@@ -26,6 +26,18 @@ GIVEN = "FEDKERN_SITE"
 SHARED, EACH = "site.toml", "sites"
 
 
+class Structure(Section):
+    """What the rows of this client alone have, and the job says nothing of."""
+
+    group: str | None = key(None, help="the column of their groups, which have an intercept each that is normal over them")
+    weight: str | None = key(None, help="the column of their weights: each row counts as so many of itself")
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns of the file that only the client knows."""
+        return frozenset(filter(None, (self.group, self.weight)))
+
+
 class SiteFile(Section):
     """Declares the keys of a site file."""
 
@@ -38,6 +50,7 @@ class SiteFile(Section):
         None, path=True, help="a private key that signs this client's keys of secure sums, in jobs between organisations"
     )
     threads: Count | None = key(None, help="the most threads that the client's kernels may use")
+    structure: Structure | None = key(None, help="likelihood: groups or weights of the client's own rows, which stay secret")
     dialect: DialectSection | None = key(None, help="how the client's text file is written, instead of the job's [data.dialect]")
 
 
@@ -48,6 +61,7 @@ class Site:
     Attributes
     ----------
     path, policy, signing_key : absolute paths that exist
+    structure : of the client's rows alone
     """
 
     path: Path | None = None
@@ -55,6 +69,7 @@ class Site:
     threads: int | None = None
     dialect: Dialect | None = None
     signing_key: Path | None = None
+    structure: Structure | None = None
 
 
 @dataclass(frozen=True)
@@ -176,7 +191,8 @@ class Sites:
             many = f"it names a path, and the job has {len(self.names)} clients"
             raise JobError(f"{path.name}: client is missing: {many}; say whose it is, or write {EACH}/NAME.toml for each")
         data, policy, signing_key = (_there(path, name, getattr(content, name)) for name in ("path", "policy", "signing_key"))
-        return Site(data, policy, content.threads, None if content.dialect is None else content.dialect.dialect, signing_key)
+        dialect = None if content.dialect is None else content.dialect.dialect
+        return Site(data, policy, content.threads, dialect, signing_key, content.structure)
 
 
 def _there(site: Path, name: str, text: str | None) -> Path | None:

@@ -131,7 +131,7 @@ class Known:
 
     def read_rows(self, run: Run[Config], tables: Tables) -> Read:
         """Reads the rows, and exchanges nothing; empties `tables`."""
-        model, rows, likelihoods = self.model, dict[int, Any](), dict[int, Any]()
+        model, rows, likelihoods, secret = self.model, dict[int, Any](), dict[int, Any](), dict[int, Table]()
         for k in list(tables):
             with owned(k):
                 table, name = tables.pop(k), run.names[k]
@@ -141,9 +141,11 @@ class Known:
                     self._check_units(design, name)
                 rows[k] = model.read(design, table, name)
                 model.check_rows(rows[k], name, table.source)
+                if run.parties.site(k).structure is not None:
+                    secret[k] = table
             run.note_rows(k, [*notes, *model.describe_rows(rows[k])], design.faults, len(design.X))
             likelihoods[k] = model.likelihood(rows[k], run.threads)
-        return Read(model, rows, likelihoods, None, {})
+        return Read(model, rows, likelihoods, None, {}, structured=regression.structures(run, model, rows, secret, likelihoods))
 
     def _check_columns(self, run: Run[Config], table: Table, name: str) -> None:
         """Refuses a file with covariates that the earlier run has not."""

@@ -55,7 +55,9 @@ def fit(run: Run[Config], read: Read) -> Fit | None:
     before = earlier.state(model) if run.place.is_server else None
 
     def clients() -> dict[int, importance.Client]:
-        return {k: model.client(k, own, run.requirement_of(k).rules) for k, own in read.likelihoods.items()}
+        return {
+            k: model.client(k, own, run.requirement_of(k).rules) for k, own in {**read.likelihoods, **read.structured}.items()
+        }
 
     def points() -> importance.Server:
         assert before is not None

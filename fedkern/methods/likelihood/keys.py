@@ -431,6 +431,18 @@ class Config(JobConfig):
         return self.output.without or self.output.sites
 
     @property
+    def without_structure(self) -> str | None:
+        given = {
+            "[model.random] with groups": bool(self.random.every) or (self.random.client and not self.row.concave),
+            f'model.family = "{self.model.family}"': self.row_kind != "responses",
+            "data.weight": self.data.weight is not None,
+            "algorithm.sampler": self.algorithm.sampler != "importance",
+            'model.family = "auto"': self.model.by_evidence,
+            "job.sums": self.secure,
+        }
+        return next((what for what, there in given.items() if there), None)
+
+    @property
     def extendable(self) -> bool:
         return self.output.extendable is True
 

@@ -23,6 +23,7 @@ from .model import Model
 from .models import check_summaries, model_of
 from .rows import describe_groups, times_of
 from .steps import Read, Tables
+from .structure import with_structure
 
 ExchangeResponse = Callable[[Run[Config], Any, Mapping[int, Design], Mapping[int, Any]], Model]
 
@@ -69,12 +70,15 @@ class Columns:
         designs: dict[int, Design] = {}
         rows: dict[int, Any] = {}
         degenerates: dict[int, Degenerate] = {}
+        secret: dict[int, Table] = {}
         noted: dict[int, list[str]] = {}
         for k in list(tables):
             with owned(k):
                 table = tables.pop(k)  # of large files one is in memory twice at a time
                 designs[k], degenerates[k], notes = encode_rows(model, run.names[k], table)
                 rows[k] = model.read(designs[k], table, run.names[k])
+                if run.parties.site(k).structure is not None:
+                    secret[k] = table
                 notes += model.describe_rows(rows[k])
                 model.check_rows(rows[k], run.names[k], table.source)
                 if k in run.summaries:
@@ -97,7 +101,21 @@ class Columns:
             for k, notes in noted.items():
                 run.note_rows(k, notes, designs[k].faults, len(designs[k].X))
         likelihoods = {k: model.weighted(model.likelihood(rows[k], run.threads), designs[k].weights) for k in rows}
-        return Read(model, rows, likelihoods, test, {"incomplete": counted} if counted else {}, follows)
+        structured = structures(run, model, rows, secret, likelihoods)
+        return Read(model, rows, likelihoods, test, {"incomplete": counted} if counted else {}, follows, structured)
+
+
+def structures(
+    run: Run[Config], model: Model, rows: Mapping[int, Any], tables: Mapping[int, Table], likelihoods: Mapping[int, Any]
+) -> dict[int, Any]:
+    """Returns the likelihoods of clients with a structure of their own, of which these are the tables."""
+    found = dict[int, Any]()
+    for k, table in tables.items():
+        structure = run.parties.site(k).structure
+        assert structure is not None
+        with owned(k):
+            found[k] = with_structure(model, rows[k], table, structure, run.names[k], likelihoods[k])
+    return found
 
 
 def encode_rows(model: Model, client: str, table: Table) -> tuple[Design, Degenerate, list[str]]:

@@ -77,7 +77,8 @@ def _find_mode_and_draw(
 ) -> tuple[importance.Server | None, Mapping[int, importance.Client]]:
     """The last states of server and clients after the way to the mode and, without chains, the rounds of draws."""
     model, shown = read.model, run.with_lines(lines.to_mode_and_draws())
-    clients = {k: model.client(k, likelihood, run.requirement_of(k).rules) for k, likelihood in read.likelihoods.items()}
+    asked = {**read.likelihoods, **read.structured}
+    clients = {k: model.client(k, likelihood, run.requirement_of(k).rules) for k, likelihood in asked.items()}
     start: Callable[[], tuple[importance.Server, ServerEffects]] = model.start
     if model.asks_dispersion:  # so that it is said before anybody waits for draws
         mode, clients = shown.exchange(stage_of_mode(model), partial(model.start, model.mode_alone), clients)

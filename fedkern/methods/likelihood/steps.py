@@ -29,6 +29,7 @@ class Read(NamedTuple):
     rows, likelihoods : of each client: as `Steps.complete` takes them, and as its machine does
     test : the server's test rows; None elsewhere, and where the job has none
     content : entries of summary.json
+    structured : of clients with a structure of their own, the likelihood with it, as its machine takes it
     follows : columns that follow from others at all clients, with findings
     """
 
@@ -38,6 +39,7 @@ class Read(NamedTuple):
     test: Design | None
     content: Mapping[str, Any]
     follows: Mapping[str, Finding] = MappingProxyType({})
+    structured: Mapping[int, Any] = MappingProxyType({})
 
 
 class Opening(Protocol):
