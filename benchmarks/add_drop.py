@@ -102,7 +102,7 @@ def main() -> None:
     options.add_argument("--only", type=int, metavar="N", help="the first federations alone; nothing is written")
     only = options.parse_args().only
     cases = [
-        Case(share, columns, kind, FAMILIES[(k + k // len(KINDS)) % len(FAMILIES)], k + 1)
+        Case(share, columns, kind, FAMILIES[(k + k // len(KINDS)) % len(FAMILIES)], k + 101)
         for k, (share, columns, kind) in enumerate(product(SHARES, COLUMNS, KINDS))
     ][:only]
     lines = ["share unknowns newcomer     family     asked     taken   k-hat  effective  error  mean off  sd off"]

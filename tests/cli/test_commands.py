@@ -299,6 +299,8 @@ def test_every_command_has_help() -> None:
     for action in parser()._subparsers._group_actions:  # type: ignore[union-attr]
         known = {"run", "fit", "check", "launch", "demo", "info", "init", "schema", "simulate", "sigma"}
         known |= {
+            "add",
+            "drop",
             "report",
             "predict",
             "reproduce",

@@ -411,7 +411,7 @@ def test_the_keys_of_paths_and_of_clients_names() -> None:
     """A new key that names a file must say so."""
     common = {"data.clients", "data.names", "output.client_folder"}
     own = {
-        "likelihood": {"data.test"},
+        "likelihood": {"data.test", "job.extends"},
         "pvi": {"data.test", "algorithm.client_weights", "privacy.clients"},
         "sparse": {"data.test"},
         "vertical": {"data.server", "model.priors"},

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from ...models.weighted import Weighted
 from ..core.kept import PersistentSet
 from ..core.messages import Event, Protocol, Saved, ServerEffects, evolve
-from ..core.nets import SURE
 from . import machine
 from .client import Client, client_receive
 from .draws import (
@@ -42,6 +41,7 @@ from .settings import LOST, AskValues, Settings, Values, shortened
 Array = NDArray[np.float64]
 
 K_HAT = 0.5  # up to which weights of a few thousand points have a variance
+OFF = 0.05  # posterior sds by which means and sds may be off, as far as the scatter between nets tells
 
 
 @dataclass(frozen=True)
@@ -119,17 +119,10 @@ def _of(state: Server, clients: int) -> Server:
     )
 
 
-def most_error(state: Server) -> float:
-    """Returns by how much means and standard deviations may be off at most: as in any run where enough draws count, else less."""
-    enough = weighted(state).effective >= state.settings.effective
-    return state.settings.error * (SURE if enough else 1.0)
-
-
 def settled(state: Server) -> bool:
     """Tells whether the weights of a run that has another client, or one less, can be taken for a result."""
     posterior = weighted(state)
-    known = max(errors(state, posterior)) <= most_error(state)
-    return posterior.k_hat <= K_HAT and known and not unresolved(state)
+    return posterior.k_hat <= K_HAT and max(errors(state, posterior)) <= OFF and not unresolved(state)
 
 
 # A client comes alone --------------------
