@@ -104,7 +104,8 @@ class Earlier:
         """Returns the model of these clients, with all that the run's have agreed on."""
         facts = self.summary[ENTRY]
         model = model_of(config, names, Encoding.from_dict(self.summary["encoding"]))
-        model = replace(model, units=Units(**facts["units"]), widened=facts["widened"])
+        newcomers = sum(name not in self.clients for name in names)
+        model = replace(model, units=Units(**facts["units"]), widened=facts["widened"], newcomers=newcomers)
         return model.with_shares(tuple(facts["shares"])) if isinstance(model, LevelModel) else model
 
     def state(self, model: Model) -> importance.Server:

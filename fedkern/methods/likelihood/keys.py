@@ -468,7 +468,7 @@ class Config(JobConfig):
 
     @property
     def can_join_levels(self) -> bool:
-        return not self.own
+        return not (self.own or self.extends)  # what has joined in an earlier run joins
 
     @property
     def approximate(self) -> bool:

@@ -83,6 +83,7 @@ class Model(WeighedModel[OutputSection]):
     following : columns that follow from others at each client (None: it cannot say), or at all of masked sums; at the server
     weight_scale, effective : by which weights of a survey are multiplied; the effective number of all rows, which is their sum
     asked_at : at the server, the mode at which a survey's clients tell their scores
+    newcomers : how many clients, which are the first, come to an earlier run; None: the job extends none
     """
 
     config: Config
@@ -95,6 +96,7 @@ class Model(WeighedModel[OutputSection]):
     weight_scale: float = 1.0
     effective: float = 0.0
     asked_at: Array | None = None
+    newcomers: int | None = None
 
     def __post_init__(self) -> None:
         self.encoding.check_references(self.references)

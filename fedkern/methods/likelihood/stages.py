@@ -80,7 +80,9 @@ DOUBLED = 2  # rounds that are asked once more, with more nodes
 
 
 def opening(config: Config) -> list[Stage]:
-    """Returns the exchanges before the model is known: of columns, or of the packages that compute."""
+    """Returns the exchanges before the model is known: of columns, or of the packages that compute; none of an earlier run's."""
+    if config.extends:
+        return []
     return agreeing.opening(config.formula) if terms_of(config) is None else [Stage.asking(OwnPackage)]
 
 
@@ -99,8 +101,9 @@ def _stages(model: SampledModel) -> list[Stage]:
         if isinstance(model, OwnModel) and model.variational:
             return own_variational.stages(model)
         return [*rounds, *stages_of_sites(model)]
-    if model.config.extends:
-        return [stage_of_points(model), stage_of_steps(model), stage_of_draws(model)]
+    if model.newcomers is not None:
+        together = 0 < model.newcomers < len(model.names)
+        return [stage_of_steps(model), stage_of_draws(model)] if together else [stage_of_points(model)]
     before = [*incomplete.stages(model.config), Stage.of(column_notes), *survey.stages(model), *model.response_stages]
     if model.survey:
         return [*before, *rounds, survey.stage_of_scores(model)]
@@ -192,7 +195,7 @@ def check_job(check: Check[Config]) -> Said | None:
         return own_check.checked(check, own)
     if check.config.extends:
         model = earlier.agree(check, {}).model
-        return Said(model, [*_lines(model, unknown=False), "", *_privacy(model)], [])
+        return Said(model, [*_lines_of_extension(model), "", *_privacy(model)], [])
     check_summaries(check.config, check.names, check.summaries)
     encoding = check.agreed()
     notes = check.notes(intercept=check.config.model.intercept or check.config.hazards)
@@ -255,6 +258,19 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     yield from model.describe_kind()
     yield from summaries.describe(model.names, model.summaries)
     yield from _rounds(model)
+
+
+def _lines_of_extension(model: Model) -> Iterator[str]:
+    """Lines on a job whose clients come to an earlier run, or go."""
+    job = model.config.job
+    what = "with more clients" if model.newcomers else f"without {job.drops}"
+    yield f"job      {job.method}, an earlier run ({job.extends}) {what}"
+    yield f"clients  {', '.join(model.names)}, of whom {model.newcomers} come to it"
+    yield f"columns  {model.encoding.size} coefficients, {model.layout.size} unknowns in all, as agreed on there"
+    if model.newcomers == len(model.names):
+        yield "points   their values are asked at all points of that run, and nothing else; the others are not asked"
+    elif model.newcomers:
+        yield from _rounds(model)
 
 
 def _integrated(model: Model) -> str:

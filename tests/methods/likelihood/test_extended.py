@@ -17,6 +17,7 @@ from fedkern.errors import HolderError, JobError, OwnFault
 from fedkern.jobs.hooks import RunHooks
 from fedkern.transports.codec import unpack
 from support import found
+from support.command import mpirun
 
 JOB: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y"}}
 GAUSSIAN: dict[str, Any] = {**JOB, "model": {"family": "gaussian"}}
@@ -292,5 +293,26 @@ def test_the_commands_do_the_same_with_files(
 def test_check_lists_what_a_newcomer_is_asked(first: Any) -> None:
     job = {**JOB, "job": {"method": "likelihood", "extends": str(first.folder)}}
     lines = fedkern.check(job, data=SMALL, verbose=True)
-    assert any("AskValues" in line or "points" in line for line in lines)
-    assert not any("ColumnSummary" in line for line in lines)
+    kinds = {word for line in lines for word in line.split() if word[:1].isupper()}
+    assert "Values" in kinds
+    assert not {"Curvature", "AskCurvature"} & kinds, "steps are asked only where the others take part"
+    assert "RareLevels" not in kinds, "columns are those of the run"
+
+
+@pytest.mark.nightly
+def test_ranks_do_the_same(tmp_path: Path) -> None:
+    new = {"e": client(12, 60)}
+    for name, frame in {**DATA, **new}.items():
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    head = '[job]\nmethod = "likelihood"\n{}[data]\nclients = {}\nresponse = "y"\n{}'
+    jobs = {"first": ("", [*"abc"], "[output]\nextendable = true\n"), "alone": ('extends = "first"\n', ["e"], "")}
+    jobs["together"] = ('extends = "first"\n', [*"eabc"], "")
+    for name, (extends, clients, output) in jobs.items():
+        path = tmp_path / f"{name}.toml"
+        path.write_text(head.format(extends, json.dumps([f"{one}.csv" for one in clients]), output))
+        ended = mpirun(1 + len(clients), "run", path, "--out", tmp_path / name)
+        assert ended.code == 0, ended.err
+    result = fedkern.add(tmp_path / "first", [str(tmp_path / "e.csv")])
+    assert json.loads((tmp_path / "alone" / "summary.json").read_text())["digest"] == result.digest
+    summary = json.loads((tmp_path / "together" / "summary.json").read_text())
+    assert (summary["converged"], summary["extends"]["stage"]) == (True, "together")
