@@ -11,7 +11,6 @@ stands for the run's posterior (`Normal`), and then all for values at draws abou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -184,6 +183,5 @@ def climb(run: Server, settings: Settings, names: tuple[str, ...]) -> tuple[Serv
 
 def go_on_at(fresh: Server, mode: Server) -> tuple[Server, ServerEffects]:
     """Returns the server's machine that asks all clients for values at draws about a mode; `fresh`: before any question."""
-    known: Mapping[str, object] = {name: getattr(mode, name) for name in ("climb", "nodes", "units", "rule")}
-    state = replace(fresh, round=0, decided=1, looked=1, waiting=PersistentSet(), **known)  # type: ignore[arg-type]  # by name
+    state = replace(fresh, climb=mode.climb, nodes=mode.nodes, units=mode.units, rule=mode.rule, round=0, decided=1, looked=1)
     return ask_values(state, first_source(state))

@@ -163,23 +163,22 @@ class Known:
 
         Their means and standard deviations there are the constants by which columns are standardised, and the response's units.
         """
-        model, n, found = self.model, float(len(design.X)), list[Finding]()
-        others, who = model.units.n or n, (name, OTHERS)
-        columns = {head: column for column in model.encoding.columns if column.levels is None for head in [column.name]}
-        for j, head in enumerate(model.encoding.names):
+        model, found, n = self.model, list[Finding](), float(len(design.X))
+        rows, who = np.array([n, model.units.n or n]), (name, OTHERS)
+        columns = {column.name: column for column in model.encoding.columns if column.levels is None}
+        for head, cells in zip(model.encoding.names, design.X.T):
             column = columns.get(head)
             if column is None or column.center is None or column.scale is None or (column.center, column.scale) == (0.0, 1.0):
                 continue
-            mean, sd = column.center + column.scale * design.X[:, j].mean(), column.scale * design.X[:, j].std()
-            moments = np.array([mean, column.center]), np.array([sd, column.scale]) ** 2
-            ways = {"remedies": (), "owner": head}
-            found += _of_newcomer(of_column(f"column {head!r}", who, np.array([n, others]), *moments, **ways), *moments)
+            means = np.array([column.center + column.scale * cells.mean(), column.center])
+            variances = np.array([column.scale * cells.std(), column.scale]) ** 2
+            said = of_column(f"column {head!r}", who, rows, means, variances, (), owner=head)
+            found += _of_newcomer(said, means, variances)
         if model.measured:
             y = design.y - (0.0 if design.offset is None else design.offset)
-            moments = np.array([y.mean(), model.units.pooled]), np.array([y.std(), model.units.scale]) ** 2
+            means, variances = np.array([y.mean(), model.units.pooled]), np.array([y.std(), model.units.scale]) ** 2
             response = f"column {model.encoding.response!r}"
-            said = of_response(response, who, np.array([n, others]), *moments, linear=model.row.linear)
-            found += _of_newcomer(said, *moments)
+            found += _of_newcomer(of_response(response, who, rows, means, variances, linear=model.row.linear), means, variances)
         if found:
             begin = f"client {name!r}: a column seems to be in another unit than the earlier run has it in"
             remedy = "write it in the run's unit, or run all clients in one job"

@@ -10,7 +10,7 @@ import pytest
 
 from fedkern.kernels.families import OfLikelihood
 from fedkern.methods import likelihood
-from fedkern.methods.likelihood.keys import Config, DataSection, ModelSection, RowKind
+from fedkern.methods.likelihood.keys import Config, DataSection, JobSection, ModelSection, RowKind
 from fedkern.methods.likelihood.kinds import STEPS, steps_of
 from fedkern.methods.likelihood.models import MODELS, model_of
 from fedkern.models.encoding import Column, Encoding
@@ -28,7 +28,7 @@ PAGES = ("run", "publish", "regression")  # which serve every kind, and so ask f
 
 def job(**model: object) -> Config:
     data = DataSection.model_construct(levels=["none", "mild", "severe"])
-    return Config.model_construct(data=data, model=ModelSection.model_construct(**model))
+    return Config.model_construct(job=JobSection.model_construct(), data=data, model=ModelSection.model_construct(**model))
 
 
 def test_every_kind_has_steps_and_all_but_own_models_have_a_model_of_ours() -> None:
