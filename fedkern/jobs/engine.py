@@ -49,9 +49,10 @@ from .keys import C
 from .limits import instructions
 from .machine import cores
 from .method import Method
-from .parties import Parties, fingerprint, mark_of_rows
+from .parties import Parties, fingerprint, hide, mark_of_rows
 from .publish import publish
 from .run import Output, Part, Run, spec_of_agreement
+from .site import Site
 from .stage import Stage
 
 LOG = logging.getLogger(__name__)
@@ -277,14 +278,14 @@ def _sized(parties: Parties, sizes: dict[str, int]) -> Parties:
     return replace(parties, rows=rows)
 
 
-def _written(parties: Parties, path: Path) -> Dialect | None:
-    """Returns the dialect that a client's site file gives for this path; None where none does."""
+def _site(parties: Parties, path: Path) -> Site:
+    """Returns what a client's site file says of this path; an empty one where none does."""
     for k in range(parties.n_clients):
         site = parties.site(k)
         same = path.exists() and any(part.exists() and part.samefile(path) for part in parties.holding(k).paths)
-        if site.dialect is not None and same:
-            return site.dialect
-    return None
+        if (site.dialect is not None or site.hidden) and same:
+            return site
+    return Site()
 
 
 def _table_name(path: Path) -> str:
@@ -307,8 +308,10 @@ def local(method: Method[C], part: Part[C], path: Path) -> int:
     """
     config = part.config
     parties = method.rows.parties(config, part.folder)
-    dialect = _written(parties, path) or config.data.dialect.dialect
+    site = _site(parties, path)
+    dialect = site.dialect or config.data.dialect.dialect
     rows = table.load(path, text=parties.spec.texts, response=parties.spec.response or "y", dialect=dialect)
+    rows = hide(rows, site, parties.spec, stem(path))
     rows = incomplete.prepared(config, parties, rows)
     spec = with_event(parties.spec_of(rows.names), rows)
     check_header(rows.names, spec, rows.source)

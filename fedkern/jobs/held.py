@@ -19,7 +19,7 @@ from ..errors import JobError, owned
 from .holding.policy import DataSet
 from .keys import Raw
 from .load import table
-from .parties import Parties, own_of_client
+from .parties import Parties, hide, own_of_client
 
 IN_MEMORY = "(in memory)"
 OWN = ("test", "server")
@@ -76,11 +76,14 @@ class Held:
 
         def rows(k: int) -> Table:
             with owned(k), own_of_client(names[k], parties.spec):
-                return memory.table(held[k], source(k), text=parties.texts, response=response, used=parties.spec.may_read)
+                read = memory.table(held[k], source(k), text=parties.texts, response=response, used=parties.spec.may_read)
+            with owned(k):
+                return hide(read, parties.site(k), parties.spec, names[k])
 
         def header(k: int) -> tuple[str, tuple[str, ...]]:
             with owned(k), own_of_client(names[k], parties.spec):
-                return source(k), memory.header(held[k], source(k), response=response)
+                header = memory.header(held[k], source(k), response=response)
+                return source(k), tuple(name for name in header if name not in parties.site(k).hidden)
 
         def source(k: int) -> str:
             return f"data[{names[k]!r}]"

@@ -207,11 +207,6 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
                     raise unusable_structure(names[k], "wants a column of groups, or one of weights; give one of them")
             return found
 
-    def hidden(k: int) -> frozenset[str]:
-        """Returns the columns that only the client knows: no other party hears of them."""
-        structure = site(k).structure
-        return frozenset() if structure is None else structure.columns
-
     def source(k: int) -> tuple[Path, Dialect]:
         section = site(k)
         return section.path or paths[k], section.dialect or dialect
@@ -220,18 +215,14 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
         path, written = source(k)
         with owned(k), own_of_client(names[k], spec):
             read = table.load(path, text=texts, response=spec.response or "y", dialect=written)
-        own = hidden(k)
-        if not own:
-            return read
-        if lacking := [name for name in own if name not in read.names or name in spec.roles]:
-            raise unusable_structure(names[k], f"names {lacking[0]!r}, which is no column of {path} beside the job's; correct it")
-        return replace(read, names=tuple(name for name in read.names if name not in own), matrix=None, matrix_names=())
+        with owned(k):
+            return hide(read, site(k), spec, names[k])
 
     def header(k: int) -> tuple[str, tuple[str, ...]]:
         path, written = source(k)
         with owned(k), own_of_client(names[k], spec):
             names_of_file = table.header(path, response=spec.response or "y", dialect=written)
-            return str(path), tuple(name for name in names_of_file if name not in hidden(k))
+            return str(path), tuple(name for name in names_of_file if name not in site(k).hidden)
 
     @cache
     def marked(k: int) -> str | None:
@@ -253,6 +244,23 @@ def from_files(config: JobConfig, folder: Path, spec: Spec, texts: frozenset[str
     held = tuple(data_set(folder / path) for name in ("test", "server") if (path := getattr(data, name, None)))
     of_file = lambda k: fingerprint(source(k)[0])  # noqa: E731
     return Parties(names, spec, rows, header, test, holding, of_file, server, held, texts=texts, site=site)
+
+
+def hide(rows: Table, site: Site, spec: Spec, client: str) -> Table:
+    """Returns a client's rows without the names of columns that it alone knows: no other party hears of these.
+
+    Raises
+    ------
+    OwnFault
+        There is no such column beside the job's.
+    """
+    if not site.hidden:
+        return rows
+    if lacking := [name for name in site.hidden if name not in rows.names or name in spec.roles]:
+        raise unusable_structure(
+            client, f"names {lacking[0]!r}, which is no column of {rows.source} beside the job's; correct it"
+        )
+    return replace(rows, names=tuple(name for name in rows.names if name not in site.hidden), matrix=None, matrix_names=())
 
 
 def unusable_structure(client: str, why: str) -> OwnFault:

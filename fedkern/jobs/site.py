@@ -71,6 +71,11 @@ class Site:
     signing_key: Path | None = None
     structure: Structure | None = None
 
+    @property
+    def hidden(self) -> frozenset[str]:
+        """The columns of the data that only the client knows."""
+        return frozenset() if self.structure is None else self.structure.columns
+
 
 @dataclass(frozen=True)
 class Sites:

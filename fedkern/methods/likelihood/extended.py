@@ -38,7 +38,7 @@ def keep(run: Run[Config], model: Model, ended: publish.Ended, fit: Fit) -> Fit:
     names = model.names
     if not model.output.without:
         values, names = values.sum(axis=1, keepdims=True), (ALL,)
-    folder.write(folder.path / POINTS, pack(extension.kept(state, values)))
+    folder.write(folder.path / POINTS, pack(extension.kept(state, values)), secret=True)
     # What the parties have agreed on beside columns: the response's units or its levels' shares, and how wide the prior is.
     units = {name: getattr(model.units, name) for name in UNITS}
     facts = {"units": units, "shares": getattr(model, "shares", ()), "widened": state.widened}

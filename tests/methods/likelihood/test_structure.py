@@ -12,6 +12,7 @@ import pytest
 from scipy.special import logsumexp
 
 import fedkern
+from fedkern.cli.__main__ import main
 from fedkern.errors import OwnFault
 from fedkern.kernels.families import BERNOULLI
 from fedkern.models.mixed import Layout, Prior, Rows
@@ -150,3 +151,16 @@ def test_a_structure_that_cannot_be_is_told_to_its_holder_alone(
         run(tmp_path, site, more, columns=(column,))
     assert why in caught.value.own
     assert "structure" not in str(caught.value), "nobody else reads that there is one"
+
+
+def test_the_holder_and_rows_in_memory_have_the_same_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_files = run(tmp_path, 'group = "ward"', columns=("ward",))
+    assert main(["check", str(tmp_path / "job.toml"), "--local", str(tmp_path / "b.csv")]) == 0
+    assert "ward" not in capsys.readouterr().out
+    monkeypatch.chdir(tmp_path)
+    data = {"a": A[["x", "y"]], "b": B[["x", "y", "ward"]]}
+    job = {name: dict(of_files.job[name]) for name in ("job", "model")}
+    in_memory = fedkern.run({**job, "data": {"response": "y", "standardise": "none"}}, data=data)
+    assert in_memory.digest == of_files.digest
