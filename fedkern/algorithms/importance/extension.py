@@ -3,7 +3,7 @@
 The server has kept the run's weighted points with the sums of all clients' values there. A client that comes alone (`start`) is
 asked for its values at these points, and nobody else is asked anything: a point's weight is multiplied by the newcomer's
 likelihood. Without a client it is divided by that client's. Both are taken only where the new weights are good (`settled`): k-hat
-alone passes answers that are .2 standard deviations off, and many draws one whose standard deviation is a tenth too large.
+alone passes answers that are off, and of a number with a long tail the number of draws says little.
 
 Where they are not, all meet: the newcomers alone are asked for Newton steps on their likelihood and a normal distribution, which
 stands for the run's posterior (`Normal`), and then all for values at draws about the mode of both (`go_on_at`).
