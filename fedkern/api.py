@@ -213,7 +213,7 @@ def check(
 
 def add(
     run: Result | str | Path,
-    clients: Mapping[str, object] | Sequence[str | Path],
+    clients: Mapping[str, object] | Sequence[str | Path] | str | Path,
     /,
     *,
     data: Mapping[str, object] | None = None,
@@ -226,7 +226,7 @@ def add(
     Parameters
     ----------
     run : with `output.extendable = true`, and a folder: its result, or the folder
-    clients : name -> rows, as `run` takes them, or the newcomers' files
+    clients : name -> rows, as `run` takes them, or the newcomer's file, or several
     data : of a run of tables in memory all its clients' rows; by default they are asked only where the run's job names files
     folder : that paths of the run's job are relative to
     out : folder for the files of this run; of the second stage NAME-together
@@ -261,6 +261,8 @@ def add(
     """
     path, tables = _extendable(run, sections)
     before, in_memory = table(tables, "data"), isinstance(clients, Mapping)
+    if isinstance(clients, str | Path):
+        clients = [clients]
     held = Held.of(clients, None, None) if in_memory else Held()
     files = [] if in_memory else [str(Path(file).absolute()) for file in clients]
     job = {"extends": path, "sums": None, "sums_except": None}
