@@ -263,6 +263,8 @@ def add(
     before, in_memory = table(tables, "data"), isinstance(clients, Mapping)
     if isinstance(clients, str | Path):
         clients = [clients]
+    if data is not None and not in_memory:
+        raise JobError("data= has tables of the run's clients, and newcomers are files: give them as tables, too")
     held = Held.of(clients, None, None) if in_memory else Held()
     files = [] if in_memory else [str(Path(file).absolute()) for file in clients]
     job = {"extends": path, "sums": None, "sums_except": None}

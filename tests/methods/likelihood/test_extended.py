@@ -205,6 +205,8 @@ def test_runs_that_cannot_be_extended(first: Any, tmp_path: Path) -> None:
         fedkern.add(first, SMALL, model={"prior_sd": 1.0})
     with pytest.raises(JobError, match=r"values of a, b, c; run it again"):
         fedkern.drop(first, "z")
+    with pytest.raises(JobError, match="give them as tables, too"):
+        fedkern.add(first, "e.csv", data=DATA)
     with pytest.raises(JobError, match="'b' of the run is missing"):
         fedkern.add(first, LARGE, data={name: DATA[name] for name in "ac"})
     summary = json.loads((first.folder / "summary.json").read_text())
