@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 from scipy.special import logsumexp
 
 import fedkern
@@ -118,12 +119,34 @@ def test_the_result_is_that_of_the_pooled_model_with_the_structure(tmp_path: Pat
     assert result.converged is True
 
 
-def test_derivatives_are_those_of_the_values() -> None:
+def likelihood(rows: pd.DataFrame) -> Secret:
     layout = Layout(("intercept", "x"), BERNOULLI.name)
-    X = np.column_stack([np.ones(len(B)), B["x"]])
-    plain = Rows(layout, X, B["y"].to_numpy(float), np.array([0, len(B)]))
-    codes = np.unique(B["ward"], return_inverse=True)[1]
-    secret = Secret.of(plain, codes, Prior.usual(Layout(layout.coefficients, layout.family, ("intercept",))))
+    X = np.column_stack([np.ones(len(rows)), rows["x"]])
+    plain = Rows(layout, X, rows["y"].to_numpy(float), np.array([0, len(rows)]))
+    codes = np.unique(rows["ward"], return_inverse=True)[1]
+    return Secret.of(plain, codes, Prior.usual(Layout(layout.coefficients, layout.family, ("intercept",))))
+
+
+def test_values_are_integrals_over_effects_and_their_standard_deviation() -> None:
+    """Of few rows, of which the prior of the standard deviation decides much."""
+    some = B[B["ward"].isin(["w0", "w1", "w2"])]
+    z, logs = np.linspace(-8, 8, 801), np.linspace(-9, 5, 700)
+    weights = stats.norm.pdf(z) * (z[1] - z[0])
+    points = np.array([[0.2, 0.5], [1.5, -0.3]])
+    wanted = []
+    for b, w in points:
+        total = np.zeros(len(logs))
+        for _, rows in some.groupby("ward"):
+            x, y = (rows[name].to_numpy()[:, None, None] for name in ("x", "y"))
+            eta = b + w * x + np.exp(logs)[:, None] * z
+            total += np.log(np.exp((y * eta - np.logaddexp(0, eta)).sum(axis=0)) @ weights)
+        log_prior = np.log(2 * stats.t.pdf(np.exp(logs) / 2.5, 3) / 2.5) + logs
+        wanted.append(logsumexp(total + log_prior) + np.log(logs[1] - logs[0]))
+    np.testing.assert_allclose(likelihood(some).values(points, 1), wanted, atol=5e-3)
+
+
+def test_derivatives_are_those_of_the_values() -> None:
+    secret = likelihood(B)
     xi, h = np.array([[0.2, 0.5]]), 1e-4
     _, gradient, hessian = secret.curvature(xi, 1)
     steps = h * np.eye(2)
