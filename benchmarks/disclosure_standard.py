@@ -337,17 +337,17 @@ def single(jobs: int) -> Iterator[str]:
 
 def levels(jobs: int) -> Iterator[str]:
     """Rows that have a value of a column of two to themselves."""
-    yield "\nlikelihood, logistic, 12 effective rows a coefficient: share determined of the rows of a level, and of all rows"
+    yield "\nlikelihood, logistic, the fewest effective rows: share determined of the rows of a level, and of all rows"
     for p in (1, 2, 4):
-        line = []
+        many, line = int(RULES.values_of_two_columns if p == 1 else RULES.values), []
         for rare in (1, 2, 3, 5, 7, 10):
             shares = []
             for job in range(jobs):
-                made, own = logistic(np.random.default_rng([p, job]), 12, 1.0, p, "normal", rare=rare)
+                made, own = logistic(np.random.default_rng([p, job]), many, 1.0, p, "normal", rare=rare)
                 known = curious_rounded.known(made, own, [*range(2, own.X.shape[1])]) < curious.WITHIN
                 shares.append((known[:rare].mean(), known.mean()))
             line.append("{} rows {:.2f}, {:.3f}".format(rare, *np.mean(shares, axis=0)))
-        yield f"  {p} measurements: " + "; ".join(line)
+        yield f"  {p} measurements, {many} rows a coefficient: " + "; ".join(line)
 
 
 OF_TWO_A_COEFFICIENT = ((2, [3, 4]), (3, [3, 3, 3]), (4, [3, 4, 5]), (5, [3, 3, 3, 4]), (5, [5, 8]))  # columns, groups
