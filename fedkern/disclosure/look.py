@@ -531,7 +531,9 @@ class Look:
             fewest[frozenset(own)] = each._replace(columns=own)
         one, *others = sorted(fewest.values(), key=lambda each: (len(each.columns), each.n_rows))
         remedies, farthest = self._remedies(one), self._farthest(one)
-        values: dict[str, Value] = {"columns": one.columns, "wanted": wanted, "rows": one.n_rows, "offset": spec.offset}
+        # Effective numbers are counted up: as many as are wanted are fewer.
+        rows = min(one.n_rows, wanted - 1)
+        values: dict[str, Value] = {"columns": one.columns, "wanted": wanted, "rows": rows, "offset": spec.offset}
         facts = [by] if by else []
         if farthest is not None and (one.far or (one.n_rows <= 2 and not by)):
             values |= dict(zip(("row", "value"), farthest))
@@ -542,8 +544,7 @@ class Look:
             values["others"] = [(" and ".join(other.columns), other.n_rows) for other in others]
             facts.append("the-same-of")
         measured = one.columns == (spec.response,) and not (family.counted or family.binary or spec.levels)
-        # Rows that the fit weighs are counted up: as many as are wanted are fewer.
-        enough = min(one.n_rows, wanted - 1, *(other.n_rows for other in others))
+        enough = min([rows, *(other.n_rows for other in others)])
         return Broken("uneven-response" if measured else "rare-values", "rows_per_value", enough, values, remedies, tuple(facts))
 
     def _farthest(self, one: Rare) -> tuple[str, float] | None:
