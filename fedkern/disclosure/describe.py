@@ -49,21 +49,30 @@ def _rows(rules: Rules) -> str:
     return f"{rules.rows}" if one == rules.rows else f"{rules.rows} ({one} where there is one column)"
 
 
-def _rows_per_coefficient(rules: Rules) -> str:
-    return (
-        f"`likelihood` {rules.values:g} ({rules.values_of_two_columns:g} where there are two columns, "
-        f"{rules.values_of_one_column:g} where there is one), and {rules.weighed:g} by their effective number as the fit of the "
-        f"rows weighs them; sites of `pvi` {rules.sites:g}; cross-products of a linear model {rules.linear:g}"
-    )
+def _values(rules: Rules) -> str:
+    few = f"{rules.values_of_two_columns:g} where there are two columns, {rules.values_of_one_column:g} where there is one"
+    return f"{rules.values:g} ({few}), and {rules.weighed:g} by their effective number as the fit of the rows weighs them"
 
 
 RULES = (
     Rule("rows", "rows of a client", _rows, lambda asked: True),
     Rule(
         "rows_per_coefficient",
-        "rows a coefficient (identified ones: K - 1 of a factor), more than",
-        _rows_per_coefficient,
-        lambda asked: asked.told_up_to(2) > 0,
+        "rows a coefficient (identified ones: K - 1 of a factor) of values at draws (`likelihood`), more than",
+        _values,
+        lambda asked: asked.tells == "values" and asked.told_up_to(2) > 0,
+    ),
+    Rule(
+        "rows_per_coefficient",
+        "rows a coefficient of sites (`pvi`), more than",
+        lambda rules: f"{rules.sites:g} ({rules.sites_of_few_columns:g} where there are one or two columns)",
+        lambda asked: asked.tells == "sites" and asked.told_up_to(2) > 0,
+    ),
+    Rule(
+        "rows_per_coefficient",
+        "rows a coefficient of cross-products (linear models), more than",
+        lambda rules: f"{rules.linear:g}",
+        lambda asked: asked.tells == "products" and asked.told_up_to(2) > 0,
     ),
     Rule(
         "rows_per_value",
@@ -175,9 +184,7 @@ def describe_few(requirement: Requirement) -> list[str]:
     lines = [f"level    {requirement.level}: {rules.rows} rows of each client; one whose rows break a rule {ends}"]
     if requirement.cells:
         return [*lines, f"values   cells with fewer than {rules.rows_per_value} rows of a client join others, at all clients"]
-    return lines + [
-        f"         {f'{key} ' * bool(key)}{what}: {of(rules)}" for key, what, of, asked in RULES if asked(requirement)
-    ]
+    return [*lines, *(f"         {rule.what}: {rule.number(rules)}" for rule in RULES if rule.asked(requirement))]
 
 
 def curvature(requirement: Requirement, p: int) -> list[str]:
