@@ -41,7 +41,7 @@ class Rule(NamedTuple):
     key: str  # of [disclosure]; "" of what no key changes
     what: str
     number: Callable[[Rules], str]
-    asked: Callable[[Requirement], bool]
+    applies: Callable[[Requirement], bool]
 
 
 def _rows(rules: Rules) -> str:
@@ -55,54 +55,54 @@ def _values(rules: Rules) -> str:
 
 
 RULES = (
-    Rule("rows", "rows of a client", _rows, lambda asked: True),
+    Rule("rows", "rows of a client", _rows, lambda job: True),
     Rule(
         "rows_per_coefficient",
         "rows a coefficient (identified ones: K - 1 of a factor) of values at draws (`likelihood`), more than",
         _values,
-        lambda asked: asked.tells == "values" and asked.told_up_to(2) > 0,
+        lambda job: job.tells == "values" and job.told_up_to(2) > 0,
     ),
     Rule(
         "rows_per_coefficient",
         "rows a coefficient of sites (`pvi`), more than",
         lambda rules: f"{rules.sites:g} ({rules.sites_of_few_columns:g} where there are one or two columns)",
-        lambda asked: asked.tells == "sites" and asked.told_up_to(2) > 0,
+        lambda job: job.tells == "sites" and job.told_up_to(2) > 0,
     ),
     Rule(
         "rows_per_coefficient",
         "rows a coefficient of cross-products (linear models), more than",
         lambda rules: f"{rules.linear:g}",
-        lambda asked: asked.tells == "products" and asked.told_up_to(2) > 0,
+        lambda job: job.tells == "products" and job.told_up_to(2) > 0,
     ),
     Rule(
         "rows_per_value",
         "rows that have a level, or an event, that some row has, or that differ from all others in a column",
         lambda rules: f"{rules.rows_per_value} (linear {min(rules.rows_per_value, LEAST_OF_LEVEL)})",
-        lambda asked: asked.looks_at_values and not asked.each_row,
+        lambda job: job.looks_at_values and not job.each_row,
     ),
     Rule(
         "groups",
         "groups of a client, of a model with effects of groups",
         lambda rules: f"{rules.groups}{', and more where slopes differ between groups' if rules.slopes else ''}",
-        lambda asked: asked.groups,
+        lambda job: job.groups,
     ),
     Rule(
         "leverage",
         "leverage of a row at the fit of its client's rows, at most",
         lambda rules: f"{rules.leverage:g}",
-        lambda asked: asked.looks_at_values and asked.rules.leverage < 1,
+        lambda job: job.looks_at_values and job.rules.leverage < 1,
     ),
     Rule(
         "combinations",
         "rows of each combination of covariates' values, where few can occur",
         lambda rules: f"{rules.combinations or 'said, not asked'}",
-        lambda asked: asked.tells_combinations,
+        lambda job: job.tells_combinations,
     ),
     Rule(
         "",
         "sums and products of columns that a few rows have to themselves",
         lambda rules: "searched for" if rules.search else "-",
-        lambda asked: asked.looks_at_values and asked.rules.search,
+        lambda job: job.looks_at_values and job.rules.search,
     ),
 )
 
@@ -142,7 +142,7 @@ def computed(
     if unit is not None:
         # Only messages without noise are listed beside it; with whole clients protected the server sees sums without noise.
         client = unit == "client"
-        bare = {k: tell for k, tell in tells_of.items() if tell.private in ((NOISED,) if client else ("", tell.what))}
+        bare = {kind: tell for kind, tell in tells_of.items() if tell.private in ((NOISED,) if client else ("", tell.what))}
         whom = "anybody but the server of a whole client" if client else "anybody of one row"
         bound = f"epsilon and delta bound what this job tells {whom}; other jobs on these rows add to it"
         words = ", ".join(_computed(bare, named=named))
@@ -157,12 +157,14 @@ def computed(
         more = [ALONE] if requirement.tells_combinations else [PRODUCTS] if requirement.tells == "products" else []
         parts = [*([FIRST] if requirement.rows else []), *more, *parts]
     most = {where: max(rows, d if where == FEW_OR_SUMS else 0) for where, rows in MOST.items()}
-    said: dict[str, dict[type[Message], Tells]] = {}
+    statements: dict[str, dict[type[Message], Tells]] = {}
     for kind, tell in tells_of.items():
         if tell.computed and most.get(tell.where, math.inf) >= least:
-            said.setdefault(tell.where, {})[kind] = tell
-    for where in sorted(said, key=lambda place: (place != "", -most.get(place, math.inf), place)):
-        parts.append(f"of {f'a client {where}' if where else 'every client'}: {', '.join(_computed(said[where], named=named))}")
+            statements.setdefault(tell.where, {})[kind] = tell
+    for where in sorted(statements, key=lambda place: (place != "", -most.get(place, math.inf), place)):
+        parts.append(
+            f"of {f'a client {where}' if where else 'every client'}: {', '.join(_computed(statements[where], named=named))}"
+        )
     return f"{ANY}; else {requirement.readers.strip(',')}: {'; '.join(parts) or NO_MORE}"
 
 
@@ -184,7 +186,7 @@ def describe_few(requirement: Requirement) -> list[str]:
     lines = [f"level    {requirement.level}: {rules.rows} rows of each client; one whose rows break a rule {ends}"]
     if requirement.cells:
         return [*lines, f"values   cells with fewer than {rules.rows_per_value} rows of a client join others, at all clients"]
-    return [*lines, *(f"         {rule.what}: {rule.number(rules)}" for rule in RULES if rule.asked(requirement))]
+    return [*lines, *(f"         {rule.what}: {rule.number(rules)}" for rule in RULES if rule.applies(requirement))]
 
 
 def curvature(requirement: Requirement, p: int) -> list[str]:
