@@ -942,12 +942,3 @@ def test_counts_leave_rows_of_each_value_their_weight() -> None:
     assert ("rare-values", ("icu",), 2) in alone("negative-binomial", {}, r, **columns)
     columns["y"] = np.where(np.arange(300) < 25, np.arange(300) == 7, y) * 3.0
     assert ("rare-values", ("icu", "y"), 1) in alone("negative-binomial", {}, r, **columns)
-
-
-def test_fewer_rows_are_said_than_are_asked_for() -> None:
-    """Rows of 10, 4 and 2 trials count as 2.1 of five."""
-    ill, trials = np.append(np.zeros(40), np.ones(8)), np.append(np.full(40, 30.0), [90.0, 40, 5, 5, 5, 5, 5, 5])
-    columns = {"ill": ill, "n": trials, "y": np.floor(trials / 2)}
-    config = parse({"data": {"clients": ["a.csv"], "response": "y", "trials": "n"}, "disclosure": {"rows_per_value": 3}})
-    found = broken(few.find_few(config.requirement, Table("a.csv", (*columns,), columns, 48), Spec("y", trials="n"), "a"))
-    assert found["rare-values"].values["rows"] < found["rare-values"].values["wanted"]
