@@ -34,6 +34,7 @@ from fedkern.algorithms.importance.summaries import told as told_by
 from fedkern.disclosure.few import OF_A_SUMMARY
 from fedkern.disclosure.rules import LEVELS
 from fedkern.kernels.families import FAMILIES as FAMILIES_OF
+from fedkern.methods import parse
 from fedkern.models.mixed import Layout, Prior, Rows
 from fedkern.models.mixed.layout import LESS_WIDE
 from support import curious, curious_rounded
@@ -63,6 +64,7 @@ FAMILIES = (
     "hurdle-negative-binomial",
     "poisson-lognormal",
 )
+LINKED = {"bernoulli-probit": ("bernoulli", "probit"), "bernoulli-cloglog": ("bernoulli", "cloglog")}
 VALUES = (
     *((many, 1.0, "clients alike") for many in (12, 15, 18)),
     *((many, 5.0, "others ten times") for many in (8, 12)),
@@ -146,20 +148,22 @@ def values(jobs: int) -> Iterator[str]:
 
 
 def families(jobs: int) -> Iterator[str]:
-    """Other families: rows a coefficient or number of the family."""
-    yield "\nlikelihood, other families, values at 4,096 draws: by rows a coefficient and number of the family"
+    """Other families: the fewest rows, of a coefficient and number of the family, and the same beside larger clients."""
+    yield "\nlikelihood, other families, values at 4,096 draws: share determined of the fewest rows"
     for family in FAMILIES:
         for p in (1, 2, 3):
-            size, line = p + 1 + len(Layout(("intercept",), family).shapes), []
-            for a_coefficient, others, words in VALUES:
+            name, line = dict(zip(("family", "link"), LINKED.get(family, (family,)))), []
+            data = {"clients": ["a.csv"], "response": "y"} | ({"trials": "n"} if family == "beta-binomial" else {})
+            config = parse({"job": {"method": "likelihood"}, "data": data, "model": name})
+            n = config.requirement.told_up_to(p + 1) + 1
+            for others, words in ((1.0, "clients alike"), (5.0, "others ten times")):
                 shares = []
                 for job in range(jobs):
-                    n = a_coefficient * size
                     sizes = [n, int(2 * others * n) if others > 1 else n, int(2 * others * n) if others > 1 else n]
                     layout, rows = federation(np.random.default_rng([p, job]), family, sizes, p)
                     shares.append((curious_rounded.known(played(layout, rows), rows[0]) < curious.WITHIN).mean())
-                line.append(f"{a_coefficient} ({words}) {np.mean(shares):.3f}")
-            yield f"  {family}, p = {p}: " + "; ".join(line)
+                line.append(f"{words} {np.mean(shares):.3f}")
+            yield f"  {family}, p = {p}, {n} rows: " + "; ".join(line)
 
 
 def fewest(
@@ -333,17 +337,17 @@ def single(jobs: int) -> Iterator[str]:
 
 def levels(jobs: int) -> Iterator[str]:
     """Rows that have a value of a column of two to themselves."""
-    yield "\nlikelihood, logistic, 12 effective rows a coefficient: share determined of the rows of a level, and of all rows"
+    yield "\nlikelihood, logistic, the fewest effective rows: share determined of the rows of a level, and of all rows"
     for p in (1, 2, 4):
-        line = []
+        many, line = int(RULES.values_of_two_columns if p == 1 else RULES.values), []
         for rare in (1, 2, 3, 5, 7, 10):
             shares = []
             for job in range(jobs):
-                made, own = logistic(np.random.default_rng([p, job]), 12, 1.0, p, "normal", rare=rare)
+                made, own = logistic(np.random.default_rng([p, job]), many, 1.0, p, "normal", rare=rare)
                 known = curious_rounded.known(made, own, [*range(2, own.X.shape[1])]) < curious.WITHIN
                 shares.append((known[:rare].mean(), known.mean()))
             line.append("{} rows {:.2f}, {:.3f}".format(rare, *np.mean(shares, axis=0)))
-        yield f"  {p} measurements: " + "; ".join(line)
+        yield f"  {p} measurements, {many} rows a coefficient: " + "; ".join(line)
 
 
 OF_TWO_A_COEFFICIENT = ((2, [3, 4]), (3, [3, 3, 3]), (4, [3, 4, 5]), (5, [3, 3, 3, 4]), (5, [5, 8]))  # columns, groups

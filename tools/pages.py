@@ -19,8 +19,8 @@ from pathlib import Path
 from fedkern import kernels
 from fedkern.algorithms.core.messages import Message
 from fedkern.algorithms.core.tells import HIDES
-from fedkern.data.design import LEAST_OF_LEVEL
-from fedkern.disclosure.rules import LEVELS, Rules
+from fedkern.disclosure.describe import RULES
+from fedkern.disclosure.rules import LEVELS
 from fedkern.finding import catalogue, remedies
 from fedkern.jobs.wire import ALSO
 from fedkern.kernels._checks import MADE
@@ -269,39 +269,9 @@ def numbers() -> Iterator[str]:
         "| by default | where all rows are in one process, and no policy binds them | where parties are apart, or a policy binds "
         "| never: by job or policy |"
     )
-    asked: dict[str, Callable[[Rules], object]] = {
-        "`rows` of a client": rows_of,
-        "`rows_per_coefficient` (identified ones: K - 1 of a factor), more than": rows_per_coefficient,
-        "`rows_per_value`: rows that have a level, or an event, that some row has, or that differ from all others in a column": (
-            lambda rules: f"{rules.rows_per_value} (linear {min(rules.rows_per_value, LEAST_OF_LEVEL)})"
-        ),
-        "`groups` of a client, of a model with effects of groups": (
-            lambda rules: f"{rules.groups}{', and more where slopes differ between groups' if rules.slopes else ''}"
-        ),
-        "`leverage` of a row at the fit of its client's rows, at most": lambda rules: rules.leverage,
-        "`combinations`: rows of each combination of covariates' values, where few can occur": (
-            lambda rules: rules.combinations or "said, not asked"
-        ),
-        "sums and products of columns that a few rows have to themselves": lambda rules: "searched for" if rules.search else "-",
-    }
-    for what, of in asked.items():
-        yield f"| {what} | - | {of(LEVELS['standard'])} | {of(LEVELS['strict'])} |"
-
-
-def rows_of(rules: Rules) -> str:
-    """The number of rows of a client."""
-    one = rules.rows_of_one_column
-    return f"{rules.rows}" if one == rules.rows else f"{rules.rows} ({one} where there is one column)"
-
-
-def rows_per_coefficient(rules: Rules) -> str:
-    """The numbers of rows a coefficient, by method."""
-    return (
-        f"`likelihood` {rules.values:g} ({rules.values_of_two_columns:g} where there are two columns, "
-        f"{rules.values_of_one_column:g} where there is one), and {rules.weighed:g} by their effective number as the fit of the "
-        f"rows weighs them; sites of `pvi` {rules.sites:g}; cross-products of a linear model "
-        f"{rules.linear:g}"
-    )
+    for rule in RULES:
+        numbers_of = (rule.number(LEVELS[level]) for level in ("standard", "strict"))
+        yield f"| {f'`{rule.key}`: ' * bool(rule.key)}{rule.what} | - | {' | '.join(numbers_of)} |"
 
 
 def told(kinds: Iterable[type[Message]]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Decides which intervals of a Kaplan-Meier curve may be told; computes the curve, its limits and the log-rank test of them.
+"""Decides which intervals of a Kaplan-Meier curve may be told.
 
 Times and events are told by these intervals alone: another table of either, or bins of the times with other ends, subtracted,
 would tell the rows between.
@@ -7,62 +7,13 @@ would tell the rows between.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import chdtrc, ndtri
+from numpy.typing import ArrayLike
 
+from ..models.life_table import Counts
 from .cells import Parts, added, cut, enough
 from .rules import Rules
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-COVERED = 0.9  # of all events: a log-rank test of fewer is another test
-
-
-class Counts(NamedTuple):
-    """Holds what is told of survival times: of each group the rows at first, and events and censored rows of each interval.
-
-    Attributes
-    ----------
-    ends : (k,) of intervals (before, end]; the first begins at 0
-    rows : (groups,)
-    events, censored : (groups, k); rows with later times are the rest, of which no more is told. Censored ones stand at the end
-        at which they were told
-    """
-
-    ends: Floats
-    rows: Ints
-    events: Ints
-    censored: Ints
-
-    @property
-    def at_risk(self) -> Ints:
-        """(groups, k + 1) the rows at risk at 0 and after each end."""
-        gone = np.cumsum(self.events + self.censored, axis=1)
-        return np.hstack([self.rows[:, None], self.rows[:, None] - gone])
-
-    @property
-    def exposed(self) -> Floats:
-        """(groups, k) the rows at risk in each interval: those that are censored in it for half of it."""
-        return self.at_risk[:, :-1] - self.censored / 2
-
-
-class Curve(NamedTuple):
-    """Holds survival at the ends of intervals, (groups, k), with its limits (log-log)."""
-
-    survival: Floats
-    lower: Floats
-    upper: Floats
-
-
-class LogRank(NamedTuple):
-    """Holds the log-rank test of intervals' counts."""
-
-    chi2: float
-    df: int
-    p: float
 
 
 def parts(events: ArrayLike, censored: ArrayLike, missing: ArrayLike, ends: Sequence[int], rules: Rules) -> Parts | None:
@@ -130,35 +81,3 @@ def counts_of(of: Parts, cells: ArrayLike, ends: ArrayLike) -> Counts:
             censored[:, at.index(last)] += n
     events = added(counts, tuple(told)) if told else censored
     return Counts(every[at], events.sum(axis=1) + censored.sum(axis=1) + rest, events, censored)
-
-
-def curve(counts: Counts, level: float = 0.95) -> Curve:
-    """Returns the curve of told counts: rows that are censored in an interval are at risk for half of it."""
-    exposed, events = counts.exposed, counts.events
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(exposed > 0, events / exposed, 0.0)
-        survival = np.cumprod(1 - share, axis=1)
-        error = np.sqrt(np.cumsum(np.where(events > 0, share / (exposed - events), 0.0), axis=1)) / -np.log(survival)
-        spread = np.exp(ndtri((1 + level) / 2) * error)
-        lower, upper = (np.where(survival < 1, survival**power, 1.0) for power in (spread, 1 / spread))
-    return Curve(survival, lower, upper)
-
-
-def covered(counts: Counts) -> bool:
-    """Tells whether the intervals hold nine tenths of all events, also if all rows with later times have one."""
-    told, later = counts.events.sum(), counts.at_risk[:, -1].sum()
-    return bool(told >= COVERED * (told + later))
-
-
-def log_rank(counts: Counts) -> LogRank:
-    """Returns the log-rank test of told counts."""
-    some = counts.rows > 0
-    exposed, events = counts.exposed[some], counts.events[some]
-    at_risk, dying = exposed.sum(axis=0), events.sum(axis=0)
-    share = exposed / at_risk
-    off = (events - dying * share).sum(axis=1)
-    weight = dying * (at_risk - dying) / np.maximum(at_risk - 1, 1)
-    covariance = np.einsum("j,ij,ik->ik", weight, share, np.eye(len(share))) - np.einsum("j,ij,kj->ik", weight, share, share)
-    square = float(off @ np.linalg.pinv(covariance) @ off)
-    df = int(some.sum()) - 1
-    return LogRank(square, df, float(chdtrc(df, square)) if df else 1.0)

@@ -1,4 +1,4 @@
-"""Describes, for `fedkern check`, how much the messages of a job tell of their senders' rows.
+"""Describes, for `fedkern check` and the page on disclosure, what is asked of rows, and what the messages of a job tell of them.
 
 The meaning of each message, and the numbers that can be computed from it, stand with the message (a class of
 `algorithms.core.tells`). This module applies them to one job, private or open, and to a client with no more rows than
@@ -7,20 +7,22 @@ the job asks for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
-from ..algorithms.core.messages import Message, schema
-from ..algorithms.core.tells import FEW, FEW_AREAS, FEW_OR_FULL, FEW_OR_SUMS, FEWER, NOISED, ONE_OR_TWO, TWO, Tells
+from ..algorithms.core.messages import Message
+from ..algorithms.core.tells import FEW, FEW_AREAS, FEW_OR_FULL, FEW_OR_SUMS, NOISED, ONE_OR_TWO, TWO, Tells
 from ..algorithms.exchanges.columns import NAMES, SchemaReply
+from ..data.design import LEAST_OF_LEVEL
 from ..kernels.families import is_linear
 from ..models.encoding import Spec
-from .look import of_a_value
 from .requirement import Requirement
-from .rules import COARSE, COARSE_ROWS, LEAST_ROWS
+from .rules import LEAST_ROWS, Rules
 
 Sizes = Mapping[str, int]
 
+ANY = "a server that runs another program can compute any row"
 NO_MORE = "no more in any way that was tried, which is no guarantee"
 FIRST = "of every client: what ROWS, first of all lines, says"
 ALONE = "of every client: each row that is alone in a function of columns which the job does not look for, exactly"
@@ -28,10 +30,81 @@ PRODUCTS = (
     "of every client: by second moments of its columns, response included, how many rows have a value of each of two, and the "
     "sum of another over the rows with a value; of one such row, its cell"
 )
-COMBINATIONS = f"of a client with at most {COARSE:,} combinations of covariates: how often each occurs"
-PAGE = "docs/concepts/disclosure.md"
+COMBINATIONS = "where columns have few values, how often each combination occurs"
 # Rows up to which it is so.
 MOST = {ONE_OR_TWO: 2, TWO: 2, FEW_AREAS: 2, FEW: LEAST_ROWS - 1, FEW_OR_FULL: LEAST_ROWS - 1, FEW_OR_SUMS: LEAST_ROWS - 1}
+
+
+class Rule(NamedTuple):
+    """Says what a rule counts, on which rows, with its number at a level, in words, and of which jobs it is asked."""
+
+    key: str  # of [disclosure]; "" of what no key changes
+    what: str
+    number: Callable[[Rules], str]
+    applies: Callable[[Requirement], bool]
+
+
+def _rows(rules: Rules) -> str:
+    one = rules.rows_of_one_column
+    return f"{rules.rows}" if one == rules.rows else f"{rules.rows} ({one} where there is one column)"
+
+
+def _values(rules: Rules) -> str:
+    few = f"{rules.values_of_two_columns:g} where there are two columns, {rules.values_of_one_column:g} where there is one"
+    return f"{rules.values:g} ({few}), and {rules.weighed:g} by their effective number as the fit of the rows weighs them"
+
+
+RULES = (
+    Rule("rows", "rows of a client", _rows, lambda job: True),
+    Rule(
+        "rows_per_coefficient",
+        "rows a coefficient (identified ones: K - 1 of a factor) of values at draws (`likelihood`), more than",
+        _values,
+        lambda job: job.tells == "values" and job.told_up_to(2) > 0,
+    ),
+    Rule(
+        "rows_per_coefficient",
+        "rows a coefficient of sites (`pvi`), more than",
+        lambda rules: f"{rules.sites:g} ({rules.sites_of_few_columns:g} where there are one or two columns)",
+        lambda job: job.tells == "sites" and job.told_up_to(2) > 0,
+    ),
+    Rule(
+        "rows_per_coefficient",
+        "rows a coefficient of cross-products (linear models), more than",
+        lambda rules: f"{rules.linear:g}",
+        lambda job: job.tells == "products" and job.told_up_to(2) > 0,
+    ),
+    Rule(
+        "rows_per_value",
+        "rows that have a level, or an event, that some row has, or that differ from all others in a column",
+        lambda rules: f"{rules.rows_per_value} (linear {min(rules.rows_per_value, LEAST_OF_LEVEL)})",
+        lambda job: job.looks_at_values and not job.each_row,
+    ),
+    Rule(
+        "groups",
+        "groups of a client, of a model with effects of groups",
+        lambda rules: f"{rules.groups}{', and more where slopes differ between groups' if rules.slopes else ''}",
+        lambda job: job.groups,
+    ),
+    Rule(
+        "leverage",
+        "leverage of a row at the fit of its client's rows, at most",
+        lambda rules: f"{rules.leverage:g}",
+        lambda job: job.looks_at_values and job.rules.leverage < 1,
+    ),
+    Rule(
+        "combinations",
+        "rows of each combination of covariates' values, where few can occur",
+        lambda rules: f"{rules.combinations or 'said, not asked'}",
+        lambda job: job.tells_combinations,
+    ),
+    Rule(
+        "",
+        "sums and products of columns that a few rows have to themselves",
+        lambda rules: "searched for" if rules.search else "-",
+        lambda job: job.looks_at_values and job.rules.search,
+    ),
+)
 
 
 def tells(kind: type[Message], spec: Spec) -> Tells:
@@ -50,90 +123,56 @@ def what(kind: type[Message], requirement: Requirement, spec: Spec) -> str:
     return tell.what if requirement.unit is None else tell.private or tell.what
 
 
-def describe_disclosure(requirement: Requirement, kinds: Mapping[type[Message], Sizes], spec: Spec) -> Iterator[str]:
-    """Yields one line: the numbers that a server can compute of a client of this job, with the fewest rows that it may have.
+def computed(
+    requirement: Requirement, kinds: Mapping[type[Message], Sizes], spec: Spec, least: int | None = None, *, named: bool = False
+) -> str:
+    """Returns what can be computed of a client of this job, as far as that is known.
 
     Parameters
     ----------
     kinds : what clients send, with the sizes of these messages
+    least : the rows that a client has, of which statements on fewer rows do not hold; None: as many as the job asks for
+    named : whether each number is said with the messages that it takes
     """
-    who = requirement.readers
-    tells_of = {kind: tells(kind, spec) for kind in kinds}
-    # With whole clients protected, the server sees sums without noise: they are listed.
-    if requirement.unit == "client":
-        computed = "; ".join(_grouped({kind: tell for kind, tell in tells_of.items() if tell.private == NOISED}))
-        others = "all others no more than the plan allows of a whole client"
-        yield f"computed  the server, which is trusted, can compute {computed}; {others}"
-        return
-    if requirement.unit == "case":
-        yield f"computed  {who} can compute the noisy counts, and nothing more of the counts than these tell ({PAGE})"
-        return
-    # A private job is bounded by its plan; only messages without noise are listed beside it.
-    if requirement.unit is not None:
-        computed = "; ".join(_grouped({kind: tell for kind, tell in tells_of.items() if tell.private in ("", tell.what)}))
-        bound = "the plan's epsilon and delta bound what this job tells anybody of one row, to which other jobs on these rows add"
-        if requirement.keyed:
-            bound = "keyed noise bounds nothing: what can be computed of a row is that of a job without [privacy]"
-        yield f"computed  {bound}" + (f"; a server can compute {computed}" if computed else "")
-        return
-    # Nobody can tell what a function of the holder's packages makes of rows, so the worst is said.
-    if requirement.factory is not None:
-        yield f'computed  {who} can compute of every client what the answers of "{requirement.factory}" tell of its rows:'
-        yield f"          that was not tried, of whatever number of rows, and may be all of them ({PAGE})"
-        return
-    least = requirement.rules.rows or None
-    fewest = "disclosure.rows"
+    tells_of, unit = {kind: tells(kind, spec) for kind in kinds}, requirement.unit
+    if unit == "case":  # all is computed of them
+        return "the noisy counts, and nothing more of the counts than these tell"
+    if requirement.keyed:
+        return "keyed noise bounds nothing: what can be computed of a row is that of a job without [privacy]"
+    if unit is not None:
+        # Only messages without noise are listed beside it; with whole clients protected the server sees sums without noise.
+        client = unit == "client"
+        bare = {kind: tell for kind, tell in tells_of.items() if tell.private in ((NOISED,) if client else ("", tell.what))}
+        whom = "anybody but the server of a whole client" if client else "anybody of one row"
+        bound = f"epsilon and delta bound what this job tells {whom}; other jobs on these rows add to it"
+        words = ", ".join(_computed(bare, named=named))
+        return f"{bound}; {'the server, which is trusted, computes' if client else 'without noise'}: {words}" if words else bound
+    if requirement.factory is not None:  # nobody can tell what a function of the holder's packages makes of rows
+        return f'what the answers of "{requirement.factory}" tell was not tried, and may be all rows, of whatever number of rows'
     d = max((dims.get("d", 0) for dims in kinds.values()), default=0)
-    if least is not None and d and requirement.told_up_to(d) >= least:
-        least, fewest = requirement.told_up_to(d) + 1, f"more than may be told of {d} coefficients"
-    # Statements for all clients stand first; the others are tried on a client with the fewest rows.
-    of_all = {kind: tell for kind, tell in tells_of.items() if tell.where not in (*MOST, FEWER) or least is None}
-    few: dict[type[Message], Tells] = {}
-    if least is not None:
-        most = requirement.told_up_to(d) if d else 0
-        beside = {kind: tell for kind, tell in tells_of.items() if kind not in of_all}
-        few = {kind: tell for kind, tell in beside.items() if _still(requirement, kind, tell, kinds[kind], least, most)}
-    parts = [FIRST] if requirement.rows else []
-    parts += _grouped(of_all)
-    parts += [ALONE, COMBINATIONS] if requirement.tells_combinations else [PRODUCTS] if requirement.tells == "products" else []
-    if least is not None:
-        still = {kind: replace(tell, where=tell.where if tell.where == FEWER else "") for kind, tell in few.items()}
-        words = ", ".join(_computed(still)) or NO_MORE
-        what = "events" if requirement.times else "rows"
-        parts.append(f"of a client with {least} {what}, the fewest that this job takes ({fewest}): {words}")
-    yield f"computed  {who} can compute {'; '.join(parts)} ({PAGE})"
-    yield "          a server that runs another program, and asks at points of its own choice, can compute any row"
+    if least is None:
+        least = max(requirement.rules.rows, requirement.told_up_to(d) + 1)
+    parts = [COMBINATIONS] if requirement.tells_combinations else []
+    if named:
+        more = [ALONE] if requirement.tells_combinations else [PRODUCTS] if requirement.tells == "products" else []
+        parts = [*([FIRST] if requirement.rows else []), *more, *parts]
+    most = {where: max(rows, d if where == FEW_OR_SUMS else 0) for where, rows in MOST.items()}
+    statements: dict[str, dict[type[Message], Tells]] = {}
+    for kind, tell in tells_of.items():
+        if tell.computed and most.get(tell.where, math.inf) >= least:
+            statements.setdefault(tell.where, {})[kind] = tell
+    for where in sorted(statements, key=lambda place: (place != "", -most.get(place, math.inf), place)):
+        parts.append(
+            f"of {f'a client {where}' if where else 'every client'}: {', '.join(_computed(statements[where], named=named))}"
+        )
+    return f"{ANY}; else {requirement.readers.strip(',')}: {'; '.join(parts) or NO_MORE}"
 
 
-def _still(requirement: Requirement, kind: type[Message], tell: Tells, sizes: Mapping[str, int], least: int, most: int) -> bool:
-    """Tells whether a message's statement holds for a client with the fewest rows.
-
-    `most`: the rows that messages can tell by their coefficients.
-    """
-    if tell.where in (FEW, FEW_OR_FULL, FEW_OR_SUMS) and least <= most:
-        return True
-    if tell.where == FEWER and "d" in sizes:  # of the coefficients, and not of a packed matrix of theirs
-        return requirement.may_tell_curvature(least, sizes["d"]) and least <= 1 + sizes["d"]
-    if tell.where == FEWER:
-        return least <= 1 + max(sizes[symbol] for field in schema(kind).values() for symbol in field.shape[-1:])
-    if tell.where in (FEW_OR_FULL, FEW_OR_SUMS) and sizes["p"] > sizes["d"]:  # more than a diagonal: its eigenvectors are told
-        return requirement.may_tell_curvature(least, sizes["d"]) and least <= max(MOST[tell.where], sizes["d"])
-    # Round for round another square of X is told.
-    return least <= max(MOST[tell.where], sizes["d"] if tell.where == FEW_OR_SUMS else 0)
-
-
-def _grouped(tells_of: Mapping[type[Message], Tells]) -> Iterator[str]:
-    """Yields the statements by the clients for which they hold; those for all clients come first."""
-    for where in sorted({tell.where for tell in tells_of.values() if tell.computed}):
-        words = _computed({kind: replace(tell, where="") for kind, tell in tells_of.items() if tell.where == where})
-        yield f"of {f'a client {where}' if where else 'every client'}: {', '.join(words)}"
-
-
-def _computed(tells_of: Mapping[type[Message], Tells]) -> Iterator[str]:
-    """Yields the numbers that can be computed, each with the messages that they take."""
-    for words, where in dict.fromkeys((tell.computed, tell.where) for tell in tells_of.values() if tell.computed):
-        names = ", ".join(kind.__name__ for kind, tell in tells_of.items() if (tell.computed, tell.where) == (words, where))
-        yield f"{words}{f' {where}' if where else ''} ({names})"
+def _computed(tells_of: Mapping[type[Message], Tells], *, named: bool) -> Iterator[str]:
+    """Yields the numbers that can be computed, `named` with the messages that they take."""
+    for words in dict.fromkeys(tell.computed for tell in tells_of.values() if tell.computed):
+        names = ", ".join(kind.__name__ for kind, tell in tells_of.items() if tell.computed == words)
+        yield f"{words} ({names})" if named else words
 
 
 def describe_few(requirement: Requirement) -> list[str]:
@@ -144,38 +183,20 @@ def describe_few(requirement: Requirement) -> list[str]:
         return ["level    none: all rows are in this process, and nothing is asked of them; fedkern check --apart asks"]
     rules = requirement.rules
     ends = "is left out, by its name" if requirement.small == "leave-out" else "ends the job, before anything of its rows leaves"
-    # How many columns there are is known only there.
-    more = ", more where another line says so" if requirement.told_up_to(2) else ""
-    lines = [f"level    {requirement.level}: {rules.rows} rows of each client{more}; one that has fewer {ends}"]
+    lines = [f"level    {requirement.level}: {rules.rows} rows of each client; one whose rows break a rule {ends}"]
     if requirement.cells:
         return [*lines, f"values   cells with fewer than {rules.rows_per_value} rows of a client join others, at all clients"]
-    if not requirement.looks_at_values:
-        return [*lines, "values   nothing else of its rows is looked at: no rare level, and no cell that is far from all others"]
-    if least := of_a_value(requirement, requirement.family):
-        what = "differ from its others in a column" if rules.search else "have a level, or one of two values, that occurs there"
-        lines.append(f"values   a client also counts as small if fewer than {least} of its rows {what}")
-    if rules.leverage < 1:
-        lines.append(f"         and if the fit of its rows has a row of leverage above {rules.leverage:g}")
-    if requirement.tells_combinations:
-        lines.append(f"         a client whose covariates have at most {COARSE:,} combinations tells how often each occurs")
-        if rules.combinations:
-            lines.append(f"         it counts as small unless each has {rules.combinations} rows, or the client {COARSE_ROWS:,}")
-    return lines
+    return [*lines, *(f"         {rule.what}: {rule.number(rules)}" for rule in RULES if rule.applies(requirement))]
 
 
 def curvature(requirement: Requirement, p: int) -> list[str]:
-    """Returns the lines of `fedkern check` on a job with so many coefficients whose messages tell X'WX of each client."""
+    """Returns the lines of `fedkern check` on a job with so many coefficients whose sites tell of each client's X'WX."""
     wanted = requirement.told_up_to(p)
-    none = f"each client needs more than {wanted:,} rows"
-    if not requirement.told_of(p):
-        return [
-            *([f"sites    a client's sites can tell its rows where these are few; {none}"] if wanted else []),
-            *rotation(requirement, p),
-        ]
-    begin = "curvature a client's full site is X'WX of its rows, and its labels"
     if not wanted:
-        return [f"{begin}: with a few rows a coefficient, all rows", *rotation(requirement, p)]
-    return [f"{begin}; {none}"]
+        return rotation(requirement, p)
+    whole = "a client's full site is X'WX of its rows, and its labels"
+    few = "a client's sites can tell its rows where these are few"
+    return [f"sites    {whole if requirement.told_of(p) else few}; each client needs more than {wanted:,} rows"]
 
 
 def rotation(requirement: Requirement, p: int, n_rows: int | None = None) -> list[str]:
@@ -188,19 +209,15 @@ def rotation(requirement: Requirement, p: int, n_rows: int | None = None) -> lis
     p : coefficients
     n_rows : the rows of one's own file; None for a client whose rows nobody else may know
     """
-    least = requirement.rules.rows
     if not requirement.looks_at_values or requirement.level == "none":
         return []
-    lines_of_it = is_linear(requirement.family)
-    if n_rows is not None and not lines_of_it and p + 1 < n_rows <= requirement.told_up_to(p):
-        return [f"  note: {n_rows} rows and {p} coefficients: what is sent can tell all these rows"]
-    if (least if n_rows is None else n_rows) > p + 1:
+    n, most, all_told = requirement.rules.rows if n_rows is None else n_rows, p + 1, requirement.covariance == "full"
+    if n_rows is not None and not is_linear(requirement.family) and p + 1 < n_rows <= requirement.told_up_to(p):
+        most, all_told = n_rows, True
+    if n > most:
         return []
-    whole = requirement.covariance == "full"
-    if n_rows is not None:
-        what = "full covariances tell these rows" if whole else "X'X is these rows up to a rotation, and what is sent tells X'X"
-        return [f"  note: {n_rows} rows and {p} coefficients: {what}"]
-    begin = f"rotation a client with at most {p + 1:,} rows, one more than there are coefficients"
-    if whole:
-        return [f'{begin}: with model.covariance = "full"', "         what it sends tells its rows, all of them"]
-    return [f"{begin}: X'X is its rows up to a rotation,", "         and what it sends tells X'X"]
+    whose = f"rotation a client with at most {most:,} rows" if n_rows is None else f"  note: {n_rows} rows"
+    tells_what = (
+        "what is sent tells all these rows" if all_told else "X'X is these rows up to a rotation, and what is sent tells X'X"
+    )
+    return [f"{whose} and {p} coefficients: {tells_what}"]

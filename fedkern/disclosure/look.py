@@ -431,25 +431,13 @@ class Look:
         return at_known if not fit.intercept else min(at_best, at_known, key=effective)
 
     @cached_property
-    def _beside_trials(self) -> Array:
-        """(n,) The weight of each row where its trials are counted apart: they are its weight where it has no other."""
-        return self.weights if self.spec.weight or not self.spec.trials else np.sign(self.weights)
-
-    @cached_property
     def _at_no_slopes(self) -> Array:
         """(n,) The weight of each row in X'WX where all slopes are 0."""
         family, weights = self.family, self.weights
         if family.measured or family.leveled or self.spec.response not in self.table.columns or not weights.any():
             return weights
         y, trials = self.events
-        if self._offset is not None or family.domain is POSITIVE:
-            return self._fitted(y, trials, np.ones((np.count_nonzero(weights), 1)), np.array([OF_INTERCEPT]))
-        # Without an offset all rows have one mean, which is that of one row of all.
-        each = self._beside_trials
-        tried = each if trials is None else each * trials
-        total, one = np.array([tried.sum()]), np.ones(1)
-        of_all = fitted.weights(np.ones((1, 1)), each @ y / total, one, 0 * one, total, np.array([OF_INTERCEPT]), family)
-        return np.asarray(tried * (of_all / total))
+        return self._fitted(y, trials, np.ones((np.count_nonzero(weights), 1)), np.array([OF_INTERCEPT]))
 
     def _at_fit(self, y: Array, trials: Array | None) -> Array | None:
         """Returns (n,) the weight of each row in X'WX where the model fits the client's rows; None where they are too many."""
@@ -458,7 +446,9 @@ class Look:
 
     def _fitted(self, y: Array, trials: Array | None, X: Array, precision: Array) -> Array:
         """Returns the same of columns X (rows that count, d) and the prior's precision (d,)."""
-        weights, counted = self._beside_trials, self.weights > 0
+        # Trials are counted apart: they are a row's weight where it has no other.
+        weights = self.weights if self.spec.weight or not self.spec.trials else np.sign(self.weights)
+        counted = self.weights > 0
         every, offset = np.ones(len(y)) if trials is None else trials, np.zeros(len(y)) if self._offset is None else self._offset
         y, every, offset, weight = (own[counted] for own in (y, every, offset, weights))
         found = fitted.weights(X, y, every, offset, weight, precision, self.family)
@@ -541,7 +531,9 @@ class Look:
             fewest[frozenset(own)] = each._replace(columns=own)
         one, *others = sorted(fewest.values(), key=lambda each: (len(each.columns), each.n_rows))
         remedies, farthest = self._remedies(one), self._farthest(one)
-        values: dict[str, Value] = {"columns": one.columns, "wanted": wanted, "rows": one.n_rows, "offset": spec.offset}
+        # Effective numbers are counted up: as many as are wanted are fewer.
+        rows = min(one.n_rows, wanted - 1)
+        values: dict[str, Value] = {"columns": one.columns, "wanted": wanted, "rows": rows, "offset": spec.offset}
         facts = [by] if by else []
         if farthest is not None and (one.far or (one.n_rows <= 2 and not by)):
             values |= dict(zip(("row", "value"), farthest))
@@ -552,8 +544,7 @@ class Look:
             values["others"] = [(" and ".join(other.columns), other.n_rows) for other in others]
             facts.append("the-same-of")
         measured = one.columns == (spec.response,) and not (family.counted or family.binary or spec.levels)
-        # Rows that the fit weighs are counted up: as many as are wanted are fewer.
-        enough = min(one.n_rows, wanted - 1, *(other.n_rows for other in others))
+        enough = min([rows, *(other.n_rows for other in others)])
         return Broken("uneven-response" if measured else "rare-values", "rows_per_value", enough, values, remedies, tuple(facts))
 
     def _farthest(self, one: Rare) -> tuple[str, float] | None:

@@ -81,46 +81,38 @@ class Rules(NamedTuple):
 # slopes tell groups apart: of 92 rows of two columns three quarters were determined, of 180 of one column up to a third; of
 # linear models each group tells its own squares and products: of up to 30 groups of two rows nearly all rows were determined, of
 # 60 few.
-LEVELS: Mapping[Level, Rules] = {
-    "none": Rules(),
-    "standard": Rules(
-        rows=10,
-        rows_of_one_column=20,
-        values=12,
-        values_of_two_columns=18,
-        values_of_one_column=25,
-        weighed=12,
-        summary=2,
-        sites=8,
-        sites_of_few_columns=6,
-        linear=2,
-        rows_per_value=5,
-        counted_per_value=3,
-        summed_per_value=4,
-        groups=5,
-        leverage=0.9,
-    ),
-    "strict": Rules(
-        rows=LEAST_ROWS,
-        rows_of_one_column=LEAST_ROWS,
-        values=15,
-        values_of_two_columns=18,
-        values_of_one_column=25,
-        weighed=13,
-        sites=8,
-        sites_of_few_columns=6,
-        linear=2,
-        rows_per_value=10,
-        counted_per_value=10,
-        summed_per_value=10,
-        groups=10,
-        combinations=LEAST_OF_LEVEL,
-        leverage=0.9,
-        slopes=50,
-        sloped_groups=60,
-        search=True,
-    ),
-}
+_STANDARD = Rules(
+    rows=10,
+    rows_of_one_column=LEAST_ROWS,
+    values=12,
+    values_of_two_columns=18,
+    values_of_one_column=25,
+    weighed=12,
+    summary=2,
+    sites=8,
+    sites_of_few_columns=6,
+    linear=2,
+    rows_per_value=5,
+    counted_per_value=3,
+    summed_per_value=4,
+    groups=5,
+    leverage=0.9,
+)
+_STRICT = _STANDARD._replace(
+    rows=LEAST_ROWS,
+    values=15,
+    weighed=13,
+    summary=0,
+    rows_per_value=10,
+    counted_per_value=10,
+    summed_per_value=10,
+    groups=10,
+    combinations=LEAST_OF_LEVEL,
+    slopes=50,
+    sloped_groups=60,
+    search=True,
+)
+LEVELS: Mapping[Level, Rules] = {"none": Rules(), "standard": _STANDARD, "strict": _STRICT}
 QS = 5  # at which a default job tells the curvature: three sites, and twice the gradient at the end
 VALUES = 400  # numbers more, as when rows were attacked: log-likelihoods were told, too
 OF_THE_NUMBERS = 0.8  # as many cells as this share of the numbers: all were never determined of more
@@ -134,15 +126,8 @@ COARSE_ROWS = 2_000  # of a client: from so many on, other frequencies explain w
 EQUATIONS = 10  # combinations a squared coefficient: with fewer, more numbers are sent than there are, however many rows
 
 
-PER_COEFFICIENT = (
-    "values",
-    "values_of_two_columns",
-    "values_of_one_column",
-    "weighed",
-    "sites",
-    "sites_of_few_columns",
-    "linear",
-)  # one key of [disclosure] for all of them
+# One key of [disclosure] for all of them.
+PER_COEFFICIENT = tuple(name for name in Rules._fields if name.startswith(("values", "weighed", "sites", "linear")))
 
 
 def with_keys(rules: Rules, keys: Mapping[str, Any]) -> Rules:

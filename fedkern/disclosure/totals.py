@@ -50,18 +50,20 @@ class Count(NamedTuple):
     of: str  # the kind, as all clients know it
     key: str  # the rule's, of [disclosure]
     least: float  # its number
-    remedy: str  # what to do where there are fewer
-    none: bool  # whether no row of this kind is enough, too
     sum: float  # of the rows' weights
     squares: float  # of their squares
+    none: bool = False  # whether no row of this kind is enough, too
     summary: float = math.inf  # the number where all clients together take part by a summary
 
     @classmethod
-    def of_rows(
-        cls, of: str, key: str, least: float, remedy: str, rows: Array, *, none: bool = False, summary: float = math.inf
-    ) -> Count:
+    def of_rows(cls, of: str, key: str, least: float, rows: Array, *, none: bool = False, summary: float = math.inf) -> Count:
         """Returns the count of rows (n,) of these weights."""
-        return cls(of, key, least, remedy, none, float(rows.sum()), float((rows**2).sum()), summary)
+        return cls(of, key, least, float(rows.sum()), float((rows**2).sum()), none, summary)
+
+    @property
+    def remedy(self) -> str:
+        """What to do where there are fewer."""
+        return RARE if self.key == "rows_per_value" else POOL
 
     @property
     def effective(self) -> float:
@@ -119,7 +121,7 @@ def counts(requirement: Requirement, table: Table, spec: Spec, n_clients: int) -
     p = coefficients(requirement, table, spec)
     wanted = requirement.told_up_to(p)
     least = getattr(requirement.rules, requirement.least_rows(p, intercept=spec.intercept))
-    found = [Count.of_rows("rows", "rows", least, POOL, rows)]
+    found = [Count.of_rows("rows", "rows", least, rows)]
     # Rows, or events, that the job asks for by coefficients; by a summary of all together, numbers are fewer than cells.
     columns, summary = p - requirement.intercept, None
     if requirement.summaries and requirement.rules.summary and columns > 0:
@@ -128,7 +130,7 @@ def counts(requirement: Requirement, table: Table, spec: Spec, n_clients: int) -
 
     def by_coefficients(of: str, least: float, own: Array) -> Count:
         enough = math.inf if summary is None else min(least, summary)
-        return Count.of_rows(of, "rows_per_coefficient", least, POOL, own, summary=enough)
+        return Count.of_rows(of, "rows_per_coefficient", least, own, summary=enough)
 
     if wanted:
         found.append(by_coefficients(f"rows for {p} coefficients", max(wanted, int(requirement.rules.linear * p)) + 1, rows))
@@ -138,7 +140,7 @@ def counts(requirement: Requirement, table: Table, spec: Spec, n_clients: int) -
             found.append(by_coefficients("events", max(requirement.rules.rows, wanted + 1), covered))
     for name, n in n_groups.items():
         of = f"groups in column {name!r}"
-        found.append(Count.of_rows(of, "groups", requirement.least_of_group, POOL, np.ones(n)))
+        found.append(Count.of_rows(of, "groups", requirement.least_of_group, np.ones(n)))
     look, least_weighed = Look.at(requirement, table, spec, rows), requirement.weighing(p)[0]
     at_fit = (by_coefficients("rows that weigh in the fit", max(look.wanted, least_weighed), own) for own in look.by_fit())
     return found, [*_values(look, fewer if requirement.summaries else math.inf), *at_fit]
@@ -150,17 +152,17 @@ def _values(look: Look, fewer: float) -> Iterator[Count]:
         cells, of = look.table.columns[column.name], f"rows in column {column.name!r}"
         if column.levels is None:
             sums = differing(floats(cells), look.weights)
-            yield Count(f"{of} that differ from all others", "rows_per_value", look.wanted, RARE, True, *sums, fewer)
+            yield Count(f"{of} that differ from all others", "rows_per_value", look.wanted, *sums, none=True, summary=fewer)
             continue
         codes = codes_of(cells, column.levels)
         for k, level in enumerate(column.levels):
             own = np.where(codes == k, look.weights, 0.0)
-            yield Count.of_rows(f"{of} with {level!r}", "rows_per_value", look.wanted, RARE, own, none=True, summary=fewer)
+            yield Count.of_rows(f"{of} with {level!r}", "rows_per_value", look.wanted, own, none=True, summary=fewer)
     if not look.family.measured:
         least, parts = look.of_response()
         for what, own in parts:
             of = f"rows in column {look.spec.response!r} {what}"
-            yield Count.of_rows(of, "rows_per_value", least, RARE, own, none=True, summary=fewer)
+            yield Count.of_rows(of, "rows_per_value", least, own, none=True, summary=fewer)
 
 
 def numbers(own: Sequence[Count], *, small: bool, lax: bool) -> Array:

@@ -6,13 +6,12 @@ is made of the job, its stages and its plan; `verbose` has all that is known of 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any, NamedTuple
 
 from ..algorithms.core.messages import Message
-from ..algorithms.core.tells import DRAW, FEW_OR_SUMS, LIKELIHOOD, NOISED, NOTHING, PerRow, Sums
+from ..algorithms.core.tells import DRAW, LIKELIHOOD, NOISED, NOTHING, PerRow, Sums
 from ..disclosure import describe
 from ..models.encoding import Spec
 from ..printing import printable
@@ -36,9 +35,6 @@ KINDS = {
     DRAW: "draws",
     PerRow.what: "a number for every row",
 }
-MORE = "other jobs on these rows add to it"
-COMBINATIONS = "where columns have few values, how often each combination occurs"
-ANY = "a server that runs another program can compute any row"
 
 
 class Facts(NamedTuple):
@@ -179,30 +175,8 @@ def _leaves(job: Facts) -> str:
 
 def _tells(job: Facts) -> str:
     """Returns what can be computed of it, as far as that is known."""
-    config = job.config
-    tells = [describe.tells(kind, job.spec) for kind in job.kinds]
-    if config.privacy is not None and config.unit == "case":
-        return "the noisy counts, and nothing more of the counts than these tell"
-    if config.privacy is not None and config.privacy.noise_source != "secure":
-        return "keyed noise bounds nothing: what can be computed of a row is that of a job without [privacy]"
-    if config.privacy is not None and config.unit == "client":
-        return f"epsilon and delta bound what this job tells anybody but the server of a whole client; {MORE}"
-    if config.privacy is not None:  # messages without noise are listed beside
-        bare = "; ".join(dict.fromkeys(tell.computed for tell in tells if tell.computed and tell.private in ("", tell.what)))
-        return f"epsilon and delta bound what this job tells anybody of one row; {MORE}" + (
-            f"; without noise: {bare}" if bare else ""
-        )
-    if config.factory is not None:
-        return f'what the answers of "{config.factory}" tell was not tried, and may be all rows, of whatever number of rows'
-    # Of clients that have as many rows as the rules ask for, statements on fewer rows do not hold.
-    least = config.rules.rows if job.kept.summaries else job.least
-    most = {where: max(rows, job.coefficients if where == FEW_OR_SUMS else 0) for where, rows in describe.MOST.items()}
-    known = [tell for tell in tells if tell.computed and most.get(tell.where, math.inf) >= least]
-    parts = [COMBINATIONS] if config.requirement.tells_combinations else []
-    for where in sorted({tell.where for tell in known}, key=lambda place: (place != "", -most.get(place, math.inf), place)):
-        what = dict.fromkeys(tell.computed for tell in known if tell.where == where)
-        parts.append(f"of {f'a client {where}' if where else 'every client'}: {', '.join(what)}")
-    return f"{ANY}; else {config.readers.strip(',')}: {'; '.join(parts) or describe.NO_MORE}"
+    least = job.config.rules.rows if job.kept.summaries else None
+    return describe.computed(job.config.requirement, job.kinds, job.spec, least)
 
 
 def _level(job: Facts) -> str:

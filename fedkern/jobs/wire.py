@@ -73,7 +73,7 @@ def describe_messages(
         yield from laid_out(("message", *["what it is"] * up, "fields", "bytes", ""), [*dict.fromkeys(rows)])
         if up:
             sizes = {kind: stage.dims for stage in stages for kind in stage.protocol.to_server}
-            yield from describe.describe_disclosure(config.requirement, sizes, spec)
+            yield f"computed  {describe.computed(config.requirement, sizes, spec, named=True)}"
     yield f"{CONTROL} besides"
     requirement = config.requirement
     told_few = (

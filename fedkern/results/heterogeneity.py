@@ -15,7 +15,7 @@ Source: docs/concepts/convergence.md, "Sites that differ".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -85,22 +85,31 @@ class Heterogeneity:
         single = {name: test.content for name, test in self.single.items()}
         return {**intercept, "slopes": self.slopes.content, "coefficients": single, "differ": list(self.differ)}
 
-    def notes(self, remedy_of_intercepts: str, remedy_of_slopes: str) -> Iterator[str]:
-        """Yields one note that names the coefficients that differ; remedies are those of the catalogue."""
-        where, remedies = list[str](), list[str]()
+    def notes(self, remedy_of_intercepts: str, free: Collection[str] = ()) -> Iterator[str]:
+        """Yields one note that names the coefficients that differ.
+
+        Parameters
+        ----------
+        remedy_of_intercepts : of the catalogue
+        free : the coefficients that the model could let differ between clients
+        """
+        where, remedies, slope = list[str](), list[str](), ""
         if self.intercept is not None and self.intercept.sure < SAID:
             where.append(f"in their intercepts ({_words(self.intercept)})")
             remedies.append(remedy_of_intercepts)
         if self.slopes.sure < SAID or self.differ:
             where.append(f"in their slopes ({_words(self.slopes)})")
-            remedies.append(remedy_of_slopes)
+            # Of slopes that differ together, and none by itself, the likeliest one.
+            of_all = sorted(self.differ or self.single, key=lambda name: self.single[name].p)
+            slope = next((name for name in of_all if name in free), "")
+            remedies.append("client-slopes" if slope else "sites-apart")
         if self.differ:
             first = ", ".join(f"{name} ({_words(self.single[name])})" for name in self.differ[:SHOWN])
             more = len(self.differ) - SHOWN
             others = f" and {more} more" if more > 0 else ""
             where.append(f"most in {first}{others}")
         if where:
-            yield Finding.of("sites-differ", of=where, remedies=remedies)
+            yield Finding.of("sites-differ", of=where, remedies=remedies, slope=slope)
 
 
 REVERSED = 1e-4  # p of the slopes, divided by the number of sites, from which on a site is looked for that is the other way round

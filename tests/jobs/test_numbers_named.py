@@ -12,11 +12,11 @@ from fedkern.disclosure.rules import Rules
 from fedkern.models.encoding import Spec
 
 
-def test_a_number_that_is_rounded_up_to_the_wanted_one_is_lowered_below_it() -> None:
+def test_a_number_that_is_rounded_up_to_the_wanted_one_is_said_and_lowered_below_it() -> None:
     table = Table("b.csv", ("sex", "y"), {"sex": np.zeros(3), "y": np.zeros(3)}, 3)
     look = Look.at(Requirement(Rules(rows_per_value=2)), table, Spec("y"), np.ones(3))
     found = look.singled_out((Rare(("sex",), 2),), BY_FIT)
-    assert (found.id, found.facts, found.values["rows"], found.enough) == ("rare-values", (BY_FIT,), 2, 1)
+    assert (found.id, found.facts, found.values["rows"], found.enough) == ("rare-values", (BY_FIT,), 1, 1)
 
 
 def test_trials_count_once_in_what_rows_weigh() -> None:

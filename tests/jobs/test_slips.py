@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fedkern
-from fedkern.algorithms.exchanges.compare import Facts, compare, find_twins, spellings
+from fedkern.algorithms.exchanges.compare import Facts, compare, find_twins, of_levels, spellings
 from fedkern.cli.__main__ import main
 from fedkern.data.far import any_thousandths, coded
 from fedkern.errors import JobError
@@ -123,6 +123,8 @@ def test_a_client_none_of_whose_levels_another_has_is_noted() -> None:
     assert names_of(fedkern.run(PVI, data=clients), "levels-of-nobody-else") == ["a", "b"]
     clients["b"].loc[:9, "sex"] = "f"
     assert "levels-of-nobody-else" not in ids(fedkern.run(PVI, data=clients))
+    blocks = Column("block", "categorical", levels=("1", "2", "3", "4"))
+    assert not [*of_levels(blocks, (("1", "3"), ("2", "4")), ("a", "b"))], "odd and even numbers are no names"
 
 
 def test_points_of_thousands_are_told_to_their_holder() -> None:

@@ -237,3 +237,45 @@ def test_few_rows_with_weight_are_looked_for_by_the_prior_of_the_job() -> None:
     with pytest.raises(JobError, match=r"the fit gives its rows unequal weights: they count as .*; 50 are asked for"):
         fedkern.run({**job, "model": {"prior_sd": 2.5}}, data=data)
     fedkern.run({**job, "model": {"prior_sd": 1.0}}, data=data)
+
+
+# --- no measurement: messages tell how many rows have which values
+
+
+def counted(rows: int, **keys: object) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What a client's first answer tells of the rows with an illness: how many they are, how many are women, how many died.
+
+    And the rows themselves (n, 2), and who died (n,).
+    """
+    ill, woman = np.arange(200) >= 200 - rows, np.arange(200) % 2 == 0
+    died = (np.random.default_rng(1).random(200) < 0.4) | (np.arange(200) == 199)
+    died[198] = False
+    data = {"ill": ill.astype(float), "woman": woman.astype(float), "y": died.astype(float)}
+    other = {name: np.roll(cells, 7) if name != "y" else cells for name, cells in data.items()} | {"ill": np.arange(200) % 2.0}
+    job = {"job": {"method": "likelihood"}, "data": {"response": "y", "standardise": "none"}}
+    with curious.Tape() as tape:
+        fedkern.run({**job, "disclosure": {"level": "standard", **keys}}, data={"a": data, "b": other})
+    said = curious_likelihood.Answers.of(tape, 0, Layout(("intercept", "ill", "woman"), "bernoulli"))
+    X = np.array([[1, ill, woman] for ill in (0, 1) for woman in (0, 1)], float)
+    chance = 1 / (1 + np.exp(-(X @ said.places[0][:3])))
+    # Curvatures are sums over four kinds of rows, gradients of the responses' sums beside these.
+    products = np.einsum("ci,cj->cij", X, X) * (chance * (1 - chance))[:, None, None]
+    n, *_ = np.linalg.lstsq(products.reshape(4, -1).T, said.curvature[0][:3, :3].ravel(), rcond=None)
+    n = n.round()
+    told = said.gradient[0][:3] + X.T @ (n * chance)
+    return np.array([n[2:].sum(), n[3], told[1].round()]), np.column_stack([ill, woman])[-rows:], died[-rows:]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_of_one_row_with_a_value_and_of_two_each_is_told_and_three_of_each_are_taken(rows: int) -> None:
+    """Whoever is one of the rows reads the sum of the others: that of one is this row's."""
+    told, own, died = counted(rows, rows_per_value=1, leverage=1.0)
+    np.testing.assert_array_equal(told, [rows, own[:, 1].sum(), died.sum()])
+    others = told - [1, own[0, 1], died[0]] if rows > 1 else told
+    assert others[0] == max(rows - 1, 1)
+    assert (others[1:] % others[0] == 0).all() == (rows < 3), "else it is one of the two, and nobody knows which"
+    if rows < 3:
+        with pytest.raises(JobError, match=r"disclosure\.rows_per_value"):
+            counted(rows)
+    else:
+        counted(rows)

@@ -11,6 +11,7 @@ from statsmodels.duration.survfunc import SurvfuncRight, survdiff
 
 from fedkern.disclosure import cells, curves, measures
 from fedkern.disclosure.rules import LEVELS, Rules
+from fedkern.models import life_table
 from fedkern.privacy import binned
 from fedkern.privacy.accountant import Mechanism
 from fedkern.privacy.noise import GRID, SecureSource
@@ -212,7 +213,7 @@ def cells_of_times(time: np.ndarray, event: np.ndarray, group: np.ndarray, grid:
     return np.array([np.bincount(cell[group == g], minlength=2 * bins + 1) for g in range(max(group) + 1)])
 
 
-def told_of(counts: np.ndarray, grid: np.ndarray, rules: Rules) -> tuple[cells.Parts, curves.Counts] | None:
+def told_of(counts: np.ndarray, grid: np.ndarray, rules: Rules) -> tuple[cells.Parts, life_table.Counts] | None:
     bins = len(grid) + 1
     parts = curves.parts(counts[:, :bins], counts[:, bins:-1], counts[:, -1], range(len(grid)), rules)
     return None if parts is None else (parts, curves.counts_of(parts, counts, grid))
@@ -254,17 +255,17 @@ def test_curve_and_test_are_those_of_statsmodels() -> None:
     grid = np.unique(time)
     # With an interval for each time, the curve is Kaplan and Meier's but for rows that are censored at it.
     exact = curves.counts_of(tuple((k,) for k in range(2 * len(grid) + 3)), cells_of_times(time, event, group, grid), grid)
-    found = curves.curve(exact)
+    found = life_table.curve(exact)
     for g in (0, 1):
         reference = SurvfuncRight(time[group == g], event[group == g])
         at = np.searchsorted(exact.ends, reference.surv_times)
         np.testing.assert_allclose(found.survival[g, at][:300], reference.surv_prob[:300], atol=3e-3)
     chi2, _ = survdiff(time, event, group)
-    assert abs(curves.log_rank(exact).chi2 - chi2) < 0.02 * chi2
+    assert abs(life_table.log_rank(exact).chi2 - chi2) < 0.02 * chi2
     grid = np.arange(60, 1500, 60.0)
     joined = told_of(cells_of_times(time, event, group, grid), grid, STANDARD)
     assert joined is not None
-    assert abs(curves.log_rank(joined[1]).chi2 - chi2) < 0.1 * chi2
+    assert abs(life_table.log_rank(joined[1]).chi2 - chi2) < 0.1 * chi2
 
 
 # Noisy counts --------------------
@@ -334,9 +335,9 @@ def test_an_interval_without_the_noise_would_miss() -> None:
 
 
 def test_noisy_survival_without_noise_is_the_curve_of_the_counts() -> None:
-    counts = curves.Counts(np.array([1.0, 2.0]), np.array([100]), np.array([[20, 15]]), np.array([[5, 10]]))
+    counts = life_table.Counts(np.array([1.0, 2.0]), np.array([100]), np.array([[20, 15]]), np.array([[5, 10]]))
     found = binned.survival([20, 15], [5, 10], 50, binned.Noise(60.0))
-    np.testing.assert_allclose([one.value for one in found], curves.curve(counts).survival[0])
+    np.testing.assert_allclose([one.value for one in found], life_table.curve(counts).survival[0])
     assert found[1].lower <= found[1].value <= found[1].upper
 
 

@@ -254,7 +254,8 @@ def of_levels(column: Column, of_clients: Sequence[Sequence[str]], clients: Sequ
     # Clients that share no level with any other, though others have some. A column that names the clients has one at each. What
     # has joined ("other") may be what others have.
     sets = [set(held) for held in of_clients]
-    if all(len(held) <= 1 for held in sets):
+    # Numbers are written in one way, but for what `spelled` finds.
+    if all(len(held) <= 1 for held in sets) or all(_is_number([level]) for level in levels):
         return
     others = [set().union(*sets[:k], *sets[k + 1 :]) for k in range(len(sets))]
     unlike = (bool(held and rest) and not (held & rest or OTHER in held | rest) for held, rest in zip(sets, others))

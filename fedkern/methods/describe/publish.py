@@ -15,6 +15,7 @@ from ...disclosure import curves, measures
 from ...disclosure.cells import Parts
 from ...finding import Finding
 from ...jobs.publish import Fit
+from ...models import life_table
 from ...privacy import binned
 from ...privacy.binned import Interval, Noise
 from ...results import guard
@@ -283,10 +284,10 @@ def _survival(facts: Facts, time: str) -> Row:
         if not there.any() or not told.rows.all():
             continue
         there &= np.diff(told.ends, prepend=-np.inf) > 0
-        told = curves.Counts(told.ends[there], told.rows, told.events[:, there], told.censored[:, there])
-        values = np.stack(curves.curve(told), axis=-1) if noise is None else _noisy_curves(told, noise)
-        if client == ALL and len(groups) > 1 and noise is None and (facts.model.here or curves.covered(told)):
-            test = curves.log_rank(told)._asdict()
+        told = life_table.Counts(told.ends[there], told.rows, told.events[:, there], told.censored[:, there])
+        values = np.stack(life_table.curve(told), axis=-1) if noise is None else _noisy_curves(told, noise)
+        if client == ALL and len(groups) > 1 and noise is None and (facts.model.here or life_table.covered(told)):
+            test = life_table.log_rank(told)._asdict()
         for g, i in np.ndindex(told.events.shape):
             row: Row = {"client": client, "group": groups[g], "time": float(told.ends[i]), "at_risk": int(told.at_risk[g, i])}
             row |= {"events": int(told.events[g, i]), "censored": int(told.censored[g, i])}
@@ -294,7 +295,7 @@ def _survival(facts: Facts, time: str) -> Row:
     return {"survival": found, "log_rank": test}
 
 
-def _noisy_curves(told: curves.Counts, noise: Noise) -> Array:
+def _noisy_curves(told: life_table.Counts, noise: Noise) -> Array:
     """Returns (groups, k, 3) survival with its 90 % interval, of noisy counts."""
     each = zip(told.events, told.censored, told.at_risk[:, -1].tolist())
     with np.errstate(divide="ignore", invalid="ignore"):  # noise may leave nobody at risk

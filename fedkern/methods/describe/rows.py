@@ -71,7 +71,7 @@ def check_columns(config: Config, table: Table, spec: Spec, client: str = "") ->
         cells = table.columns[name]
         before = (cells.before or cells) if isinstance(cells, Text) else cells
         counts = np.zeros(0, np.int64)
-        if isinstance(before, Text) and name not in config.data.columns:
+        if isinstance(before, Text) and before.kind() == "categorical" and name not in config.data.columns:
             counts = np.bincount(before.codes, minlength=len(before.levels))[[level != "" for level in before.levels]]
         if name in table.dates or as_days(before) is not before:
             what, remedy = "has dates", "write days or years from a beginning, or put it into data.ignore"

@@ -213,8 +213,8 @@ class NominalModel(LevelModel):
         return False
 
     @property
-    def takes_client_slopes(self) -> bool:
-        return False
+    def free_slopes(self) -> tuple[str, ...]:
+        return ()
 
     @property
     def start_at(self) -> Array:

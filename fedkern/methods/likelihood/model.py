@@ -451,9 +451,12 @@ class Model(WeighedModel[OutputSection]):
         return not (self.config.without_intercept or (group and not self.layout.concave))
 
     @property
-    def takes_client_slopes(self) -> bool:
-        """Whether the job could have slopes that differ between clients, beside an effect of each client."""
-        return not self.config.without_intercept
+    def free_slopes(self) -> tuple[str, ...]:
+        """The columns whose slopes the job could let differ between clients, beside an effect of each client."""
+        if self.config.without_intercept or not self.layout.concave:
+            return ()
+        numbers, formula = (column.name for column in self.encoding.columns if column.levels is None), self.encoding.formula
+        return tuple(name for name in numbers if formula is None or name in formula.variables)
 
     @property
     def start_at(self) -> Array:

@@ -172,12 +172,11 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
         **_left_out(model, ended.checked.content, weights, sampled.values),
         **summaries.content(sampled, model.names, model.summaries, ended.sizes),
     }
-    slopes = "client-slopes" if model.takes_client_slopes else "sites-apart"
     intercepts = "client-effects" if model.takes_client else "level-of-site"
     other_way = find_reversed(sampled, model, ended.checked.events)
     # Counts that vary more than the model makes them make sites differ as well: the family is mended first.
     judged = sampled.converged and not ended.checked.doubt
-    differing = [] if differ is None or not judged else differ.notes(intercepts, slopes)
+    differing = [] if differ is None or not judged else differ.notes(intercepts, model.free_slopes)
     if other_way is not None:  # where it is so, an intercept of each client would mend nothing
         differing = [other_way.note, *([] if other_way.doubt else differing)]
     metrics, scored = scores(model, posterior, test)

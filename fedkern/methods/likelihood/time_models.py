@@ -114,8 +114,8 @@ class CoxModel(TimeModel):
         return True  # baseline hazards do
 
     @property
-    def takes_client_slopes(self) -> bool:
-        return False
+    def free_slopes(self) -> tuple[str, ...]:
+        return ()
 
     def data_in_summary(self, log_likelihood_at_start: float) -> dict[str, float]:
         """Returns the partial log-likelihood where coefficients are 0, which depends on nothing but who is at risk at whose

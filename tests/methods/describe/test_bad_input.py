@@ -71,6 +71,18 @@ REFUSED: dict[str, tuple[Change, dict[str, Any], tuple[str, ...]]] = {
 }
 
 
+def test_a_measurement_without_two_equal_cells_names_no_rows(tmp_path: Path) -> None:
+    """As alk.phos of R's pbc, some of whose cells are NA, so that the file's column is one of texts."""
+    files = {}
+    for k, name in enumerate(("north", "south")):
+        cells = [*(f"{516 + 73.2 * row + k:g}" for row in range(40)), "NA", "NA"]
+        files[name] = tmp_path / f"{name}.csv"
+        files[name].write_text("\n".join(["alk.phos", *cells]) + "\n")
+    result = fedkern.describe(files, disclosure={"level": "standard"})
+    (mean,) = {row["mean"] for row in result.rows() if (row["column"], row["level"], row["client"]) == ("alk.phos", "", "north")}
+    assert mean == pytest.approx(1943, abs=50)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_rows_that_cannot_be_described_are_refused_at_their_place(name: str) -> None:
     change, tables, words = REFUSED[name]

@@ -14,6 +14,7 @@ from fedkern.cli import report
 from fedkern.errors import JobError
 from fedkern.results import heterogeneity, plots
 from support.found import ids
+from support.found import said as found_of
 
 JOB: dict[str, Any] = {
     "job": {"method": "likelihood", "seed": 5},
@@ -154,6 +155,36 @@ def test_sites_that_differ_are_said_and_the_advice_is_right() -> None:
     assert differing(own) == ""
 
 
+def test_levels_that_differ_are_no_slopes_of_clients() -> None:
+    frames = {}
+    for k, name in enumerate("abcd"):
+        rng = np.random.default_rng([8, k])
+        sex, age = rng.choice(["f", "m"], 200), rng.normal(60, 9, 200)
+        frames[name] = pd.DataFrame({"sex": sex, "age": age, "y": 3.0 * (sex == "m") * (-1) ** k + rng.normal(size=200)})
+    job = {
+        "job": {"method": "likelihood"},
+        "model": {"family": "gaussian", "random": {"client": True}},
+        "data": {"response": "y"},
+    }
+    (found,) = found_of(fedkern.run(job, data=frames), "sites-differ")
+    assert found["remedies"] == ["sites-apart"]
+
+
+def test_a_slope_is_named_where_none_differs_by_itself() -> None:
+    slopes, test = {"x": heterogeneity.Test(9.0, 3), "z": heterogeneity.Test(2.0, 3)}, heterogeneity.Test(90.0, 6)
+    (note,) = heterogeneity.Heterogeneity(test, None, slopes, ()).notes("client-effects", ("x", "z"))
+    assert "client_slopes = ['x']" in note
+
+
+@pytest.mark.parametrize("effects", [{}, {"random": {"client": True}}])
+def test_levels_of_clients_with_effects_are_the_models(effects: dict[str, Any]) -> None:
+    random = np.random.default_rng(5)
+    x = random.normal(size=(3, 60))
+    clients = {name: {"x": x[k], "y": 60.0 + 10.0 * k + x[k] + random.normal(size=60)} for k, name in enumerate("abc")}
+    job = {"job": {"method": "likelihood"}, "model": {"family": "gaussian", **effects}, "data": {"response": "y"}}
+    assert ("column-elsewhere" in ids(fedkern.run(job, data=clients))) is not bool(effects)
+
+
 def test_sites_that_do_not_differ_are_not_slandered() -> None:
     job = {"job": {"method": "likelihood"}, "data": {"response": "y", "least_rows": 1}}
     result = fedkern.run(job, data={name: frame.assign(dose=frame.dose - k) for k, (name, frame) in enumerate(sites().items())})
@@ -176,7 +207,7 @@ def seem_to_differ(random: np.random.Generator, other: float = 0.0) -> bool:
         h.append(P[-1] @ b)
     found = heterogeneity.compare_sites(["intercept", "x"], True, np.array(h), np.array(P))
     assert found is not None
-    return any(found.notes("until", "until"))
+    return any(found.notes("client-effects"))
 
 
 def test_sites_are_not_said_to_differ_where_errors_vary_with_a_column_and_are_where_a_slope_is_another() -> None:

@@ -321,7 +321,7 @@ def test_a_holder_sees_what_is_said_and_looks_through_its_file(tmp_path: Path, c
     assert 'the log-likelihood that "own_models_of_tests:plain" computes' in said
     assert "points travel as log tau" in said
     assert "nobody but the holder can judge" in said
-    assert "that was not tried, of whatever number of rows, and may be all of them" in said
+    assert "tell was not tried, and may be all rows, of whatever number of rows" in said
     assert "no more in any way that was tried" not in said
     assert main(["check", str(path), "--local", str(tmp_path / "rows" / "a.csv")]) == 0
     assert "(own-models-of-tests 1.2) has the parameters mu, tau" in capsys.readouterr().out
