@@ -31,6 +31,7 @@ Keys = dict[str, dict[str, Any]]
 TIMES: dict[str, Any] = {"response": None, "time": "t", "event": "y", "ignore": ["n"]}
 NOISE = {"epsilon": 100.0, "delta": 1e-5, "clip": 1.0, "noise_multiplier": 2.0, "sampling_rate": 0.5}
 NUMERIC = {"kind": "numeric", "center": 0.0, "scale": 1.0}
+SURVEY: Keys = {"data": {"weight": "n", "weight_kind": "survey"}}
 PRIVATE: Keys = {"data": {"columns": dict.fromkeys(("x", "t", "n"), NUMERIC)}, "privacy": NOISE}
 REFUSED: dict[tuple[str, str], Keys] = {
     ("describe", "Certificate"): {
@@ -40,6 +41,8 @@ REFUSED: dict[tuple[str, str], Keys] = {
     ("pvi", "Certificate"): PRIVATE,
     ("pvi", "NoisySums"): PRIVATE,
     ("pvi", "Refused"): PRIVATE,
+    ("likelihood", "WeightSums"): SURVEY,
+    ("likelihood", "ClusterScores"): SURVEY,
     ("likelihood", "SiteMode"): {"output": {"sites": True}},
     ("likelihood", "CumulativeHazards"): {
         "data": TIMES,
