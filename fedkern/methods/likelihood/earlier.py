@@ -203,10 +203,11 @@ def agree(run: At[Config], tables: Tables) -> Known:
     earlier = Earlier.of(config, run.part.folder)
     there = [name for name in names if name in earlier.clients]
     if config.job.drops is not None:
-        values = earlier.summary[ENTRY]["values"]
-        if config.job.drops not in values:
-            known = f"it has values of {', '.join(values)}" if values != [ALL] else "it has the sum of all clients' values alone"
-            raise JobError(f"job.drops = {config.job.drops!r}: {known}; run it again with output.without = true")
+        begin = f"job.drops = {config.job.drops!r}"
+        if config.job.drops not in earlier.clients:
+            raise JobError(f"{begin}: the run's clients are {', '.join(earlier.clients)}; name one of them")
+        if earlier.summary[ENTRY]["values"] == [ALL]:
+            raise JobError(f"{begin}: the run has the sum of all clients' values alone; run it again with output.without = true")
         names = tuple(name for name in earlier.clients if name != config.job.drops)
     elif len(there) == len(names):
         raise JobError(f"job.extends: {', '.join(map(repr, names))} is in the run already; give clients that are not")

@@ -160,7 +160,7 @@ def test_points_are_kept_to_the_last_bit_and_without_clients_where_none_is_asked
     apart, together = values(first.folder), values(tmp_path / "sums")
     np.testing.assert_array_equal(apart.sum(axis=-1), together[..., 0])
     assert (apart.shape[-1], together.shape[-1]) == (3, 1)
-    with pytest.raises(JobError, match=r"it has the sum of all clients' values alone; run it again with output\.without"):
+    with pytest.raises(JobError, match=r"the run has the sum of all clients' values alone; run it again with output\.without"):
         fedkern.drop(sums, "a")
 
 
@@ -203,7 +203,7 @@ def test_runs_that_cannot_be_extended(first: Any, tmp_path: Path) -> None:
         fedkern.add(fedkern.run(JOB, data=DATA, output=KEPT), SMALL)
     with pytest.raises(JobError, match=r"model\.prior_sd is None there and 1\.0 here; take the run's"):
         fedkern.add(first, SMALL, model={"prior_sd": 1.0})
-    with pytest.raises(JobError, match=r"values of a, b, c; run it again"):
+    with pytest.raises(JobError, match="clients are a, b, c; name one of them"):
         fedkern.drop(first, "z")
     with pytest.raises(JobError, match="give them as tables, too"):
         fedkern.add(first, "e.csv", data=DATA)
