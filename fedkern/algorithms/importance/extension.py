@@ -65,7 +65,7 @@ class Normal:
     @classmethod
     def of(cls, posterior: Weighted) -> Normal:
         """Returns the normal distribution with the moments of weighted draws."""
-        return cls(posterior.mean, np.linalg.inv(posterior.covariance))
+        return cls(posterior.mean, np.asarray(np.linalg.inv(posterior.covariance), np.float64))
 
     def values(self, points: Array) -> Array:
         """Returns the log-density (n,) at points (n, P), up to a constant."""

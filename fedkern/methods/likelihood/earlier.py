@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.exchanges.column_sums import OTHERS
 from ...algorithms.exchanges.compare import is_of_client, of_column, of_response
+from ...algorithms.exchanges.odd_response import OTHERS
 from ...algorithms.importance import extension
 from ...algorithms.importance import machine as importance
 from ...data.design import Design

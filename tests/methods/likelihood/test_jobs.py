@@ -124,7 +124,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("scale", {"model": {"scale": 2.0}}, "here the numbers of each family"),
     ("weight", {"data": {"weight": "w"}}, "data.weight_kind is missing: say what data.weight is"),
     ("points", {"algorithm": {"points": 1000}}, "wanted a power of two, such as 512 or 1024"),
-    ("trials", {"data": {"trials": "n"}}, 'successes of trials are of model.family = "binomial" or "beta-binomial", not "poisson"'),
+    ("trials", {"data": {"trials": "n"}}, 'successes of trials are of model.family = "binomial" or "beta-binomial", not'),
     ("no trials", {"model": {"family": "binomial"}}, "data.trials is missing"),
     ("nothing random", {"model": {"random": {"group": None}}}, "has neither a group nor client = true"),
     ("slopes of nobody", {"model": {"random": {"client_slopes": ["time"]}}}, "client_slopes need model.random.client = true"),
