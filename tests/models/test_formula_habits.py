@@ -53,8 +53,6 @@ INSTEAD = {
     "y ~ frailty(ward)": (r"write \(1 \| ward\)", "y ~ (1 | ward)"),
     "y ~ x + cluster(ward)": ("leave it out", "y ~ x + (1 | ward)"),
     "y ~ x * strata(ward)": ("write a:ward", "y ~ x + x:ward + strata(ward)"),
-    "y ~ (1 | region / ward)": (r"\(1 \| ward:bed\) of what differs between the beds", "y ~ (1 | region:ward)"),
-    "y ~ (x || ward)": (r"\(1 \+ time \| ward\)", "y ~ x + (1 + x | ward)"),
     "y ~ x | ward": (r"\(1 \| ward\)", "y ~ x + (1 | ward)"),
     "y ~ cut(x, 3)": ("make a column of it in all files", "y ~ x_cut"),
     "y ~ I(x > 3)": ("of a comparison, or a condition, make a column of it in all files", "y ~ x_above_3"),

@@ -347,7 +347,7 @@ CONFLICTS = {
     "upper of none": (text("cox", data='time_upper = "until"').replace('"cox"', '"poisson"'), "for survival times"),
     "nobody enters late": (
         text("weibull", data="", model='[model.random]\ngroup = "ward"\nentered_together = true'),
-        "entered_together is of groups whose rows have data.entry",
+        "entered_together is of groups of one column, whose rows have data.entry",
     ),
     "times fall": (text("cox", "[output]\nsurvival_at = [5, 2]\n"), r"output.survival_at = \[5.0, 2.0\]: wanted"),
     "times of none": (
