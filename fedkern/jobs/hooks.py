@@ -72,6 +72,7 @@ class RunHooks(Keeper):
         super().__init__(names, folder, private=private, every=config.algorithm.checkpoint_every, stores_answers=once)
         self.config, self.names = config, names
         self.bindings: dict[int, Binding] = {}
+        self._asking: tuple[Place, Parties]  # by which policies are asked
         self.holders: dict[int, Holder] = {}
         self.alone, self.quiet = True, True  # whether all parties are this process; whether only warnings are said
         self.watch: Watch[Any] | None = None
@@ -192,14 +193,22 @@ class RunHooks(Keeper):
             A policy does not allow the job, or cannot be read, or one is required and none binds.
         """
         self.alone, self.quiet = place.size == 1, quiet
-        signed = signers(place, len(self.names))
+        self._asking = place, parties
         for party in [*self.clients, *([SERVER] if place.is_server else [])]:
-            with self.between_holder_and_job(party):
-                binding = self.bindings[party] = holders.permit(self.config, parties, party, carrier(place), signed)
+            binding = self.bindings[party] = self._permitted(party)
             if self.folder is not None:
                 self.folder.remove(self.folder.home(party) / "holder.txt")  # of a start that was refused
             if party != SERVER:
                 self._warnings[party] = holders.warnings(binding, partial(parties.fingerprint, party))
+
+    def readmitted(self, client: int) -> None:
+        """Asks the policies of a client that was lost again, before it takes part again (HolderError)."""
+        self._permitted(client)
+
+    def _permitted(self, party: int) -> Binding:
+        place, parties = self._asking
+        with self.between_holder_and_job(party):
+            return holders.permit(self.config, parties, party, carrier(place), signers(place, parties.n_clients))
 
     def tell_left_out(self, kept: admitted.Kept) -> None:
         """Tells the holders of clients that have too few rows why the job goes on without them.
@@ -225,7 +234,7 @@ class RunHooks(Keeper):
         self.names, self.folder, self.wire = kept.parties.names, folder, Wire(kept.parties.names)
         self.bindings = {now.get(k, k): binding for k, binding in self.bindings.items() if k == SERVER or k in now}
         self._warnings = {now[k]: warnings for k, warnings in self._warnings.items() if k in now}
-        self.clients = tuple(mine)
+        self.clients, self._asking = tuple(mine), (self._asking[0], kept.parties)
 
     def say_lost(self) -> None:
         """Tells holders at every run which paths in their policies do not exist, at their terminal and in their folders."""

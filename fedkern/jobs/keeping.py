@@ -159,7 +159,7 @@ class Keeper(Hooks):
             # All parties go back to one number; later checkpoints are removed, for they belong to a past that is done again.
             if resume:
                 parties = [*clients, *([SERVER] if place.is_server else [])]
-                self.checkpoint_number = number = self._choose(place, parties, readmits=protocol.readmits)
+                self.checkpoint_number = number = self._choose(place, parties, readmits=protocol.readmits is not None)
                 for party in parties:
                     self.folder.forget_after(party, protocol.name, number)
                     saved = self._read(party, number)
@@ -354,6 +354,18 @@ class Keeper(Hooks):
         if self.answers is not None:
             self.answers.append({"lost": self.wire.clients[client]})
 
+    def back(self, client: int) -> None:
+        """Notes, for the result, that a client takes part again; the log of answers has it."""
+        name = self.wire.clients[client]
+        LOG.info("client %r is back", name)
+        self._is_back(name)
+        if self.answers is not None:
+            self.answers.append({"back": name})
+
+    def _is_back(self, name: str) -> None:
+        if self.gone.pop(name, None) is not None:
+            self.notes.append(f"client {name!r}, which had been lost, is back")
+
     def public(self, error: BaseException) -> str:
         """Returns the text of a fault that others may read."""
         is_written = self.write_fault(error)
@@ -519,6 +531,6 @@ class Keeper(Hooks):
         if still is None:
             return again
         for k, name in enumerate(self.wire.clients):
-            if k not in still and self.gone.pop(name, None) is not None:
-                self.notes.append(f"client {name!r}, which had been lost, is back")
+            if k not in still:
+                self._is_back(name)
         return again

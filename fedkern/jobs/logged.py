@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..algorithms.core.kept import save
-from ..algorithms.core.messages import ClientLost, RemoteFault, Saved
+from ..algorithms.core.messages import ClientBack, ClientLost, RemoteFault, Saved
 from ..errors import JobError, NumericalError
 from ..results.plain import Record
 from ..transports.codec import Codec, pack
@@ -16,6 +16,7 @@ from .opened import Opened
 from .stage import Stage
 
 SIZE = 16  # bytes of a state's digest
+EVENTS = {"lost": ClientLost, "back": ClientBack}  # of a client that a line names
 
 
 def digest(saved: Saved) -> str:
@@ -52,10 +53,11 @@ def last_state(run: Opened, begun: Callable[[Record], tuple[Stage, Any]]) -> Any
             if "frame" in line:
                 client, event = codec.decode(line["frame"], protocol.to_server)
                 state, _ = protocol.server_receive(state, client, event)
-            elif "lost" in line:
-                state, _ = protocol.server_receive(state, numbers[line["lost"]], ClientLost(numbers[line["lost"]]))
-            else:
+            elif "began" in line:
                 state = protocol.load(fresh, protocol.save(state))
+            else:
+                ((word, name),) = line.items()
+                state, _ = protocol.server_receive(state, numbers[name], EVENTS[word](numbers[name]))
         except (RemoteFault, NumericalError, KeyError) as error:
             raise JobError(f"{path}: line {number} is no answer of this run: {error}") from None
     return state

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ..algorithms.core.messages import SERVER, ClientLost, Event, Message
+from ..algorithms.core.messages import SERVER, Event, Message
 from ..data.table import Table
 from ..errors import HolderError, JobError
 from ..ground import Ground
 from ..results.plain import Record
 from ..transports.codec import Codec, Frame
 from . import answers
+from .logged import EVENTS
 from .opened import Opened
 from .parties import Parties
 from .secret import SECRET, fingerprint, mark_of, secret
@@ -87,11 +88,13 @@ class Replaying:
         """Returns the event of a line; None while its answer has not come."""
         if "began" in line:
             return SERVER, None
-        if "lost" in line:
-            client = self.numbers[line["lost"]]
-            self.came[client].clear()
-            self.lost.add(client)
-            return client, ClientLost(client)
+        if "frame" not in line:
+            ((word, name),) = line.items()
+            client = self.numbers[name]
+            if word == "lost":
+                self.came[client].clear()
+                self.lost.add(client)
+            return client, EVENTS[word](client)
         client, message = self.codec.decode(line["frame"], self.kinds)
         came = self.came[client]
         # Before a client that was lost is told its site, it may still answer an older question.

@@ -22,6 +22,7 @@ from ..algorithms.core.messages import (
     Charge,
     Charged,
     ChargeFailed,
+    ClientBack,
     ClientLost,
     Event,
     Message,
@@ -104,10 +105,10 @@ class Hooks:
 
     This base class agrees to everything and stores nothing; override the methods that you need. They are called:
 
-    - on a rank with clients, for each question: `recall`, `charge`, `sending`, `remember`; in a checkpoint `sending`,
-      `keep_client`;
+    - on a rank with clients, for each question: `recall`, `readmitted`, `charge`, `sending`, `remember`; in a checkpoint
+      `sending`, `keep_client`;
     - at the server: `checkpoint_due` and `delivered` when it sends, `delivered`, `heard`, `turns`, `observe` when a frame comes,
-      `charge` (client SERVER) and `release` where its machine asks, `waiting` while it waits, `keep_server` and `lost`;
+      `charge` (client SERVER) and `release` where its machine asks, `waiting` while it waits, `keep_server`, `lost` and `back`;
     - on every rank: `control`, `should_stop`, `who`, `public`.
     """
 
@@ -184,7 +185,13 @@ class Hooks:
         return f"client {client}"
 
     def lost(self, client: int, why: str) -> None:
-        """Records that a client is gone for good while the job goes on; `why` names its rank and tells what happened."""
+        """Records that a client is gone while the job goes on; `why` names its rank and tells what happened."""
+
+    def back(self, client: int) -> None:
+        """Records that a lost client takes part again."""
+
+    def readmitted(self, client: int) -> None:
+        """Asks the client's holder whether it may take part again."""
 
     def public(self, error: BaseException) -> str:
         """Returns the text that other parties may read about a fault on this rank.
@@ -238,6 +245,8 @@ class ClientSide(Generic[S, C]):
             for old in frames:
                 self.hooks.sending(client, self.codec.decode(old, (*self.protocol.to_server, Received))[1], len(old), 0)
             return frames
+        if self.protocol.readmits is not None and isinstance(question, self.protocol.readmits):
+            self.hooks.readmitted(client)
         messages, charged = self._ask(client, question)
         frames = self._logged(client, messages, self._encoded(client, messages), charged)
         if self.hooks.remembers:
@@ -290,6 +299,8 @@ class ServerSide(Generic[S, C]):
         self.open = [0] * codec.n_clients  # for each client the number of questions that it has not answered to the end
         self.n_open = 0  # the sum of these
         self.lost: dict[int, str] = {}  # client -> why
+        self.owed: dict[int, int] = {}  # lost client -> questions that it had not answered, less those that it has since
+        self.back: set[int] = set()  # lost clients that were heard again and owe nothing: they take part when frames can leave
         self.unsent: list[tuple[int, Frame]] = []
         self.keeping: set[int] | None = None  # clients that have yet to keep their state
         self.stopping: str | None = None  # the signal that asks the run to stop
@@ -338,6 +349,11 @@ class ServerSide(Generic[S, C]):
             if self.n_open:
                 return []
             self._end_checkpoint()
+        for client in sorted(self.back) if not self.finished else ():
+            del self.lost[client]
+            self.hooks.back(client)
+            self.feed(client, ClientBack(client))
+        self.back.clear()
         # Nothing stands in the way: all unsent frames leave, but for those to lost clients.
         self.told_last = self.finished and (self.told_last or not self.n_open)
         out, self.unsent = [item for item in self.unsent if item[0] not in self.lost], []
@@ -355,8 +371,11 @@ class ServerSide(Generic[S, C]):
         client, message = self.codec.decode(frame, self.expected)
         if client not in here:
             raise RemoteFault(f"{type(message).__name__} came from a rank where it does not live", client)
-        # The machine was told of the loss; a late frame of that client must not reach it.
+        # The machine was told of the loss: a late answer of that client must not reach it. After the last it may come back.
         if client in self.lost:
+            self.owed[client] -= is_last(frame)
+            if self.protocol.readmits is not None:
+                self.back |= {k for k, owed in self.owed.items() if k in self.lost and k in here and not owed}
             return
         if not self.open[client]:
             raise RemoteFault(f"{type(message).__name__} answers no question", client)
@@ -399,12 +418,14 @@ class ServerSide(Generic[S, C]):
         Raises LostPeer if the machine cannot go on without them; `hooks.lost` is not called for the client by which the job ends.
         """
         new = {client: why[client] for client in sorted(why) if client not in self.lost}
+        self.back -= why.keys()
         # A machine may go on without some; without any, what it has would be no posterior of this job.
         if not self.finished and new and len(self.lost) + len(new) == self.codec.n_clients:
             self.lost.update(new)
             raise self._gone(new, "no client is left; --resume goes on where a checkpoint was kept")
         for client in new:
             self.lost[client] = why[client]
+            self.owed[client] = self.open[client]
             self.n_open -= self.open[client]
             self.open[client] = 0
             if self.keeping is not None:

@@ -185,8 +185,11 @@ class Ranks:
             self.attend()
             if item is None:
                 self._silence(server)
-            # Late words of a rank that was given up change nothing any more.
-            elif item[0] not in self.dead:
+                continue
+            if server.protocol.readmits is not None and item[0] not in link.gone:
+                self.dead.pop(item[0], None)
+            # Where no client comes back, late words of a rank that was given up change nothing any more.
+            if item[0] not in self.dead:
                 try:
                     server.arrive(item[2], here[item[0]])
                 except RemoteFault as fault:

@@ -85,6 +85,13 @@ class ClientLost:
 
 
 @dataclass(frozen=True)
+class ClientBack:
+    """Is an event, no message: a client that was lost has answered all that it was asked before, and takes part again."""
+
+    client: int
+
+
+@dataclass(frozen=True)
 class Charge:
     """Is an effect, no message: a machine asks its driver before it reads rows. The holder's budget answers."""
 
@@ -143,7 +150,7 @@ class Released:
 S = TypeVar("S")  # the server's state
 C = TypeVar("C")  # a client's state
 
-Event = Message | ClientLost | Charged | ChargeFailed | Released  # what a machine is told
+Event = Message | ClientLost | ClientBack | Charged | ChargeFailed | Released  # what a machine is told
 Effect = Message | Charge
 ServerEffects = list[tuple[int, Effect | Release]]  # (client, message), or (SERVER, charge or release)
 ClientEffects = list[Effect]
@@ -166,8 +173,8 @@ class Protocol(Generic[S, C]):
 
     A state is linear: it is given to one transition, and from then on only the state that came back may be read. A machine may so
     change large arrays where they are, and some do. `save` and `load` serve server and client states alike; rows are never saved.
-    `once`: whether each client is asked at most one question, so that its part is over when it has answered. `readmits`: whether
-    a lost client takes part again where a run is resumed.
+    `once`: whether each client is asked at most one question, so that its part is over when it has answered. `readmits`: the
+    message by which a lost client learns that it takes part again, where one does.
     """
 
     name: str
@@ -179,7 +186,7 @@ class Protocol(Generic[S, C]):
     save: Callable[[S | C], Saved]
     load: Load[S, C]
     once: bool = False
-    readmits: bool = False
+    readmits: type[Message] | None = None
 
     def __post_init__(self) -> None:
         for kind in self.to_server:

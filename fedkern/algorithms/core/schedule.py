@@ -113,11 +113,11 @@ class Schedule:
     @classmethod
     def of(cls, rules: Rules) -> Self:
         """Returns the schedule before the first question."""
-        return cls(rules, rules.n_clients).resumed(returns=False)
+        return cls(rules, rules.n_clients).resumed()
 
-    def resumed(self, *, returns: bool) -> Self:
-        """Returns the schedule of a run that goes on; `returns`: with its lost clients."""
-        new = evolve(self, lost=PersistentSet[int]()) if returns else self
+    def resumed(self, returns: Collection[int] = ()) -> Self:
+        """Returns the schedule of a run that goes on; `returns`: those of the lost clients that are here again."""
+        new = evolve(self, lost=PersistentSet(k for k in self.lost if k not in returns))
         return evolve(new, n_active=len(new.active))
 
     def is_active(self, client: int) -> bool:
@@ -278,8 +278,8 @@ class Random(Schedule):
     weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0), metadata=GIVEN)
     edges: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0), metadata=GIVEN)
 
-    def resumed(self, *, returns: bool) -> Self:
-        new, weights = super().resumed(returns=returns), np.zeros(self.rules.n_clients)
+    def resumed(self, returns: Collection[int] = ()) -> Self:
+        new, weights = super().resumed(returns), np.zeros(self.rules.n_clients)
         weights[new.active] = np.asarray(self.rules.weights or np.ones(len(weights)))[new.active]
         return evolve(new, weights=weights, edges=np.cumsum(weights))
 
@@ -308,8 +308,8 @@ class Asynchronous(Schedule):
     at_once: ClassVar[bool] = True
     idle: PersistentSet[int] = field(default_factory=PersistentSet, metadata=GIVEN)
 
-    def resumed(self, *, returns: bool) -> Self:
-        return super().resumed(returns=returns)._in_round()
+    def resumed(self, returns: Collection[int] = ()) -> Self:
+        return super().resumed(returns)._in_round()
 
     @property
     def turns(self) -> int:

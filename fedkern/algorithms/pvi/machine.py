@@ -20,7 +20,7 @@ sections 1, 2, 7-9.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, final
 from typing import Protocol as Shape
@@ -35,6 +35,7 @@ from ..core.messages import (
     Charge,
     Charged,
     ChargeFailed,
+    ClientBack,
     ClientEffects,
     ClientLost,
     Event,
@@ -377,7 +378,7 @@ class Server(Scheduled):
     slopes : client -> how far q is from the posterior of all rows, until all have said it
     residuals : client -> its last sums of residuals, in a job that learns its scale
     rescaled : the factor by which the last round has multiplied that scale
-    returns : whether a lost client takes part again where the run is resumed
+    returns : whether lost clients take part again where the run is resumed
     back : those that have come back -> `TO_TELL` .. `SAME`
     """
 
@@ -400,14 +401,18 @@ class Server(Scheduled):
     def restored(self, saved: Saved) -> Server:
         """Returns the state with the values that follow from the sites and from the clients that are gone.
 
-        A lost client that may come back is here again, for all ranks are. Its site is the one that stands here: 1 if it has never
+        A lost client that may come back is here again, for all ranks are.
+        """
+        return evolve(self, q=self.sites.product()).with_back(self.lost if self.returns else ())
+
+    def with_back(self, clients: Collection[int]) -> Server:
+        """Returns the state in which these lost clients are here again, each with the site that stands here: 1 if it has never
         answered.
         """
         back = self.back
-        for k in self.lost if self.returns else ():
+        for k in clients:
             back = back.plus(k, TO_TELL)
-        schedule = self.schedule.resumed(returns=self.returns)
-        return evolve(self, q=self.sites.product(), schedule=schedule, back=back)
+        return evolve(self, schedule=self.schedule.resumed(clients), back=back)
 
     @property
     def site_h(self) -> Vector:
@@ -528,6 +533,8 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         return _told(state, sender, event)
     if isinstance(event, Stored) and state.back.get(sender) == TOLD:
         return evolve(state, back=state.back.plus(sender, SAME if event.same == 1 else OTHER)), []
+    if isinstance(event, ClientBack):
+        return _ask(state.with_back([event.client]))
     schedule = state.schedule
     if isinstance(event, ClientLost):
         sender, schedule = event.client, schedule.without(event.client, "lost")
@@ -710,7 +717,7 @@ def protocol(*, private: bool, until: bool = False, learns: bool = False, readmi
     rounds = SCALED if learns else replace(PROTOCOL, to_server=(SiteDelta,))
     if readmits:
         down, up = (*rounds.to_client, Readmitted), (*rounds.to_server, Stored)
-        rounds = replace(rounds, to_client=down, to_server=up, readmits=True)
+        rounds = replace(rounds, to_client=down, to_server=up, readmits=Readmitted)
     if not until:
         return rounds
     return replace(rounds, to_client=(*rounds.to_client, AskSlope), to_server=(*rounds.to_server, Slope))

@@ -629,7 +629,7 @@ def _ruled(state: Server) -> Server:
     s = state.settings
     assert state.schedule is not None
     rules = Rules(state.n_clients, s.rounds, lead=s.lead, halt=s.steady if s.rounds < s.most else s.rounds)
-    return evolve(state, schedule=evolve(state.schedule.resumed(returns=False), rules=rules))
+    return evolve(state, schedule=evolve(state.schedule.resumed(), rules=rules))
 
 
 def _ask(state: Server) -> tuple[Server, ServerEffects]:

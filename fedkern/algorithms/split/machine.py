@@ -323,7 +323,7 @@ def _ruled(state: Server) -> Server:
     s = state.settings
     assert state.schedule is not None
     rules = Rules(s.n_clients, s.rounds, lead=s.lead, halt=s.steady if s.rounds < s.most else s.rounds)
-    return evolve(state, schedule=evolve(state.schedule.resumed(returns=False), rules=rules))
+    return evolve(state, schedule=evolve(state.schedule.resumed(), rules=rules))
 
 
 def _waiting_for_all(state: Server) -> Server:

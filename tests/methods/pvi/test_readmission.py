@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +12,25 @@ import pandas as pd
 import pytest
 
 import fedkern
-from fedkern.algorithms.core.messages import ClientLost, RemoteFault
+from fedkern.algorithms.core.messages import ClientBack, ClientLost, RemoteFault
 from fedkern.algorithms.pvi import machine as pvi
 from fedkern.algorithms.pvi.local import Local
 from fedkern.algorithms.pvi.messages import QUpdate, Readmitted, SiteApplied, Stored
 from fedkern.api import perform
 from fedkern.cli.__main__ import main
 from fedkern.errors import HolderError, LostPeer
+from fedkern.jobs import answers
+from fedkern.jobs.hooks import RunHooks
 from fedkern.jobs.run import Output
 from fedkern.methods import load
 from fedkern.models.glm import prior
+from fedkern.transports.driver import Timeouts
 from fedkern.transports.inprocess import InProcess
+from support import losing
 from support.federations import deal, make_rows, settings
 from support.losing import Losing
+from support.mpirun import MPIRUN, environment
+from support.relayed import over_threads
 
 JOB = """
 [job]
@@ -100,17 +108,93 @@ def test_a_damaged_site_is_the_servers_again(job: Path) -> None:
     assert main(["replay", str(job.parent / "out")]) == 0
 
 
-def test_policies_are_asked_again(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def forbid(out: Path) -> None:
-        home = tmp_path / "home"
-        (home / "b").mkdir(parents=True)
-        monkeypatch.setenv("FEDKERN_CLIENT_HOME", str(home))
-        (home / "policy.toml").write_text(
-            "open = true\n[data.a]\n[data.c]\n[data.b]\nopen = false\nepsilon = 1.0\ndelta = 1e-5\n"
-        )
-
+def test_policies_are_asked_again(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(HolderError, match="client 'b': refused by the holder's policy"):
-        lost_and_resumed(job, 6, forbid)
+        lost_and_resumed(job, 6, lambda out: forbid(out, monkeypatch))
+
+
+# While the job goes on --------------------
+
+
+def forbid(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Client b's holder allows open jobs no more."""
+    home = out.parent / "home"
+    (home / "b").mkdir(parents=True)
+    monkeypatch.setenv("FEDKERN_CLIENT_HOME", str(home))
+    (home / "policy.toml").write_text("open = true\n[data.a]\n[data.c]\n[data.b]\nopen = false\nepsilon = 1.0\ndelta = 1e-5\n")
+
+
+def is_back(out: Path, result: Any, whole: Any) -> None:
+    """A client was lost and came back, and the log says so, and gives the posterior."""
+    words = [word for line in answers.read(out / answers.FILE) for word in ("lost", "back") if line.get(word) == "b"]
+    assert words == ["lost", "back"]
+    told = result.summary["clients"]["b"]
+    assert told["status"] == "finished"
+    assert told["came_back"].startswith("with ")
+    assert told["updates"] >= result.summary["rounds"]
+    assert any("which had been lost, is back" in note for note in result.summary["notes"])
+    same(result, whole)
+    assert main(["replay", str(out)]) == 0
+
+
+@pytest.mark.parametrize("schedule", ["asynchronous", "synchronous", "sequential", "random"])
+def test_a_client_that_was_silent_for_too_long_comes_back(schedule: str, job: Path) -> None:
+    job.write_text(JOB.format(schedule=schedule))
+    config, folder = load(job)
+    result = perform(Losing("pvi", after=5, back=9), config, folder, Output(folder / "out", quiet=True))
+    whole = fedkern.run(job)
+    if schedule != "asynchronous":
+        assert result.summary["clients"]["b"]["came_back"] == "with its site"
+        same(result, whole)
+        return
+    is_back(folder / "out", result, whole)
+    assert main(["replay", str(folder / "out"), "--rows", str(folder)]) == 0
+
+
+def test_its_policy_is_asked_when_it_comes_back(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, folder = load(job)
+    lost = RunHooks.lost
+
+    def then(self: RunHooks, client: int, why: str) -> None:
+        lost(self, client, why)
+        forbid(folder / "out", monkeypatch)
+
+    monkeypatch.setattr(RunHooks, "lost", then)
+    with pytest.raises(HolderError, match="client 'b': refused by the holder's policy"):
+        perform(Losing("pvi", after=5, back=9), config, folder, Output(folder / "out", quiet=True))
+
+
+SILENCE = ["--set", "job.deadline=1", "--set", "job.rounds=150"]
+
+
+def test_a_rank_that_was_silent_for_too_long_comes_back(job: Path) -> None:
+    out = job.parent / "out"
+    words = [str(MPIRUN), "--oversubscribe", "-n", "4", sys.executable, losing.__file__, "run", str(job), "--mpi"]
+    ended = subprocess.run(
+        [*words, "--out", str(out), *SILENCE], env=environment(), capture_output=True, text=True, timeout=200, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    whole = fedkern.run(job)
+    is_back(out, fedkern.load(out), whole)
+
+
+def test_a_site_of_a_relay_that_was_silent_for_too_long_comes_back(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    losing.with_clocks(monkeypatch.setattr)
+    job.write_text(job.read_text().replace("clients/*.csv", '", "'.join(f"clients/{name}.csv" for name in "abc")))
+    config, folder = load(job, ["job.rounds=150"])
+    results = []
+
+    def work(place: Any, name: str | None) -> int:
+        results.append(perform(place, config, folder, Output(folder / (name or "out"), quiet=True)))
+        return 0
+
+    codes, said, _ = over_threads(work, tuple("abc"), None, Timeouts(lost=1.0, grace=5.0), again=0.2, busy=0.1)
+    assert set(codes.values()) == {0}, said
+    (result,) = filter(None, results)
+    is_back(folder / "out", result, fedkern.run(job))
+
+
+# Machines --------------------
 
 
 def begun(n: int = 3) -> tuple[Any, dict[int, Any], Any]:
@@ -150,6 +234,16 @@ def test_a_change_of_which_the_client_was_not_told_is_in_its_site() -> None:
     server, effects = pvi.server_receive(server, 1, delta)
     clients[1], _ = pvi.client_receive(clients[1], effects[0][1])
     np.testing.assert_allclose(clients[1].site_h, server.site_h[1])
+
+
+def test_a_client_that_comes_back_is_asked_at_once_and_others_are_not_asked_again() -> None:
+    (server, _), _, _ = begun()
+    server, _ = pvi.server_receive(server, 1, ClientLost(1))
+    server, effects = pvi.server_receive(server, 1, ClientBack(1))
+    assert [(k, type(message)) for k, message in effects] == [(1, Readmitted), (1, QUpdate)]
+    assert set(server.schedule.waiting) == {0, 1, 2}
+    assert server.schedule.n_active == 3
+    assert not server.lost
 
 
 def test_what_a_client_had_stored_is_asked_once_and_of_those_that_were_lost() -> None:
