@@ -15,11 +15,12 @@ from .data import memory
 from .data.dialect import stem
 from .data.table import Table
 from .errors import BudgetSpent, HolderError, JobError, OwnFault
-from .jobs import engine, holders, opened
+from .jobs import answers, engine, holders, opened
 from .jobs.found_levels import with_levels
 from .jobs.held import IN_MEMORY, Held, folder_of
 from .jobs.keys import JobConfig, Raw
 from .jobs.load import merged, table
+from .jobs.method import Replay
 from .jobs.progress import in_notebook
 from .jobs.run import Output, Part
 from .jobs.sent import SentByKind
@@ -564,6 +565,35 @@ def perform(place: Place, config: JobConfig, folder: Path, output: Output, held:
     None elsewhere."""
     result = engine.perform(load_method(config.job.method), Part(place, config, folder, held), output)
     return None if result is None else _predicting(result)
+
+
+def replays_of(run: opened.Opened) -> Replay:
+    """Returns the door of a run's method by which its log is gone through (JobError: it has none)."""
+    replays = load_method(run.config.job.method).replay
+    if replays is None:
+        raise JobError(f'{run.path}: replay wants a run with algorithm.schedule = "asynchronous"')
+    return replays
+
+
+def to_replay(folder: Path, *, server: bool) -> opened.Opened:
+    """Opens a run whose answers are to be computed again from its clients' rows.
+
+    Parameters
+    ----------
+    folder : of the run, or a client's own
+    server : whether the log lies there, which is looked through first
+
+    Raises
+    ------
+    JobError
+        The log was altered or is of no finished run, or its answers are never computed again.
+    """
+    run = opened.opened(folder, of_record)
+    replays_of(run).refuse_rows(run)
+    if server:
+        for _ in answers.read(run.path / answers.FILE, answers.of_summary(run)):
+            pass
+    return run
 
 
 def check_job(

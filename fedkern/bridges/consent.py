@@ -25,7 +25,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -38,6 +38,8 @@ from ..ground import OWN, Ground
 from ..jobs.files import ACCEPTED
 from ..jobs.keys import JobConfig, Section, key
 from ..jobs.load import TOML_FAULTS, tables_of, validate_file
+from ..jobs.opened import read
+from ..jobs.record import NAME as RECORD
 from ..methods import load
 from ..plain import inline
 from .audit import Audit, now
@@ -45,6 +47,7 @@ from .digest import as_asked, digest_of
 from .identity import as_fingerprint
 
 NAME = ACCEPTED
+RUNS = "runs"  # the folder of all runs, in the site's
 UNLIMITED = "unlimited"
 MOST_RUNS = 10  # of a job, where its holder says no other number: each is a set of questions that the server may choose
 LOCK = f".{NAME}.lock"  # by which those who change the file wait for each other
@@ -101,10 +104,11 @@ class ConsentFile(Section):
 
 
 class Accepted(NamedTuple):
-    """Holds an accepted job, and whether a request asks to go on with it."""
+    """Holds an accepted job, whether a request asks to go on with it, and its own folder of a run that is to be replayed."""
 
     section: AcceptedSection
-    resume: bool
+    resume: bool = False
+    replays: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,16 @@ class Consent:
             for resume in (False, True):
                 if digest_asked == as_asked(digest, resume=resume):
                     return Accepted(section, resume)
+            for own, run in self._runs():
+                if digest_asked == as_asked(digest, replays=run):
+                    return Accepted(section, replays=own)
         return None
+
+    def _runs(self) -> Iterator[tuple[Path, bytes]]:
+        """Yields the holder's own folders of runs, each with the run's id."""
+        for path in sorted(self.folder.glob(f"{RUNS}/*/client-*/{RECORD}")):
+            with suppress(JobError, KeyError, TypeError, ValueError):  # one that was damaged is no run
+                yield path.parent, bytes.fromhex(read(path)["run"]["id"])
 
     def load(self, section: AcceptedSection) -> tuple[JobConfig, Path]:
         """Reads the site's own copy of an accepted job.

@@ -44,6 +44,11 @@ def digest_of(config: JobConfig) -> bytes:
     return blake2b(text.encode(), digest_size=SIZE).digest()
 
 
-def as_asked(digest: bytes, *, resume: bool) -> bytes:
-    """Returns the bytes by which a request names a job: other ones where the job goes on from a checkpoint."""
+def as_asked(digest: bytes, *, resume: bool = False, replays: bytes = b"") -> bytes:
+    """Returns the bytes by which a request names a job.
+
+    They are other ones where the job goes on from a checkpoint, and where it `replays` the run of this id.
+    """
+    if replays:
+        return blake2b(digest, digest_size=SIZE, key=replays, person=b"replay").digest()
     return blake2b(digest, digest_size=SIZE, person=b"resume").digest() if resume else digest

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..errors import JobError
+from ..jobs.answers import FILE
 from ..jobs.keys import OWN_PATHS, JobConfig
 from ..methods import load
 from .digest import digest_of
@@ -95,10 +96,24 @@ def run_folder(runs: Path, name: str, *, resume: bool) -> Path:
     With `resume` it is the last that has a checkpoint: a start that failed early has left a folder without one.
     Where none has, it is the last that is there, or the first.
     """
-    folders = [runs / name]
-    while folders[-1].exists():
-        folders.append(runs / f"{name}-{len(folders) + 1}")
+    folders = _folders(runs, name)
     if not resume:
         return folders[-1]
     begun = [path for path in folders if any(path.glob("checkpoint/*.ckpt")) or any(path.glob("*/checkpoint/*.ckpt"))]
     return (begun or folders[:-1] or folders)[-1]
+
+
+def replayed_folder(runs: Path, name: str) -> Path:
+    """Returns the folder of the last run that has kept its answers (JobError: there is none)."""
+    kept = [path for path in _folders(runs, name) if (path / FILE).exists()]
+    if not kept:
+        raise JobError(f"{runs / name}: no run of this job has kept its answers here, so none can be computed again")
+    return kept[-1]
+
+
+def _folders(runs: Path, name: str) -> list[Path]:
+    """Returns the folders of all runs, and that of the next."""
+    folders = [runs / name]
+    while folders[-1].exists():
+        folders.append(runs / f"{name}-{len(folders) + 1}")
+    return folders

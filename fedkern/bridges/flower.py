@@ -19,7 +19,7 @@ from ..errors import JobError
 from ..printing import printable
 from ..transports.ending import Say
 from ..transports.relay import Lost
-from .engines import check_engine, run_folder, servers_copy
+from .engines import check_engine, replayed_folder, run_folder, servers_copy
 from .flower_app import plain_name
 from .saying import say
 from .server import run_hub
@@ -167,7 +167,7 @@ def serve(grid: Any, run_config: dict[str, Any], brought: Path) -> None:
     Parameters
     ----------
     grid : of the ServerApp
-    run_config : with `job`, its name; `digest`, of the job for which the app was written; `resume`
+    run_config : with `job`, its name; `digest`, of the job for which the app was written; `resume`; `replay`
     brought : the job file in the app
 
     Raises
@@ -181,6 +181,7 @@ def serve(grid: Any, run_config: dict[str, Any], brought: Path) -> None:
     name, folder, resume = str(run_config["job"]), Path(os.environ.get(FOLDER, ".")), bool(run_config["resume"])
     job = servers_copy(folder, brought, str(run_config["digest"]), name)
     out = run_folder(folder / "runs", plain_name(name), resume=resume)
-    code = run_hub(job, FlowerWire(grid), out, resume=resume, quiet=True, again=60.0, grace=GRACE)
+    replays = replayed_folder(folder / "runs", plain_name(name)) if run_config["replay"] else None
+    code = run_hub(job, FlowerWire(grid), out, resume=resume, replays=replays, quiet=True, again=60.0, grace=GRACE)
     if code not in ENDED_WELL:
         raise RuntimeError(f"fedkern ended with code {code}")

@@ -30,6 +30,7 @@ clientapp = "client_app:app"
 job = "{name}"
 digest = "{digest}"
 resume = {resume}
+replay = {replay}
 """
 
 SERVER = '''\
@@ -57,7 +58,7 @@ def plain_name(name: str) -> str:
     return name
 
 
-def app_files(name: str, digest: str, job: str, resume: bool = False) -> dict[str, str]:
+def app_files(name: str, digest: str, job: str, resume: bool = False, replay: bool = False) -> dict[str, str]:
     """Returns the files of a job's app.
 
     Parameters
@@ -65,13 +66,14 @@ def app_files(name: str, digest: str, job: str, resume: bool = False) -> dict[st
     name, digest : of the job
     job : its file, without the paths of anybody's data
     resume : whether the job goes on from its last checkpoint
+    replay : whether the answers of its last asynchronous run are computed again
 
     Raises
     ------
     JobError
         The job's name is no name of an app.
     """
-    config = {"name": plain_name(name), "digest": digest, "resume": str(resume).lower()}
+    config = {"name": plain_name(name), "digest": digest, "resume": str(resume).lower(), "replay": str(replay).lower()}
     return {
         "pyproject.toml": PROJECT.format(**config),
         "server_app.py": SERVER,

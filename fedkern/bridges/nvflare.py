@@ -30,7 +30,7 @@ from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL, STREAM_DATA_T
 
 from ..errors import JobError
 from ..transports.signals import Signals
-from .engines import check_engine, run_folder, servers_copy
+from .engines import check_engine, replayed_folder, run_folder, servers_copy
 from .gate import Door
 from .saying import say
 from .server import AskingWire, run_hub
@@ -82,11 +82,12 @@ class Server(Controller):  # type: ignore[misc]
     digest : of the job, in hexadecimal digits
     resume : go on from the last checkpoint that a run of the job has left
     job : the name of the file that was submitted, without .toml; empty where it is not known
+    replay : compute the answers of the last asynchronous run of the job again
     """
 
-    def __init__(self, names: list[str], digest: str, resume: bool = False, job: str = "") -> None:
+    def __init__(self, names: list[str], digest: str, resume: bool = False, job: str = "", replay: bool = False) -> None:
         super().__init__()
-        self.names, self.digest, self.resume, self.job = names, digest, resume, job
+        self.names, self.digest, self.resume, self.job, self.replay = names, digest, resume, job, replay
         self.wire: AskingWire | None = None
 
     def start_controller(self, fl_ctx: Any) -> None:
@@ -98,11 +99,13 @@ class Server(Controller):  # type: ignore[misc]
         app, folder = Path(fl_ctx.get_prop(FLContextKey.APP_ROOT)), own_folder(fl_ctx)
         job = servers_copy(folder, app / "config" / "job.toml", self.digest, self.job)
         self.log_info(fl_ctx, f"the server's job file is {job}")
-        out = run_folder(folder / "runs", self.digest[:12], resume=self.resume)
+        runs, name = folder / "runs", self.digest[:12]
+        out, replays = run_folder(runs, name, resume=self.resume), replayed_folder(runs, name) if self.replay else None
         self.wire, signals, ended = AskingWire(asking(fl_ctx.get_engine()), self.names), Signals(), threading.Event()
         threading.Thread(target=_watch, args=[abort_signal, signals, ended], daemon=True).start()
         try:
-            code = run_hub(job, self.wire, out, resume=self.resume, quiet=True, sites=self.names, signals=signals)
+            how = {"resume": self.resume, "replays": replays}
+            code = run_hub(job, self.wire, out, **how, quiet=True, sites=self.names, signals=signals)
         finally:
             ended.set()
             self.wire.close()

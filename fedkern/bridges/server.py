@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..api import find_ending, perform
+from ..api import find_ending, perform, to_replay
+from ..errors import JobError
 from ..jobs.limits import open_more_files, refusals
 from ..jobs.run import Output
 from ..methods import load
@@ -29,6 +30,7 @@ def run_hub(
     out: str | Path,
     *,
     resume: bool = False,
+    replays: str | Path | None = None,
     quiet: bool = False,
     sites: Sequence[str] | None = None,
     sets: Sequence[str] = (),
@@ -46,6 +48,7 @@ def run_hub(
     wire : to the sites
     out : the folder of the results
     resume : go on from the last checkpoint in `out`
+    replays : the folder of an asynchronous run, whose answers sites compute again from their rows: each is compared with its log
     quiet : no progress
     sites : the names by which the wire knows the sites, in the order of the job's clients; by default the clients' names
     sets : "section.key=value" overrides, which are in the job that sites are asked for
@@ -58,17 +61,20 @@ def run_hub(
     Raises
     ------
     JobError
-        The job file is faulty, or does not name its clients.
+        The job file is faulty, or does not name its clients; or the run is none that may be replayed.
     """
     open_more_files()
     config, folder = load(job, sets)
-    digest = as_asked(digest_of(config), resume=resume)
+    replayed = None if replays is None else to_replay(Path(replays), server=True)
+    digest = as_asked(digest_of(config), resume=resume, replays=b"" if replayed is None else replayed.files.run)
     timeouts = timeouts or Timeouts(lost=config.job.deadline, grace=grace)
 
     def main(place: Place) -> int:
         with refusals():
-            result = perform(place, config, folder, Output(Path(out), resume=resume, quiet=quiet))
+            result = perform(place, config, folder, Output(Path(out), resume=resume, quiet=quiet, replays=replayed))
         assert result is not None  # this is the server's place
+        if replayed is not None and result.digest != (replayed.summary or {})["digest"]:
+            raise JobError(f"{replayed.path}: computed again from its clients' rows, the posterior is another")
         code, reason = find_ending(result, config.least_updates)
         if reason is not None:
             say(reason)

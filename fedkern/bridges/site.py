@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..algorithms.core.messages import RemoteFault
-from ..api import perform
+from ..api import perform, to_replay
 from ..errors import BudgetSpent, FedkernError, JobError
 from ..jobs.files import RunFolder
 from ..jobs.holders import SPENT
@@ -34,13 +34,12 @@ from ..transports.place import Place
 from ..transports.relay import Letter, Spoke, put_aside, refuse
 from ..transports.relay_letters import ANEW, WAITING
 from .audit import Audit
-from .consent import Accepted, AcceptedSection, Consent
+from .consent import RUNS, Accepted, AcceptedSection, Consent
 from .digest import names_of
 from .engines import run_folder
 from .identity import identity_of
 from .saying import say
 
-RUNS = "runs"  # the folder of all runs, in the site's
 LONGEST = 1 << 28  # bytes of a request
 LONGEST_FIRST = 1 << 20  # bytes of a request that begins a run: it has no frame
 OFTEN, MINUTE = 20, 60.0  # requests that begin nothing, within so many seconds, of which each has a line in the log
@@ -199,6 +198,7 @@ class Resident:
                 raise JobError(f"no job of {self.consent.path} has this digest")
             about |= {"job": found.section.digest, "file": found.section.file, "name": found.section.name}
             config, folder = self.consent.load(found.section)
+            replays = None if found.replays is None else to_replay(found.replays, server=False)
             names = names_of(config)
             sites = Sites(folder, names)
             client = sites.whose()
@@ -232,7 +232,8 @@ class Resident:
         self.say(f"{about['identity']} has started {found.section.file} ({name}); it runs in {out}")
         timeouts = self.timeouts or Timeouts(lost=config.job.deadline)
         job = Running(letter.job, Spoke(names.index(client), len(names), timeouts, self.busy, signer), about)
-        work = lambda: self._run(job, config, folder, Output(out, resume=found.resume, quiet=True))  # noqa: E731
+        output = Output(out, resume=found.resume, quiet=True, replays=replays)
+        work = lambda: self._run(job, config, folder, output)  # noqa: E731
         job.thread = threading.Thread(target=work, name="fedkern-site", daemon=True)
         job.thread.start()
         return job

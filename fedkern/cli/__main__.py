@@ -185,7 +185,9 @@ def parser() -> Parser:
     for engine in (nvflare, flower):
         engine.add_argument("job", metavar="JOB.toml")
         engine.add_argument("--out", required=True, metavar="DIR", help="folder to write; it must not be there")
-        engine.add_argument("--resume", action="store_true", help="the job goes on from its last checkpoint, at all parties")
+        how = engine.add_mutually_exclusive_group()
+        how.add_argument("--resume", action="store_true", help="the job goes on from its last checkpoint, at all parties")
+        how.add_argument("--replay", action="store_true", help="the last asynchronous run is computed again from the sites' rows")
         engine.add_argument("--untested", action="store_true", help="though the engine here has a version that was not tried")
     flower.set_defaults(call=_in("bridge", "flower"))
 

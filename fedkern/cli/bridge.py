@@ -35,7 +35,8 @@ def flower(options: argparse.Namespace) -> int:
     job, out = Path(options.job), Path(options.out)
     config, _ = load(job)
     digest = digest_of(config).hex()
-    texts = app_files(job.stem, digest, to_toml(without_paths(tables_of(job, "job"), list(names_of(config)))), options.resume)
+    brought = to_toml(without_paths(tables_of(job, "job"), list(names_of(config))))
+    texts = app_files(job.stem, digest, brought, options.resume, options.replay)
     lines = [str(out), f"digest of the job, which each site accepts: {digest}"]
     if files := own_files(config):
         lines.append(f"put {job.name} into the server's folder, too: {', '.join(files)} names a file of its own")
@@ -55,7 +56,7 @@ def nvflare(options: argparse.Namespace) -> int:
     names, digest = list(names_of(config)), digest_of(config).hex()
     if wrong := [name for name in names if not SITE_NAME.fullmatch(name)]:
         raise JobError(f"data.names: NVFlare's sites have letters, digits, - and _ in their names; {wrong[0]!r} has others")
-    arguments = {"names": names, "digest": digest, "resume": options.resume, "job": job.stem}
+    arguments = {"names": names, "digest": digest, "resume": options.resume, "job": job.stem, "replay": options.replay}
     filters: dict[str, list[object]] = {"task_data_filters": [], "task_result_filters": []}
     server = {"workflows": [{"id": "fedkern", "path": f"{CLASSES}.Server", "args": arguments}], "components": []}
     site = {"executors": [{"tasks": ["none"], "executor": {"path": f"{CLASSES}.Site"}}], "components": []}

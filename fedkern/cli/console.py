@@ -17,11 +17,10 @@ from ..jobs import audit as audits
 from ..jobs import status as statuses
 from ..jobs.holding import statement
 from ..jobs.limits import refusals
-from ..jobs.method import Replay
 from ..jobs.run import Output
 from ..jobs.sent import SentByKind
 from ..jobs.site import GIVEN, Sites
-from ..methods import load, load_method, of_record
+from ..methods import load, of_record
 from ..printing import align_columns, printable, printable_lines
 from ..privacy.plan import Plan, outlooks
 from ..results.plain import plain
@@ -66,25 +65,13 @@ def replay(options: argparse.Namespace) -> int:
     if options.rows is not None:
         return job.place_for(options, partial(_replay_rows, options))
     run = _opened(options)
-    again, was = _replays(run).replay(run)
+    again, was = api.replays_of(run).replay(run)
     return _compare(options, again, was, answers.FILE)
-
-
-def _replays(run: opened.Opened) -> Replay:
-    """Returns the door of a run's method."""
-    replays = load_method(run.config.job.method).replay
-    if replays is None or run.summary is None:
-        raise JobError(f'{run.path}: replay wants a finished run with algorithm.schedule = "asynchronous"')
-    return replays
 
 
 def _replay_rows(options: argparse.Namespace, place: Place) -> int:
     """Computes the part of one place in a run's answers again, from the rows that are there."""
-    run = _opened(options)
-    replays = _replays(run)
-    replays.refuse_rows(run)
-    if place.is_server:
-        replays.replay(run)  # a log that was altered is refused before any row is read
+    run = api.to_replay(Path(options.folder), server=place.is_server)
     result = api.perform(place, run.config, Path(options.rows), Output(quiet=True, replays=run))
     was = str((run.summary or {})["digest"])
     return 0 if result is None else _compare(options, result.digest, was, "its clients' rows")

@@ -17,6 +17,7 @@ from ..errors import JobError
 from ..ground import Ground
 from ..results.plain import Record
 from .files import Lines
+from .opened import Opened
 
 FILE = "answers.jsonl"
 SIZE = 8  # bytes of a line's digest
@@ -69,7 +70,7 @@ def marked(before: bytes, text: str) -> bytes:
 def read(path: Path, whole: Record | None = None) -> Iterator[Record]:
     """Yields the lines of a file; the bytes of an answer are `frame`.
 
-    `whole`: the entry of summary.json.
+    `whole`: the entry of summary.json (`of_summary`).
 
     Raises
     ------
@@ -84,13 +85,20 @@ def read(path: Path, whole: Record | None = None) -> Iterator[Record]:
         raise JobError(f"{path}: ends after line {number}, and the run wrote {whole['lines']}")
 
 
+def of_summary(run: Opened) -> Record:
+    """Returns the entry of a run's summary.json (JobError: the run has not ended, or has kept no answers)."""
+    if run.summary is None or "answers" not in run.summary:
+        raise JobError(f'{run.path}: replay wants a finished run with algorithm.schedule = "asynchronous"')
+    return dict(run.summary["answers"])
+
+
 def _checked(path: Path) -> Iterator[tuple[Record, bytes]]:
     """Yields each line with the digest of all lines so far, which it must have."""
     mark = b""
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
-        raise JobError(f'{path}: cannot be read ({error.strerror}); only a run with schedule = "asynchronous" has it') from None
+        raise JobError(f"{path}: cannot be read ({error.strerror}); put it back as the run left it") from None
     for number, line in enumerate(lines, 1):
         try:
             line_record = json.loads(line)

@@ -170,7 +170,7 @@ class RunHooks(Keeper):
 
     def replay(self, run: Opened, parties: Parties) -> Parties:
         """Has the answers of an earlier run computed again; returns the parties, whose rows are compared when they are read."""
-        self.replays = run
+        self.replays, self.keeps = run, False
         return replaying.bound(run, parties, self._home)
 
     def bind(self, party: int, **parts: tuple[str, str]) -> None:

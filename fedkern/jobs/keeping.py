@@ -181,7 +181,7 @@ class Keeper(Hooks):
                     self._releases = Releases(self.folder, protocol.name, lambda: self.stamp(SERVER, sync=True))
         if self.replays is not None and place.is_server and agreed is not None:
             self._replaying = Replaying(self.replays, agreed, codec, protocol.to_server)
-        if self.folder and place.is_server and agreed is not None:
+        elif self.folder and place.is_server and agreed is not None:
             path = self.folder.path / FILE
             self.answers = Answers(path, self.folder.ground(path), self._answers_size)
             self.answers.append({"began": self.checkpoint_number} if self.answers.number else dict(agreed))

@@ -44,7 +44,7 @@ def last_state(run: Opened, begun: Callable[[Record], tuple[Stage, Any]]) -> Any
         The run has kept no answers, they were altered, or they are of another job.
     """
     path = run.path / answers.FILE
-    first, *lines = answers.read(path, (run.summary or {}).get("answers"))
+    first, *lines = answers.read(path, answers.of_summary(run))
     stage, fresh = begun(first)
     protocol, state = stage.protocol, fresh
     codec, numbers = Codec(stage.dims, len(run.names)), {name: k for k, name in enumerate(run.names)}
@@ -66,4 +66,4 @@ def last_state(run: Opened, begun: Callable[[Record], tuple[Stage, Any]]) -> Any
 def digests(run: Opened, begun: Callable[[Record], tuple[Stage, Any]]) -> tuple[str, str]:
     """Returns the digest of the server's last state, by the answers and of the run."""
     state = last_state(run, begun)
-    return digest(save(state)), str((run.summary or {})["answers"]["state"])
+    return digest(save(state)), str(answers.of_summary(run)["state"])

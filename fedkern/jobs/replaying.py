@@ -68,7 +68,7 @@ class Replaying:
     def __init__(self, run: Opened, agreed: Mapping[str, object], codec: Codec, kinds: tuple[type[Message], ...]) -> None:
         self.path, self.codec, self.kinds = run.path / answers.FILE, codec, kinds
         self.numbers = {name: k for k, name in enumerate(run.names)}
-        first, *lines = answers.read(self.path, (run.summary or {}).get("answers"))
+        first, *lines = answers.read(self.path, answers.of_summary(run))
         if first != dict(agreed):
             raise JobError(f"{self.path}: line 1 says that clients agreed otherwise on their columns")
         self.lines = deque(enumerate(lines, 2))

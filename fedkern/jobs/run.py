@@ -77,7 +77,7 @@ class Output:
     resume : go on from the last checkpoint in it
     quiet : no progress
     warn : is given each warning for the holder of this place, where that is another organisation's and has no terminal here
-    replays : an earlier run of the same job, whose answers are computed again; nothing is written
+    replays : an earlier run of the same job, whose answers are computed again; no checkpoint and no log of them is written
     """
 
     folder: Path | None = None

@@ -46,19 +46,19 @@ def test_a_fit_that_has_settled_is_at_the_optimum(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_columns_are_as_near_as_in_synchronous_rounds(seed: int) -> None:
-    away = fits.vertical(seed, 1500)
+    away = fits.vertical(seed, 1500, 4500)
     assert away.mean < max(0.05, 2.5 * away.other_mean)
     assert away.sd < max(0.02, 2.5 * away.other_sd)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", range(8))
 def test_fits_are_at_the_synchronous_optimum(seed: int) -> None:
     for of_seed in (fits.averaged, fits.vertical):
         away = of_seed(seed)
-        assert away.mean < max(0.05, 2 * away.other_mean)
-        assert away.sd < max(0.02, 2 * away.other_sd)
+        assert away.mean < 0.05
+        assert away.sd < 0.02
 
 
 @pytest.mark.parametrize("law", [clocks.exponential, clocks.pareto])

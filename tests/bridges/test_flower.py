@@ -4,6 +4,7 @@ import queue
 import threading
 import time
 import tomllib
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -221,10 +222,25 @@ def test_the_server_ends_when_every_site_has_heard_that_it_does(grace, heard, tm
     monkeypatch.setattr(flower, "FlowerWire", wire)
     monkeypatch.setattr(flower, "GRACE", grace)
     nodes = {number: (site, lambda record, end=end: answer(end, record)) for number, (site, end) in enumerate(sites.items())}
-    run_config = {"job": "job", "digest": digest_of(load(server / "job.toml")[0]).hex(), "resume": False}
+    run_config = {"job": "job", "digest": digest_of(load(server / "job.toml")[0]).hex(), "resume": False, "replay": False}
     flower.serve(Grid(nodes), run_config, tmp_path / "none.toml")
     assert load_result(server / "runs" / "job").digest == pooled(tmp_path)
     assert (not wires[0]._asked) is heard
+
+
+def test_an_asynchronous_run_is_replayed_from_the_sites_rows(tmp_path, monkeypatch):
+    server = found(tmp_path, method="pvi", more='[algorithm]\nschedule = "asynchronous"\n')
+    wire = partial(flower.FlowerWire, pause=0.01, compose=lambda node, kind, record: (node, kind, record))
+    monkeypatch.setenv("FEDKERN_FOLDER", str(server))
+    monkeypatch.setattr(flower, "version", lambda package: "1.42.0")
+    monkeypatch.setattr(flower, "FlowerWire", wire)
+    run_config = {"job": "job", "digest": digest_of(load(server / "job.toml")[0]).hex(), "resume": False, "replay": False}
+    for replay in (False, True):
+        ends = residents(tmp_path).items()
+        nodes = {k: (site, lambda record, end=end: end.answer(record["letter"])) for k, (site, end) in enumerate(ends)}
+        flower.serve(Grid(nodes), run_config | {"replay": replay}, tmp_path / "none.toml")
+    first, second = (load_result(server / "runs" / name) for name in ("job", "job-2"))
+    assert (second.digest, "answers" in first.summary, "answers" in second.summary) == (first.digest, True, False)
 
 
 def test_a_site_whose_resident_was_started_anew_is_lost(tmp_path):
@@ -267,7 +283,7 @@ def test_the_app_names_the_job_and_no_path(tmp_path, capsys):
     assert sorted(texts) == ["client_app.py", "job.toml", "pyproject.toml", "server_app.py"]
     assert "secret" not in "".join(texts.values())
     config = tomllib.loads(texts["pyproject.toml"])["tool"]["flwr"]["app"]["config"]
-    assert config == {"job": "trial", "digest": digest_of(load(job)[0]).hex(), "resume": True}
+    assert config == {"job": "trial", "digest": digest_of(load(job)[0]).hex(), "resume": True, "replay": False}
     assert config["digest"] in said
     assert "put trial.toml into the server's folder, too: data.test names a file of its own" in said
     for name in ("server_app.py", "client_app.py"):

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from fedkern.bridges.digest import digest_of
-from fedkern.bridges.engines import ALLOWED, TRIED, check_engine, run_folder, servers_copy
+from fedkern.bridges.engines import ALLOWED, TRIED, check_engine, replayed_folder, run_folder, servers_copy
 from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.jobs.load import tables_of
@@ -53,7 +53,7 @@ def test_the_engines_folder_has_names_and_a_digest_and_no_path(job, tmp_path, ca
     assert "secret" not in "".join(files.values())
     assert str(tmp_path) not in "".join(files.values())
     server = json.loads((tmp_path / "flare/app/config/config_fed_server.json").read_text())["workflows"][0]
-    assert server["args"] == {"names": ["ada", "bo"], "digest": digest, "resume": False, "job": "stroke"}
+    assert server["args"] == {"names": ["ada", "bo"], "digest": digest, "resume": False, "job": "stroke", "replay": False}
     meta = json.loads((tmp_path / "flare/meta.json").read_text())
     assert meta["mandatory_clients"] == ["ada", "bo"]
     assert meta["deploy_map"] == {"app": ["server", "ada", "bo"]}
@@ -154,6 +154,16 @@ def test_a_run_has_a_folder_of_its_own_and_goes_on_in_the_last(tmp_path):
         (tmp_path / name).mkdir()
         assert run_folder(tmp_path, "a", resume=True).name == name
     assert run_folder(tmp_path, "a", resume=False).name == "a-3"
+
+
+def test_the_last_run_that_has_kept_its_answers_is_replayed(tmp_path):
+    with pytest.raises(JobError, match="no run of this job has kept its answers here"):
+        replayed_folder(tmp_path, "a")
+    for name in ("a", "a-2", "a-3"):
+        (tmp_path / name).mkdir()
+    for name in ("a", "a-2"):  # a replay keeps none
+        (tmp_path / name / "answers.jsonl").write_text("")
+    assert replayed_folder(tmp_path, "a").name == "a-2"
 
 
 def test_a_run_goes_on_in_the_last_folder_that_has_a_checkpoint(tmp_path):

@@ -136,7 +136,7 @@ def test_a_synchronous_run_has_no_log(tmp_path: Path, capsys: pytest.CaptureFixt
     fedkern.run(tables, out=tmp_path / "out")
     assert not (tmp_path / "out" / FILE).exists()
     assert main(["replay", str(tmp_path / "out")]) == 2
-    assert 'only a run with schedule = "asynchronous" has it' in capsys.readouterr().err
+    assert 'replay wants a finished run with algorithm.schedule = "asynchronous"' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

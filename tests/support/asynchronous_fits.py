@@ -76,10 +76,10 @@ def sfvi(seed: int, *, beside: bool = True) -> Away:
     return Away(*found, stands(server, clients), slower, *alike)
 
 
-def averaged(seed: int, rounds: int = 4_000) -> Away:
+def averaged(seed: int, rounds: int = 10_000, of_optimum: int = 30_000) -> Away:
     models = linear(seed)[:3]
     s = chosen.sfvi(rounds=rounds, learning_rate=0.02, local_steps=2, seed=seed)
-    optimum = of_sfvi.posterior_moments(hierarchical.run(models, replace(s, rounds=3 * rounds))[0])
+    optimum = of_sfvi.posterior_moments(hierarchical.run(models, replace(s, rounds=of_optimum))[0])
     alike = of_sfvi.posterior_moments(hierarchical.run(models, s)[0])
     server, _, slower = played(of_sfvi, *hierarchical.machines(models, replace(s, lead=8)), seed)
     found, other = (distance(of_joint(one), of_joint(optimum)) for one in (of_sfvi.posterior_moments(server), alike))
@@ -107,11 +107,11 @@ def of_columns(server: Any, clients: dict[int, Any]) -> Moments:
     return np.concatenate(means), np.concatenate(sds)
 
 
-def vertical(seed: int, rounds: int = 4_000) -> Away:
+def vertical(seed: int, rounds: int = 10_000, of_optimum: int = 60_000) -> Away:
     s = chosen.split(
         rounds=rounds, n_rows=60, n_clients=3, seed=seed, average="half", cool_down=0.5, memory="rising", learning_rate=0.01
     )
-    optimum = of_columns(*federations.play(split, *columns(seed, replace(s, rounds=3 * rounds)))[:2])
+    optimum = of_columns(*federations.play(split, *columns(seed, replace(s, rounds=of_optimum)))[:2])
     alike = of_columns(*federations.play(split, *columns(seed, s))[:2])
     server, clients, slower = played(split, *columns(seed, replace(s, lead=8)), seed)
     return Away(*distance(of_columns(server, clients), optimum), False, slower, *distance(alike, optimum))

@@ -30,8 +30,8 @@ def refuse_rows(run: Opened) -> None:
 def replay(run: Opened) -> tuple[str, str]:
     """Returns the digest of the posterior that follows from the answers, and that of the run's own."""
     config, models = run.config, list[Model]()
-    if not isinstance(config, Config) or run.summary is None:
-        raise JobError(f'{run.path}: replay wants a finished run with algorithm.schedule = "asynchronous"')
+    if not isinstance(config, Config):
+        raise JobError(f'{run.path}: this is no run of method = "pvi"')
 
     def begun(first: Record) -> tuple[Stage, Server]:
         known = response.Response(Units(first["level"], first["scale"]))
@@ -42,4 +42,4 @@ def replay(run: Opened) -> tuple[str, str]:
     state = logged.last_state(run, begun)
     (model,) = models
     ended = response.in_data_units(state, model) if model.given.measured else state
-    return digest(publish.arrays(model, ended, pvi.released(ended))), str(run.summary["digest"])
+    return digest(publish.arrays(model, ended, pvi.released(ended))), str((run.summary or {})["digest"])

@@ -161,7 +161,7 @@ def test_other_schedules_have_no_log(files: dict[str, Any], tmp_path: Path, caps
     fedkern.run({**job(files, "logistic"), "algorithm": {"schedule": "sequential"}}, out=tmp_path / "out")
     assert not (tmp_path / "out" / FILE).exists()
     assert main(["replay", str(tmp_path / "out")]) == 2
-    assert 'only a run with schedule = "asynchronous" has it' in capsys.readouterr().err
+    assert 'replay wants a finished run with algorithm.schedule = "asynchronous"' in capsys.readouterr().err
 
 
 def test_a_run_that_was_interrupted_is_replayed_as_it_went_on(files: dict[str, Any], tmp_path: Path) -> None:
