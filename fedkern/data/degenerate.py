@@ -19,7 +19,7 @@ from ..models.encoding import Column, Encoding
 from ..models.formula_effects import units_of_effects
 from .isolated import decide, find_codes, judge
 
-__all__ = ["Degenerate", "degenerate", "with_far"]
+__all__ = ["Degenerate", "degenerate", "with_far", "with_response"]
 
 Array = NDArray[np.float64]
 
@@ -92,6 +92,15 @@ def with_far(
     elif y is not None and encoding.response is not None and family.counted and family.link == "log":
         far += [encoding.response] * bool(find_codes(np.asarray(y, np.float64), offset).any())
     return replace(known, far=tuple(far), zeros=zeros)
+
+
+def with_response(known: Degenerate, y: Array, encoding: Encoding) -> Degenerate:
+    """Adds the response (n,), which may be NaN, to the columns with one value where no row has the event, or each has it."""
+    family, values = FAMILIES[encoding.family], y[np.isfinite(y)]
+    if encoding.response is None or not len(values):
+        return known
+    nothing = (family.binary or family.counted) and not values.any()
+    return replace(known, constant=(*known.constant, encoding.response)) if nothing or (family.binary and values.all()) else known
 
 
 def _columns(encoding: Encoding) -> Iterator[tuple[Column, NDArray[np.int64]]]:

@@ -73,6 +73,9 @@ def findings(at: At[Any], server: column_notes.Server) -> list[Finding]:
     if FAMILIES[spec.family].counted:
         coded[response] = "counts"
     found = server.found
+    alike = [client for client, answer in zip(server.clients, server.told) if response in answer.constant]
+    if alike and len(alike) < len(server.clients):
+        found.append(Finding.of("no-event-or-only-events-at", clients=alike, column=response))
     found += [Finding.of("column-of-zeros", column=name, clients=where) for name, where in common.items() if name not in far]
     for name, where in far.items():
         if name in coded:

@@ -14,7 +14,7 @@ from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi import noise_aware
 from ...algorithms.pvi.local import Local
 from ...data import far
-from ...data.degenerate import Degenerate, degenerate, with_far
+from ...data.degenerate import Degenerate, degenerate, with_far, with_response
 from ...data.design import Design, check_counts, describe_counts, encode
 from ...data.header import not_there
 from ...data.table import Table
@@ -114,6 +114,8 @@ def _encode(model: Model, client: str, table: Table) -> tuple[Design, Degenerate
         offset = None if design.offset is None else design.offset[used_rows]
         columns = far.columns(table, model.encoding, used_rows if design.units is None else slice(None))
         nothing = with_far(nothing, columns, model.encoding, design.y[used_rows], offset)
+        # Where the server gets sums alone, whose events they are is not told.
+        nothing = nothing if model.secure else with_response(nothing, design.y[used_rows], model.encoding)
     elif model.counted_weights is not None:
         notes += describe_counts(table, model.counted_weights)
     delta = model.privacy.of(client).delta if model.privacy is not None and not model.by_client else None

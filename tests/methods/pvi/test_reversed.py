@@ -194,3 +194,15 @@ def test_where_it_is_not_looked_for() -> None:
     assert "response-reversed" not in ids(fitted(data, {"intercept": False}))
     more = {name: frame.assign(o=0.1) for name, frame in data.items()}
     assert "response-reversed" not in ids(fitted(more, data={"offset": "o"}))
+
+
+@pytest.mark.parametrize(("family", "named"), [("bernoulli", ["bo", "cy"]), ("poisson", ["bo"])])
+def test_clients_with_one_response_in_all_rows_are_named(family: str, named: list[str]) -> None:
+    """No event, or only events; of counts 1 in each row says something."""
+    rows = frames(sites(5, 4, 80))
+    rows["bo"]["died"], rows["cy"]["died"] = 0, 1
+    result = fitted(rows, {"family": family})
+    assert clients(result, "no-event-or-only-events-at") == named
+    assert "no-event-or-only-events-at" not in ids(fitted(frames(sites(5, 4, 80)), {"family": family}))
+    if family == "bernoulli":
+        assert "no-event-or-only-events-at" not in ids(fitted(rows, job={"sums": "secure"}))
