@@ -413,7 +413,7 @@ class ServerSide(Generic[S, C]):
         self._perform(effects)
 
     def lose(self, why: Mapping[int, str]) -> None:
-        """Tells the machine, unless it has finished, of each client that is gone for good.
+        """Tells the machine, unless it has finished, of each client that is gone.
 
         Raises LostPeer if the machine cannot go on without them; `hooks.lost` is not called for the client by which the job ends.
         """

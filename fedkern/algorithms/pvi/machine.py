@@ -378,7 +378,7 @@ class Server(Scheduled):
     slopes : client -> how far q is from the posterior of all rows, until all have said it
     residuals : client -> its last sums of residuals, in a job that learns its scale
     rescaled : the factor by which the last round has multiplied that scale
-    returns : whether lost clients take part again where the run is resumed
+    returns : whether lost clients take part again, as they do where a run is resumed
     back : those that have come back -> `TO_TELL` .. `SAME`
     """
 
@@ -431,7 +431,7 @@ def start(
     """Returns the server's first state (all sites zero, q = prior) and its first questions.
 
     `members`: clients whose sum is the answer of each that the server knows. `private`: a client's updates are paid for, and a
-    lost one stays lost when the run is resumed.
+    lost one stays lost.
     """
     d, p = prior.d, packed_size(prior.d, settings.covariance)
     width = d + p if settings.covariance == "full" and settings.average == "half" else 2 * d

@@ -314,7 +314,7 @@ class Model(WeighedModel[OutputSection]):
 
     @property
     def readmits(self) -> bool:
-        """Whether a lost client takes part again where the run is resumed: none whose updates are paid for, or one of a sum."""
+        """Whether a lost client takes part again once it is back: none whose updates are paid for, or one of a sum."""
         return self.privacy is None and not self.secure
 
     def start(self) -> tuple[Server, ServerEffects]:
