@@ -10,6 +10,7 @@ clients that are ranks of MPI, one of which is slow; `results/asynchronous-ranks
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -275,6 +276,8 @@ def on_a_rank(place: Place, seeds: int) -> int:
 
 def ranks(seeds: int) -> Iterator[str]:
     yield f"a server and {FEW} clients, each a rank of MPI, {seeds} seeds; medians (worst) of times over asynchronous"
+    load = os.getloadavg()[0]
+    yield f"{os.cpu_count()} cores, on which {load:.1f} other processes ran in the minute before"
     yield f"{'the slow client':<28}{'synchronous':>18}{'sequential':>18}   asynchronous itself"
     words = [str(MPIRUN), "--oversubscribe", "-n", str(1 + FEW), sys.executable, __file__, "--rank", "--seeds", str(seeds)]
     yield from subprocess.run(words, env=environment(), capture_output=True, text=True, check=True).stdout.splitlines()

@@ -3,7 +3,8 @@
 One process, simulated clocks: an answer takes a client an exponential or a Pareto time, whose means differ up to three times.
 `sfvi` goes on until all has settled, and its optimum is known exactly (linear Gaussian models with unknowns of each client);
 `sfvi-avg` and `vertical` take 10,000 rounds, and are compared with a synchronous fit of 30,000 and 60,000, whose own noise is
-small, and with one of as many. Beside it stands how much longer the synchronous rounds take on the same clocks. Writes `results/asynchronous-KIND.txt`.
+small, and with one of as many. Beside it stands how much longer the synchronous rounds take on the same clocks. Writes
+`results/asynchronous-KIND.txt`.
 """
 
 from __future__ import annotations

@@ -100,12 +100,14 @@ class Server(Controller):  # type: ignore[misc]
         job = servers_copy(folder, app / "config" / "job.toml", self.digest, self.job)
         self.log_info(fl_ctx, f"the server's job file is {job}")
         runs, name = folder / "runs", self.digest[:12]
-        out, replays = run_folder(runs, name, resume=self.resume), replayed_folder(runs, name) if self.replay else None
+        out = run_folder(runs, name, resume=self.resume)
+        replays = replayed_folder(runs, name) if self.replay else None
         self.wire, signals, ended = AskingWire(asking(fl_ctx.get_engine()), self.names), Signals(), threading.Event()
         threading.Thread(target=_watch, args=[abort_signal, signals, ended], daemon=True).start()
         try:
-            how = {"resume": self.resume, "replays": replays}
-            code = run_hub(job, self.wire, out, **how, quiet=True, sites=self.names, signals=signals)
+            code = run_hub(
+                job, self.wire, out, resume=self.resume, replays=replays, quiet=True, sites=self.names, signals=signals
+            )
         finally:
             ended.set()
             self.wire.close()

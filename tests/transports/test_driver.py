@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedkern.algorithms.core import messages
-from fedkern.algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, ClientLost, RemoteFault
+from fedkern.algorithms.core.messages import SERVER, Charge, Charged, ChargeFailed, ClientBack, ClientLost, RemoteFault
 from fedkern.errors import BudgetSpent, FedkernError, JobError, LostPeer, NumericalError
 from fedkern.results.summary import digest
 from fedkern.transports import inprocess
@@ -118,9 +118,10 @@ def test_the_servers_charges_come_back_as_events():
     assert asked == [Charged(1)] * (ROUNDS - 1)
 
 
-def side(server_receive=toy.server_receive, rounds=ROUNDS, hooks=None):
+def side(server_receive=toy.server_receive, rounds=ROUNDS, hooks=None, readmits=None):
     """A server that has asked everybody its first question."""
-    server = ServerSide(replace(toy.PROTOCOL, server_receive=server_receive), toy.start(N, rounds), CODEC, hooks or Hooks())
+    protocol = replace(toy.PROTOCOL, server_receive=server_receive, readmits=readmits)
+    server = ServerSide(protocol, toy.start(N, rounds), CODEC, hooks or Hooks())
     assert [client for client, _ in server.outgoing()] == list(range(N))
     return server
 
@@ -228,6 +229,34 @@ def test_a_lost_client_is_an_event_and_nothing_is_expected_from_it():
     before = server.state
     server.arrive(answer(1), HERE)  # it was only late: what it says now is not heard
     assert server.state is before
+
+
+def test_lost_clients_come_back_when_they_have_answered_what_they_owed():
+    """Two of one rank: a frame shows that the rank is there, and who owes nothing more may be asked again."""
+    events = []
+
+    def server_receive(state, sender, event):
+        if isinstance(event, ClientBack):
+            events.append(sender)
+            return replace(state, lost=state.lost - {sender}), []
+        return toy.server_receive(state, sender, event)
+
+    server = side(server_receive, rounds=5, readmits=toy.Question)
+    for k in (0, 3):
+        server.arrive(answer(k), HERE)
+    server.lose(dict.fromkeys((1, 2), "rank 2 has been silent for 1 s"))
+    assert [client for client, _ in server.outgoing()] == [0, 3]
+    server.arrive(answer(1), {1, 2})
+    for k in (0, 3):
+        server.arrive(answer(k, 1), HERE)
+    server.outgoing()
+    assert (events, set(server.lost)) == ([1], {2})
+    server.arrive(answer(2), {1, 2})
+    server.lose({2: "rank 2 has died"})
+    for k in (0, 3):
+        server.arrive(answer(k, 2), HERE)
+    assert [client for client, _ in server.outgoing()] == [0, 1, 3]
+    assert (events, set(server.lost)) == ([1], {2})  # it was heard, and has died since
 
 
 def test_each_time_out_has_one_meaning():
