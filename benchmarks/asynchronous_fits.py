@@ -2,9 +2,9 @@
 
 One process, simulated clocks: an answer takes a client an exponential or a Pareto time, whose means differ up to three times.
 `sfvi` goes on until all has settled, and its optimum is known exactly (linear Gaussian models with unknowns of each client);
-`sfvi-avg` and `vertical` take 10,000 rounds, and are compared with a synchronous fit of 30,000 and 60,000, whose own noise is
+`sfvi-avg` and `vertical` take 10,000 rounds, and are compared with a synchronous fit of 20,000 and 60,000, whose own noise is
 small, and with one of as many. Beside it stands how much longer the synchronous rounds take on the same clocks. Writes
-`results/asynchronous-KIND.txt`.
+`results/asynchronous-KIND.txt`, anew after each federation.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def main() -> None:
     for seed in range(given.federations):
         away.append(kinds[given.kind](seed))
         print(seed, away[-1], flush=True)
-    text = "\n".join(described(given.kind, away)) + "\n"
+        text = "\n".join(described(given.kind, away)) + "\n"
+        (ROOT / "benchmarks" / "results" / f"asynchronous-{given.kind}.txt").write_text(text, encoding="utf-8")
     print(text)
-    (ROOT / "benchmarks" / "results" / f"asynchronous-{given.kind}.txt").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def sfvi(seed: int, *, beside: bool = True) -> Away:
     return Away(*found, stands(server, clients), slower, *alike)
 
 
-def averaged(seed: int, rounds: int = 10_000, of_optimum: int = 30_000) -> Away:
+def averaged(seed: int, rounds: int = 10_000, of_optimum: int = 20_000) -> Away:
     models = linear(seed)[:3]
     s = chosen.sfvi(rounds=rounds, learning_rate=0.02, local_steps=2, seed=seed)
     optimum = of_sfvi.posterior_moments(hierarchical.run(models, replace(s, rounds=of_optimum))[0])

@@ -372,7 +372,7 @@ class Server(Scheduled):
     schedule : who is asked, and what came of it. An answer that the guard on q refused altogether is in no q
     trajectory : see `point_of`
     parts : into which "bcm-split" divides the prior: the clients that fit, also where the server knows their sum as one client's
-    pending : client -> its delta, until all of a synchronous round have come
+    pending : client -> its delta, until all answers to a question have come
     halvings : how often the guard on q halved alpha
     paths : the trajectory of each client's site, where each is averaged by itself; none elsewhere
     slopes : client -> how far q is from the posterior of all rows, until all have said it
@@ -552,20 +552,15 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
         schedule = schedule.without(sender, "refused")
     effects: ServerEffects = []
     state = evolve(state, schedule=schedule)
-    together = state.settings.schedule == "synchronous"
     if isinstance(event, SiteDelta):
         _check(state, sender, event)
-        state = evolve(state, residuals=scale.add_residuals(state.residuals, sender, event, state.settings))
-        delta = (event.dh, event.dP)
-        # A synchronous round is applied at once, when its last answer has come.
-        if together:
-            state = evolve(state, pending=state.pending.plus(sender, delta))
-        else:
-            state, effects = _apply(state, {sender: delta})
-    state = evolve(state, schedule=state.schedule.heard(sender))
-    if together and not state.schedule.waiting and state.pending:
+        residuals = scale.add_residuals(state.residuals, sender, event, state.settings)
+        state = evolve(state, residuals=residuals, pending=state.pending.plus(sender, (event.dh, event.dP)))
+    # Answers to one question are applied together, when the last has come.
+    if state.pending and (schedule.at_once or not schedule.heard(sender).waiting):
         state, effects = _apply(state, state.pending)
         state = evolve(state, pending=PersistentMap())
+    state = evolve(state, schedule=state.schedule.heard(sender))
     # Most schedules ask nobody before all answers have come; `_ask` knows.
     state, questions = _ask(state)
     return state, effects + questions
