@@ -354,9 +354,9 @@ class ServerSide(Generic[S, C]):
             self.hooks.back(client)
             self.feed(client, ClientBack(client))
         self.back.clear()
-        # Nothing stands in the way: all unsent frames leave, but for those to lost clients.
+        # Nothing stands in the way: all unsent frames leave.
         self.told_last = self.finished and (self.told_last or not self.n_open)
-        out, self.unsent = [item for item in self.unsent if item[0] not in self.lost], []
+        out, self.unsent = self.unsent, []
         for client, frame in out:
             self._ask(client, frame)
         if not out and not self.n_open and not self.finished:
@@ -425,6 +425,8 @@ class ServerSide(Generic[S, C]):
             raise self._gone(new, "no client is left; --resume goes on where a checkpoint was kept")
         for client in new:
             self.lost[client] = why[client]
+            # What has not left never does: once it is back, here or in a resumed run, it is told where the machine is then.
+            self.unsent = [item for item in self.unsent if item[0] != client]
             self.owed[client] = self.open[client]
             self.n_open -= self.open[client]
             self.open[client] = 0
@@ -458,9 +460,7 @@ class ServerSide(Generic[S, C]):
         if self.keeping:
             raise RemoteFault(f"{_names(self.keeping)} answered Keep without Kept")
         self.keeping = None
-        # The machine goes on without lost clients: a resumed run, in which one may be back, must not ask it their questions.
-        frames = [item for item in self.unsent if item[0] not in self.lost]
-        self.hooks.keep_server(self.hooks.checkpoint_number, self.protocol.save(self.state), frames, frozenset(self.lost))
+        self.hooks.keep_server(self.hooks.checkpoint_number, self.protocol.save(self.state), self.unsent, frozenset(self.lost))
         if self.stopping:
             raise LostPeer(f"stopped by {self.stopping}; --resume goes on from checkpoint {self.hooks.checkpoint_number}")
 
@@ -471,6 +471,8 @@ class ServerSide(Generic[S, C]):
                 continue
             if isinstance(effect, Release):
                 self.feed(SERVER, self.hooks.release(effect))
+                continue
+            if target in self.lost:
                 continue
             message, frame = self._last
             # One message to many clients is encoded once: for each further client only the address changes.

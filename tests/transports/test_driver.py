@@ -259,6 +259,29 @@ def test_lost_clients_come_back_when_they_have_answered_what_they_owed():
     assert (events, set(server.lost)) == ([1], {2})  # it was heard, and has died since
 
 
+def test_what_was_held_back_for_a_client_that_was_lost_is_not_sent_when_it_is_back():
+    """It is lost in a checkpoint, before which the next question was made."""
+
+    class Once(Hooks):
+        keeps = True
+
+        def checkpoint_due(self):
+            return not self.checkpoint_number and bool(answers)
+
+    answers = []
+    server = side(rounds=5, hooks=Once(), readmits=toy.Question)
+    for k in range(N):
+        server.arrive(answer(k), HERE)
+        answers.append(k)
+    assert [client for client, _ in server.outgoing()] == list(range(N))  # to keep
+    server.lose({1: "rank 2 has been silent for 1 s"})
+    for k in range(N):
+        server.arrive(CODEC.encode(k, Kept(1), True), HERE)
+    server.protocol = replace(server.protocol, server_receive=lambda state, sender, event: (state, []))
+    assert [client for client, _ in server.outgoing()] == [0, 2, 3]
+    assert not server.lost
+
+
 def test_each_time_out_has_one_meaning():
     """Silence has one consequence, ClientLost; and it comes after one time, the job file's `deadline`."""
     assert [field.name for field in fields(Timeouts)] == ["start", "lost", "grace"]
