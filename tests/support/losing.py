@@ -12,7 +12,7 @@ from fedkern.transports.driver import ClientSide, ServerSide
 from fedkern.transports.inprocess import InProcess
 
 LOST, WHY = 1, "rank 2 has died"
-SILENT = 2.5  # seconds
+SILENT, BETWEEN = 8.0, 0.08  # seconds of a client that is silent, and of each update of others
 
 
 class Losing(InProcess):
@@ -56,7 +56,7 @@ def with_clocks(patch=setattr):
 
     def slow(state, event, steps):
         if state.name != "b":
-            time.sleep(0.02)
+            time.sleep(BETWEEN)
         elif state.updates == 2 and silent:
             time.sleep(silent.pop())
         return update(state, event, steps)

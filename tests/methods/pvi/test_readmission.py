@@ -137,11 +137,13 @@ def is_back(out: Path, result: Any, whole: Any) -> None:
     assert main(["replay", str(out)]) == 0
 
 
-@pytest.mark.parametrize("schedule", ["asynchronous", "synchronous", "sequential", "random"])
-def test_a_client_that_was_silent_for_too_long_comes_back(schedule: str, job: Path) -> None:
+@pytest.mark.parametrize(
+    ("schedule", "after"), [("asynchronous", 5), ("asynchronous", 0), ("synchronous", 5), ("sequential", 5), ("random", 5)]
+)
+def test_a_client_that_was_silent_for_too_long_comes_back(schedule: str, after: int, job: Path) -> None:
     job.write_text(JOB.format(schedule=schedule))
     config, folder = load(job)
-    result = perform(Losing("pvi", after=5, back=9), config, folder, Output(folder / "out", quiet=True))
+    result = perform(Losing("pvi", after=after, back=9), config, folder, Output(folder / "out", quiet=True))
     whole = fedkern.run(job)
     if schedule != "asynchronous":
         assert result.summary["clients"]["b"]["came_back"] == "with its site"
@@ -164,31 +166,38 @@ def test_its_policy_is_asked_when_it_comes_back(job: Path, monkeypatch: pytest.M
         perform(Losing("pvi", after=5, back=9), config, folder, Output(folder / "out", quiet=True))
 
 
-SILENCE = ["--set", "job.deadline=1", "--set", "job.rounds=150"]
+DEADLINE, ROUNDS = 3.0, 150
 
 
+@pytest.mark.nightly
 def test_a_rank_that_was_silent_for_too_long_comes_back(job: Path) -> None:
     out = job.parent / "out"
     words = [str(MPIRUN), "--oversubscribe", "-n", "4", sys.executable, losing.__file__, "run", str(job), "--mpi"]
     ended = subprocess.run(
-        [*words, "--out", str(out), *SILENCE], env=environment(), capture_output=True, text=True, timeout=200, check=False
+        [*words, "--out", str(out), "--set", f"job.deadline={DEADLINE}", "--set", f"job.rounds={ROUNDS}"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
     )
     assert ended.returncode == 0, ended.stderr
     whole = fedkern.run(job)
     is_back(out, fedkern.load(out), whole)
 
 
+@pytest.mark.nightly
 def test_a_site_of_a_relay_that_was_silent_for_too_long_comes_back(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     losing.with_clocks(monkeypatch.setattr)
     job.write_text(job.read_text().replace("clients/*.csv", '", "'.join(f"clients/{name}.csv" for name in "abc")))
-    config, folder = load(job, ["job.rounds=150"])
+    config, folder = load(job, [f"job.rounds={ROUNDS}"])
     results = []
 
     def work(place: Any, name: str | None) -> int:
         results.append(perform(place, config, folder, Output(folder / (name or "out"), quiet=True)))
         return 0
 
-    codes, said, _ = over_threads(work, tuple("abc"), None, Timeouts(lost=1.0, grace=5.0), again=0.2, busy=0.1)
+    codes, said, _ = over_threads(work, tuple("abc"), None, Timeouts(lost=DEADLINE, grace=5.0), again=0.2, busy=0.1)
     assert set(codes.values()) == {0}, said
     (result,) = filter(None, results)
     is_back(folder / "out", result, fedkern.run(job))
