@@ -30,6 +30,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "exponential": {"shape": 1.0, "wards": 10, "sd": 0.5},
     "piecewise": {"shape": 0.7, "cuts": [6.0, 12.0, 24.0, 48.0]},
     "cox": {"shape": 1.2},
+    "lognormal-aft": {"sigma": 0.8, "wards": 8, "sd": 0.4, "intervals": True},
+    "loglogistic-aft": {"sigma": 0.5, "wards": 8, "sd": 0.3},
 }
 SEEDS = range(1, 9)
 
@@ -42,8 +44,13 @@ def federation(kind: str, seed: int, clients: int = 3, rows: int = 110) -> dict[
         x = rng.standard_normal((rows, 2))
         wards = about.get("wards", 0)
         ward = rng.integers(0, max(wards, 1), rows)
-        eta = x @ EFFECTS + about.get("sd", 0.0) * rng.standard_normal(max(wards, 1))[ward] - about["shape"] * np.log(30.0)
-        life = (rng.exponential(size=rows) * np.exp(-eta)) ** (1 / about["shape"])
+        eta = x @ EFFECTS + about.get("sd", 0.0) * rng.standard_normal(max(wards, 1))[ward]
+        if "sigma" in about:
+            e = rng.standard_normal(rows) if kind == "lognormal-aft" else rng.logistic(size=rows)
+            life = 30.0 * np.exp(eta + about["sigma"] * e)
+        else:
+            eta -= about["shape"] * np.log(30.0)
+            life = (rng.exponential(size=rows) * np.exp(-eta)) ** (1 / about["shape"])
         seen = np.minimum(rng.exponential(70.0, rows), 80.0)
         months = np.maximum(np.round(np.minimum(life, seen), 2), 0.01)
         died = (life <= seen).astype(int)
@@ -131,6 +138,16 @@ def posterior(kind: str, frames: dict[str, pd.DataFrame], seed: int) -> dict[str
             tau = numpyro.sample("group_sd", dist.HalfNormal(1))
             u = numpyro.sample("u", dist.Normal(0, 1).expand([int(d["ward"].max()) + 1]).to_event(1))
             eta = eta + tau * u[d["ward"]]
+        if "sigma" in about:
+            sigma = numpyro.sample("sigma", dist.FoldedDistribution(dist.StudentT(3.0)))
+            numpyro.deterministic("log_sigma", jnp.log(sigma))
+            z, z_end = ((jnp.log(np.maximum(t, 1e-300)) - eta) / sigma for t in (time, end))
+            law = dist.Normal() if kind == "lognormal-aft" else dist.Logistic()
+            survival = (lambda z: jax.scipy.special.log_ndtr(-z)) if kind == "lognormal-aft" else (lambda z: -jax.nn.softplus(z))
+            beyond, by_end = survival(z), survival(z_end)
+            inside = beyond + jnp.log(-jnp.expm1(jnp.where(between, by_end - beyond, -1.0)))
+            numpyro.factor("rows", jnp.where(seen, law.log_prob(z) - jnp.log(sigma), jnp.where(between, inside, beyond)).sum())
+            return
         log_hazard, begin = hazards(own, time)
         begin = begin * jnp.exp(eta)
         more = hazards(own, end)[1] * jnp.exp(eta) - begin
@@ -153,7 +170,7 @@ def posterior(kind: str, frames: dict[str, pd.DataFrame], seed: int) -> dict[str
     mcmc.run(jax.random.PRNGKey(seed))
     found = {}
     for name, values in mcmc.get_samples(group_by_chain=True).items():
-        if name in ("u", "steps", "walk_sd", "root"):
+        if name in ("u", "steps", "walk_sd", "root", "sigma"):
             continue
         for k, one in enumerate(np.moveaxis(np.atleast_3d(np.asarray(values)), 2, 0)):
             if one.std() > 0:
@@ -172,8 +189,10 @@ def standard(result: Any, kind: str, frames: dict[str, pd.DataFrame]) -> dict[st
     found = {f"beta[{k}]": drawn["theta_std"].reshape(-1, 2)[:, k] for k in range(2)}
     if kind == "cox":
         return found
-    shape = flat.get("shape", np.ones(1))
+    shape = -1.0 if "sigma" in flat else flat.get("shape", np.ones(1))  # of times, and not of hazards
     found["intercept"] = flat["intercept_std"] + shape * np.log(pooled(frames)["unit"])
+    if "sigma" in flat:
+        found["log_sigma"] = np.log(flat["sigma"])
     if kind == "weibull":
         found["log_shape"] = np.log(shape)
     if "group_sd[intercept]" in flat:

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import _rows as of
-from ._jets import chain, number
+from ._jets import chain, chain_two, number, where
 from ._rows import HALF_LOG_TAU, MOST_ETA, expit, special
 
 Vector = NDArray[np.float64]
@@ -156,3 +157,92 @@ def effects_cdf(y: Vector, mean: Vector, scale: Any, trials: Any) -> Vector:
     weights = np.exp(-0.5 * NODES**2)
     below = sum(w * special("pdtr")(y, mean * np.exp(scale * z)) for w, z in zip(weights / weights.sum(), NODES.tolist()))
     return np.asarray(below)
+
+
+# Times: log time = eta + scale * e, of a standard number e --------------------
+
+LEGENDRE = np.polynomial.legendre.leggauss(12)
+
+
+def _tail(x: Any) -> tuple[Any, Any, Any]:
+    """Returns log Phi(-x), the mean of -t and the variance of t beyond x (t > x) of a standard normal."""
+    value, mean, curve = of.normal_tail(x)
+    return value, mean, 1 - curve
+
+
+def normal_interval(a: Any, b: Any, gap: Any) -> tuple[Any, Any, Any]:
+    """Returns log(Phi(b) - Phi(a)), b = a + gap, with the mean and the variance of a standard normal in (a, b)."""
+    turn = a + b > 0
+    a, b = np.where(turn, -b, a), np.where(turn, -a, b)  # so that b is not far to the right
+    below, high_mean, high_variance = _tail(-b)
+    middle, half = 0.5 * (a + b), 0.5 * gap
+    narrow = half * (1 + np.abs(middle)) < 1
+    m, h = np.where(narrow, middle, 0.0), np.where(narrow, half, 1.0)
+    t, w = LEGENDRE
+    x = h[..., None] * t
+    density = w * np.exp(-m[..., None] * x - 0.5 * x**2)
+    total = density.sum(axis=-1)
+    shift = (density * x).sum(axis=-1) / total
+    spread = (density * (x - shift[..., None]) ** 2).sum(axis=-1) / total
+    # Two tails: what lies below a is taken away.
+    away, low_mean, low_variance = _tail(-a)
+    finite = np.isfinite(a)
+    less = np.where(finite, np.exp(np.where(finite, away - below, -1.0)), 0.0)
+    keep = 1 - less
+    low_mean, low_variance = np.where(finite, low_mean, 0.0), np.where(finite, low_variance, 0.0)
+    mean = (-high_mean + less * low_mean) / keep
+    second = (high_variance + (high_mean + mean) ** 2 - less * (low_variance + (low_mean + mean) ** 2)) / keep
+    value = np.where(narrow, np.log(h * total) - 0.5 * m**2 - HALF_LOG_TAU, below + np.log1p(-less))
+    mean, variance = np.where(narrow, m + shift, mean), np.where(narrow, spread, second)
+    return value, np.where(turn, -mean, mean), np.clip(variance, 0, 1)
+
+
+class Law(NamedTuple):
+    """Holds a standard number e: log p(e), log P(e > z), log P(a < e < a + gap) by log gap, and the z of a log P(e > z)."""
+
+    density: Callable[[Any], Any]
+    survival: Callable[[Any], Any]
+    between: Callable[[Any, Any], Any]
+    quantile: Callable[[Any], Any]
+
+
+def _normal_survival(z: Any) -> Any:
+    value, rate, curve = of.normal_tail(number(z))
+    return chain(z, value, -rate, -curve)
+
+
+def _normal_between(a: Any, log_gap: Any) -> Any:
+    gap = np.exp(log_gap)
+    b = number(a) + number(gap)
+    value, mean, variance = normal_interval(number(a), b, number(gap))
+    rate = np.exp(-0.5 * b**2 - HALF_LOG_TAU - value)  # of its end
+    return chain_two(a, gap, value, (-mean, rate), (variance - 1, rate * (mean - b), -rate * (rate + b)))
+
+
+def _logistic_between(a: Any, log_gap: Any) -> Any:
+    return chain(log_gap, *of.log_1m_exp(number(log_gap))) - softplus(a) - softplus(-(a + np.exp(log_gap)))
+
+
+NORMAL = Law(lambda z: -0.5 * z * z - HALF_LOG_TAU, _normal_survival, _normal_between, lambda log_p: -special("ndtri_exp")(log_p))
+LOGISTIC = Law(
+    lambda z: z - softplus(z) - softplus(z),
+    lambda z: -softplus(z),
+    _logistic_between,
+    lambda log_p: np.log(-np.expm1(log_p)) - log_p,
+)
+
+
+def accelerated(law: Law, y: Any, upper: Any, entry: Any, eta: Any, scale: Any) -> Any:
+    """Returns log-densities of rows (less -log y of an event): the event at y = `upper`, after y, or between the two, given none
+    before `entry`."""
+    begun, within = y > 0, (y < upper) & np.isfinite(upper)
+    since, until = np.where(begun, y, 1.0), np.where(within, upper, 2.0)
+
+    def standard(time: Any) -> Any:
+        return (np.log(time) - eta) / scale
+
+    z, grown = standard(since), np.where(begun & within, (until - since) / since, 1.0)
+    after = where(begun, law.survival(z), 0.0)
+    inside = where(begun, law.between(z, np.log(np.log1p(grown)) - np.log(scale)), law.survival(-standard(until)))
+    value = where(within, inside, where(y == upper, law.density(z) - np.log(scale), after))
+    return value - where(entry > 0, law.survival(standard(np.where(entry > 0, entry, 1.0))), 0.0)

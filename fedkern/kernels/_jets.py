@@ -67,6 +67,27 @@ def chain(x: Any, value: Any, slope: Any, curve: Any) -> Any:
     return Jet(value, slope * x.first, slope * x.second + curve * _outer(x.first, x.first))
 
 
+def chain_two(x: Any, y: Any, value: Any, slopes: tuple[Any, Any], curves: tuple[Any, Any, Any]) -> Any:
+    """Returns f(x, y) by f with its derivatives there, the second ones in x, in both, in y."""
+    if not isinstance(x, Jet) and not isinstance(y, Jet):
+        return value
+    (a, b), across = (_jet(x), _jet(y)), curves[1]
+    both = across * (_outer(a.first, b.first) + _outer(b.first, a.first))
+    one, other = (
+        slope * of.second + curve * _outer(of.first, of.first)
+        for of, slope, curve in zip((a, b), slopes, curves[::2], strict=True)
+    )
+    return Jet(value, slopes[0] * a.first + slopes[1] * b.first, one + both + other)
+
+
+def where(condition: Any, first: Any, other: Any) -> Any:
+    """Returns the first where the condition holds, and the other elsewhere."""
+    if not isinstance(first, Jet) and not isinstance(other, Jet):
+        return np.where(condition, first, other)
+    a, b = _jet(first), _jet(other)
+    return Jet(*(np.where(condition, *parts) for parts in ((a.value, b.value), (a.first, b.first), (a.second, b.second))))
+
+
 def number(x: Any) -> Any:
     """Returns the value alone."""
     return x.value if isinstance(x, Jet) else x

@@ -1107,7 +1107,9 @@ FAMILIES = {record.name: record for record in RECORDS}
 MEANT = {other: record.name for record in RECORDS for other in record.also}
 # What stands in a family's place where rows have times. "cox" is a likelihood of who is at risk, and no density of a row; the
 # others have a baseline hazard that all share. As a column, whether a row has its event is "bernoulli".
-LIFETIMES = ("weibull", "exponential", "piecewise")
+# Of accelerated times exp of a coefficient is a ratio of times, and of the others one of hazards.
+ACCELERATED = {"lognormal-aft": by_jets.NORMAL, "loglogistic-aft": by_jets.LOGISTIC}
+LIFETIMES = ("weibull", "exponential", "piecewise", *ACCELERATED)
 HAZARDS = ("cox", *LIFETIMES)
 # Of levels without an order: each has a predictor of its own. As a column, such a response is "ordinal".
 NOMINAL = ("multinomial",)

@@ -25,6 +25,7 @@ triangular, so that the effects T u_g have the covariance T T'. A point holds, o
 | "ordinal", "ordinal-probit" | y in 0 .. K - 1, P(y < k) = F(c_k - eta), F logistic or normal | c_1, log(c_2 - c_1), .. |
 | "weibull" | a time of hazard k t^(k-1) exp(eta) | log k |
 | "exponential" | the same with k = 1 | |
+| "lognormal-aft", "loglogistic-aft" | a time whose logarithm is eta + sd e, e standard normal or logistic | log sd |
 | "piecewise" | a time of hazard exp(eta + a_j) after cuts[j-1], up to and with cuts[j] | a_0 .. a_m, of m cuts |
 
 A time is two columns: y = `upper`: an event at y (> 0); `upper` inf: none until y; else: an event after y, and until `upper`. A
@@ -46,6 +47,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import families
 from ._checks import Domain, choice_of, describe
 from ._docs import documented
 from ._record import BACKENDS, F64, WITHOUT_CUDA, Array, Kernel, Out, Scalar, on_host
@@ -60,20 +62,20 @@ CODES = {
     "zero-inflated-poisson": 7, "zero-inflated-negative-binomial": 8, "ordinal": 9, "ordinal-probit": 10, "weibull": 11,
     "exponential": 12, "piecewise": 13, "bernoulli-probit": 14, "binomial-probit": 14, "bernoulli-cloglog": 15,
     "binomial-cloglog": 15, "beta-binomial": 16, "lognormal": 17, "inverse-gaussian": 18, "hurdle-poisson": 19,
-    "hurdle-negative-binomial": 20, "poisson-lognormal": 21,
+    "hurdle-negative-binomial": 20, "poisson-lognormal": 21, "lognormal-aft": 22, "loglogistic-aft": 23,
 }  # fmt: skip
 SHAPES = {  # how many numbers of its own a family has; "ordinal" at least so many, "piecewise" one more for each cut
     "gaussian": 1, "negative-binomial": 1, "student": 2, "gamma": 1, "beta": 1, "zero-inflated-poisson": 1,
     "zero-inflated-negative-binomial": 2, "ordinal": 1, "ordinal-probit": 1, "weibull": 1, "piecewise": 1,
     "beta-binomial": 1, "lognormal": 1, "inverse-gaussian": 1, "hurdle-poisson": 1, "hurdle-negative-binomial": 2,
-    "poisson-lognormal": 1,
+    "poisson-lognormal": 1, "lognormal-aft": 1, "loglogistic-aft": 1,
 }  # fmt: skip
 SEVERAL_MODES = (
     "student", "beta", "zero-inflated-poisson", "zero-inflated-negative-binomial", "beta-binomial", "inverse-gaussian",
     "hurdle-negative-binomial",
 )  # fmt: skip
 ORDERED = ("ordinal", "ordinal-probit")
-TIMES = ("weibull", "exponential", "piecewise")
+TIMES = families.LIFETIMES
 LATER = tuple(CODES)[5:]
 LACKS = {"numba": LATER, "cuda": LATER}
 MOST_EFFECTS, MOST_NODES = 3, 128
@@ -225,6 +227,8 @@ def _call(
         raise ValueError(f"{kernel.name}: {of}, got {d}")
     if arrays[9] is not None and family not in TIMES:
         raise ValueError(f"{kernel.name}: entry is of times ({', '.join(TIMES)}), and {family} rows have none")
+    if arrays[9] is not None and d and family in families.ACCELERATED:
+        raise ValueError(f"{kernel.name}: entry of {family} rows is taken where Z has no column: given one they are not concave")
     cuts = _cuts(kernel, family, arrays[7], arrays[8])
     m = k - size(p, d, family, 0)
     n_shapes = SHAPES.get(family, 0) + len(cuts)

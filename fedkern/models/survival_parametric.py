@@ -4,6 +4,7 @@
 |---|---|---|
 | "weibull" | k t^(k-1) exp(eta) | log k |
 | "exponential" | exp(eta) | |
+| "lognormal-aft", "loglogistic-aft" | that of log t = eta + sd e, e standard normal or logistic | log sd |
 | "piecewise" | exp(eta + b_j) between the cuts c_j and c_(j+1), b_0 = 0 | b_1 .. b_m, and log s of their prior alone |
 
 A row has its event at `time`, or in (time, upper], or was seen without it until `time`. A row that is seen from `entry` on is in
@@ -18,6 +19,7 @@ Source: docs/spec/likelihood.md, section 9.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Self
@@ -25,12 +27,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels import _declared as by_jets
 from ..kernels import mixed as kernels
-from ..kernels.families import HALF_LOG_TAU
+from ..kernels._jets import variables
+from ..kernels.families import ACCELERATED, HALF_LOG_TAU
 from .expfam import unpacked
 from .mixed import Prior, Rows
 from .mixed.joint import OfAll
-from .mixed.layout import SHAPE, Elsewhere, Layout, Named, Shape
+from .mixed.layout import SHAPES, Elsewhere, Layout, Named, Shape
 from .mixed.quadrature import even
 
 Vector = NDArray[np.float64]
@@ -41,15 +45,15 @@ WALK = Shape("log walk sd", "walk sd", np.exp, Named.of("half-normal"), start=fl
 
 def shapes_of(family: str, cuts: tuple[float, ...]) -> tuple[Shape, ...]:
     """The numbers of a family beside its coefficients; `cuts` are those of "piecewise"."""
-    if family == "weibull":
-        return (SHAPE,)
+    if family in SHAPES:
+        return SHAPES[family]
     steps = (Shape(f"log hazard from {cut:g}", f"log hazard from {cut:g}", np.asarray, Elsewhere(), reach=50.0) for cut in cuts)
     return (*steps, WALK) if family == "piecewise" else ()
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """Hazards of a row with predictor 0, at points of xi.
+    """Hazards of rows by their predictors, at points of xi: those of predictor 0 times exp(eta).
 
     Attributes
     ----------
@@ -66,10 +70,21 @@ class Baseline:
     def of(cls, layout: Layout, points: Vector, cuts: Vector) -> Baseline:
         """At points whose last numbers are those of the layout's family, with or without T_c."""
         shape_numbers = points[:, points.shape[1] - len(layout.shapes) :]
-        return cls(layout.family, shape_numbers[:, [k for k, shape in enumerate(layout.shapes) if not shape.of_prior]], cuts)
+        own = shape_numbers[:, [k for k, shape in enumerate(layout.shapes) if not shape.of_prior]]
+        return cls.of_family(layout.family, own, cuts)
 
-    def between(self, since: Vector, time: Vector) -> Vector:
-        """(S, n) the cumulative hazard from times to others, 0 <= since <= time, of which nothing cancels where both are near."""
+    @staticmethod
+    def of_family(family: str, own: Vector, cuts: Vector) -> Baseline:
+        """As its fields are."""
+        kind = Accelerated if family in ACCELERATED else Baseline
+        return kind(family, own, cuts)
+
+    def between(self, since: Vector, time: Vector, eta: Vector) -> Vector:
+        """(S, n) the cumulative hazards of predictors (S, n) from times to others, 0 <= since <= time."""
+        return self._between(since, time) * np.exp(eta)
+
+    def _between(self, since: Vector, time: Vector) -> Vector:
+        """(S, n) the same of predictor 0, of which nothing cancels where both are near."""
         S, n = len(self.own), len(time)
         if self.family == "weibull":
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -102,8 +117,9 @@ class Baseline:
             # An event at a cut is of the piece that ends there, as its row was seen in no other.
             return b[:, np.searchsorted(self.cuts, time, side="left")], np.exp(b) @ spent.T
 
-    def when(self, cumulative: Vector) -> Vector:
-        """(S, n) the times at which cumulative hazards (S, n) are reached."""
+    def when(self, cumulative: Vector, eta: Vector) -> Vector:
+        """(S, n) the times at which cumulative hazards (S, n) of predictors (S, n) are reached."""
+        cumulative = cumulative * np.exp(-eta)
         if self.family == "exponential":
             return cumulative
         with np.errstate(divide="ignore", over="ignore"):
@@ -115,12 +131,46 @@ class Baseline:
             at = np.take_along_axis(reached, piece, axis=1), np.take_along_axis(hazard, piece, axis=1)
             return np.asarray(begins[piece] + (cumulative - at[0]) / at[1])
 
-    def log_cumulative(self, time: Vector) -> Vector:
-        """(S, n) logarithms of the cumulative hazard, also where that is no double number."""
+    def log_cumulative(self, time: Vector) -> Callable[[Vector], Vector]:
+        """The function of eta (S, 1, n) that has logarithms of the cumulative hazard at times (T, n) or (T, 1)."""
         with np.errstate(divide="ignore"):
-            if self.family == "weibull":
-                return np.asarray(np.exp(self.own) * np.log(time))
-            return np.log(self.at(time)[1])
+            log_t = np.log(time.ravel())
+            of_zero = np.exp(self.own) * log_t if self.family == "weibull" else np.log(self.at(time.ravel())[1])
+        of_zero = of_zero.reshape(len(of_zero), *time.shape)
+        return lambda eta: of_zero + eta
+
+    @property
+    def width(self) -> float:
+        """Within which length of eta survival bends, at least."""
+        return 0.5  # exp(-exp(x))
+
+
+@dataclass(frozen=True)
+class Accelerated(Baseline):
+    """Hazards of times whose logarithms are eta + sd e; own: (S, 1) log sd."""
+
+    def between(self, since: Vector, time: Vector, eta: Vector) -> Vector:
+        return np.asarray(self._gone(time, eta) - self._gone(since, eta))
+
+    def _gone(self, time: Vector, eta: Vector, own: Vector | None = None) -> Vector:
+        """The cumulative hazard."""
+        z = (np.log(np.where(time > 0, time, 1.0)) - eta) / np.exp(self.own if own is None else own)
+        return np.asarray(np.where(time > 0, -ACCELERATED[self.family].survival(z), 0.0))
+
+    def when(self, cumulative: Vector, eta: Vector) -> Vector:
+        with np.errstate(over="ignore"):
+            return np.asarray(np.exp(eta + np.exp(self.own) * ACCELERATED[self.family].quantile(-cumulative)))
+
+    def log_cumulative(self, time: Vector) -> Callable[[Vector], Vector]:
+        def of_eta(eta: Vector) -> Vector:
+            with np.errstate(divide="ignore"):
+                return np.asarray(np.log(self._gone(time, eta, self.own[:, :, np.newaxis])))
+
+        return of_eta
+
+    @property
+    def width(self) -> float:
+        return float(np.exp(self.own.min()))
 
 
 @dataclass(frozen=True)
@@ -185,6 +235,8 @@ class Timed(Rows):
 
     def density(self, eta: Vector, points: Vector) -> Vector:
         """(S, n) of predictors (S, n): logarithms of densities of events, and of probabilities of all else, given the entry."""
+        if self.layout.family in ACCELERATED:
+            return np.asarray(self._accelerated(eta, points) - np.log(np.where(self.upper == self.y, self.y, 1.0)))
         begin, log_hazard, between = self._hazards(eta, points)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             of_end = np.where(self.upper == self.y, log_hazard, np.log(-np.expm1(-between)))
@@ -192,6 +244,9 @@ class Timed(Rows):
 
     def slopes(self, eta: Vector, points: Vector) -> tuple[Vector, Vector]:
         """(S, n) the derivative of `density` in eta, and minus the second one."""
+        if self.layout.family in ACCELERATED:
+            jet = self._accelerated(*variables(eta), points)
+            return jet.first[0], -jet.second[0, 0]
         begin, _, d = self._hazards(eta, points)
         exact, inside = self.upper == self.y, np.isfinite(self.upper) & (self.upper != self.y)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -203,14 +258,18 @@ class Timed(Rows):
     def weighed(self, point: Vector) -> Vector:
         return np.abs(self.slopes(self.fixed(point), point[np.newaxis])[1])
 
+    def _accelerated(self, eta: Any, points: Vector) -> Any:
+        entry, scale = np.zeros(len(self.y)) if self.entry is None else self.entry, np.exp(self.baseline(points).own)
+        return by_jets.accelerated(ACCELERATED[self.layout.family], self.y, self.upper, entry, eta, scale)
+
     def _hazards(self, eta: Vector, points: Vector) -> tuple[Vector, Vector, Vector]:
         """(S, n) cumulative hazards from the entry to y, logarithms of hazards there, and the cumulative hazard from y to
         `upper`."""
         base, scale = self.baseline(points), np.exp(eta)
         log_hazard, begin = base.at(self.y)
         end = base.at(np.where(np.isinf(self.upper), self.y, self.upper))[1]
-        seen = begin if self.entry is None else base.between(self.entry, self.y)
-        return scale * seen, log_hazard + eta, scale * (end - begin)
+        seen = scale * begin if self.entry is None else base.between(self.entry, self.y, eta)
+        return seen, log_hazard + eta, scale * (end - begin)
 
 
 class TimedOfAll(OfAll, Timed):
@@ -446,16 +505,13 @@ def survival(base: Baseline, eta: Vector, variance: Vector, time: Vector) -> Vec
     ----------
     eta, variance : (S, n) predictors of rows, and variances of their effects
     """
-    paired = time.ndim == 2
-    times = time[0] if paired else time
-    log_H = base.log_cumulative(times)
-    log_H = log_H[:, np.newaxis] if paired else log_H[:, :, np.newaxis]
+    log_H = base.log_cumulative(time if time.ndim == 2 else time[:, np.newaxis])
     with np.errstate(over="ignore"):
         if not variance.any():
-            return np.asarray(np.exp(-np.exp(log_H + eta[:, np.newaxis])))
-        total, sd = np.zeros((len(eta), log_H.shape[1], eta.shape[1])), np.sqrt(variance)
-        for node, share in zip(*even(2 * float(sd.max())), strict=True):  # exp(-exp(x)) bends within half a unit
-            total += share * np.exp(-np.exp(log_H + (eta + node * sd)[:, np.newaxis]))
+            return np.asarray(np.exp(-np.exp(log_H(eta[:, np.newaxis]))))
+        total, sd = np.zeros((len(eta), len(time), eta.shape[1])), np.sqrt(variance)
+        for node, share in zip(*even(float(sd.max()) / base.width), strict=True):
+            total += share * np.exp(-np.exp(log_H((eta + node * sd)[:, np.newaxis])))
     return total
 
 

@@ -14,7 +14,20 @@ SHOWN = 50  # rows in notebooks
 
 TextColumn = Literal["parameter", "site"]
 NumberColumn = Literal[
-    "mean", "sd", "q025", "q05", "q95", "q975", "rhat", "ess", "pip", "odds_ratio", "rate_ratio", "mean_ratio", "hazard_ratio"
+    "mean",
+    "sd",
+    "q025",
+    "q05",
+    "q95",
+    "q975",
+    "rhat",
+    "ess",
+    "pip",
+    "odds_ratio",
+    "rate_ratio",
+    "mean_ratio",
+    "hazard_ratio",
+    "time_ratio",
 ]
 PredictedColumn = Literal["mean", "linear_mean", "linear_sd", "q025", "q05", "q95", "q975"]
 
@@ -40,6 +53,7 @@ class TableRow(TypedDict, total=False):
     rate_ratio: float
     mean_ratio: float
     hazard_ratio: float
+    time_ratio: float
 
 
 R = TypeVar("R", bound=Mapping[str, Any])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..kernels.families import FAMILIES, HAZARDS, NOMINAL
+from ..kernels.families import ACCELERATED, FAMILIES, HAZARDS, NOMINAL
 from ..models.encoding import Encoding
 from ..models.formula_effects import coefficients_of_effects
 from ..models.mixed.grouping import groupings
@@ -78,7 +78,7 @@ def model_of(summary: Record, job: Record) -> str:
     of = FAMILIES.get(family)
     link = model.get("link")
     if not link and family in HAZARDS:
-        link = "log hazard"
+        link = "log time" if family in ACCELERATED else "log hazard"
     elif not link:
         link = "logit" if of is None else of.link
     formula = model.get("formula") or _formula(summary, model, data)

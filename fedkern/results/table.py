@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any
 
 from ..errors import JobError
-from ..kernels.families import FAMILIES, HAZARDS, NOMINAL
+from ..kernels.families import ACCELERATED, FAMILIES, HAZARDS, NOMINAL
 from ..models.reference import MOVED
 from .plain import Record, real
 from .released import Released, difference
@@ -25,7 +25,14 @@ NUMBERS = ("mean", "sd", "q025", "q05", "q95", "q975")
 ENDS = {"q025": 0.025, "q05": 0.05, "q95": 0.95, "q975": 0.975}
 MORE = ("rhat", "ess", "pip")  # where they are known
 # link -> the name of exp(coefficient)
-RATIOS = {"logit": "odds_ratio", "log": "rate_ratio", "hazard": "hazard_ratio", "mean": "mean_ratio", "cloglog": "hazard_ratio"}
+RATIOS = {
+    "logit": "odds_ratio",
+    "log": "rate_ratio",
+    "hazard": "hazard_ratio",
+    "mean": "mean_ratio",
+    "cloglog": "hazard_ratio",
+    "time": "time_ratio",
+}
 OWN = "own"  # in the place of a family: a model that a package of the holders computes
 INTERCEPT = "intercept"
 COEFFICIENTS = ("theta", "average", "average_by_rows")  # on the scale of the linear predictor
@@ -67,7 +74,7 @@ class Asked:
 def ratio_of(family: str) -> str:
     """Returns the name of exp of a coefficient, "" where it is no ratio."""
     if family in HAZARDS:
-        return RATIOS["hazard"]
+        return RATIOS["time" if family in ACCELERATED else "hazard"]
     if family in NOMINAL:  # of a level against the first
         return RATIOS["logit"]
     if family not in FAMILIES:
@@ -88,8 +95,8 @@ def rows(summary: Record, posterior: Released, query: Asked) -> list[Row]:
     Returns
     -------
     rows with `parameter`, `site` (of a client's coefficient, else ""), the numbers, and `rhat`, `ess`, `pip` where any has
-    one. With `exp`: coefficients and contrasts alone, `odds_ratio`, `rate_ratio`, `mean_ratio` or `hazard_ratio` (posterior
-    median) instead of `mean` and `sd`
+    one. With `exp`: coefficients and contrasts alone, `odds_ratio`, `rate_ratio`, `mean_ratio`, `hazard_ratio` or
+    `time_ratio` (posterior median) instead of `mean` and `sd`
 
     Raises
     ------

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedkern.kernels import mixed
+from fedkern.kernels import families, mixed
 from fedkern.kernels._reference import mixed as _reference
 
 from . import Arguments, Case, Source
@@ -45,7 +45,8 @@ def data(source: Source) -> Arguments:
     if family in mixed.TIMES and source.choose([True, True, True, False]):
         kind = random.integers(0, 4, n)  # event, censored on the right, in an interval, censored on the left
         y, upper = np.where(kind == 3, 0.0, y), np.choose(kind, [y, np.full(n, np.inf), 1.5 * y, y])
-    entry = late(source, y, upper) if family in mixed.TIMES and source.choose([True, False]) else None
+    seen_late = family in mixed.TIMES and not (d and family in families.ACCELERATED)
+    entry = late(source, y, upper) if seen_late and source.choose([True, False]) else None
     if "negative-binomial" in family and source.choose([False, False, True]):
         points[0, len(points[0]) - n_shapes] = 0.0
     if source.choose([False, False, False, True]):  # far points, and one that is none

@@ -247,7 +247,7 @@ ERRORS = [
     ({"starts": np.array([0, 3, 2, 4])}, "starts must rise from 0"),
     ({"starts": np.array([], int)}, "starts must rise from 0"),
     ({"nodes": 0}, r"nodes must be in \[1, 128\], got 0"),
-    ({"family": "normal"}, "family must be one of bernoulli, binomial, poisson, .*, poisson-lognormal, got 'normal'"),
+    ({"family": "normal"}, "family must be one of bernoulli, binomial, poisson, .*, loglogistic-aft, got 'normal'"),
 ]
 
 

@@ -1,13 +1,17 @@
 """Times of groups whose rows are seen late: one integral of the rows' densities, each given no event until its entry."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
-from fedkern.kernels import mixed
+from fedkern.kernels import families, mixed
 from fedkern.kernels._record import KERNELS
 from oracles.mixed_rows import by_grid, differences, example
 
 BACKENDS = [b for b in ("cpp", "reference") if "weibull" not in KERNELS["mixed.values"].lacks.get(b, ())]
+
+GROUPED = [family for family in mixed.TIMES if family not in families.ACCELERATED]  # the others have no effects then
 
 
 def late(family, d, seed=0, **more):
@@ -20,7 +24,7 @@ def late(family, d, seed=0, **more):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("d", [1, 2])
-@pytest.mark.parametrize("family", mixed.TIMES)
+@pytest.mark.parametrize("family", GROUPED)
 def test_an_integral_of_ratios(family, d, backend):
     """Against the trapezoid rule. The ratio of two integrals, of which the second has the rows until their entries, is another
     number."""
@@ -34,8 +38,7 @@ def test_an_integral_of_ratios(family, d, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("d", [0, 1, 2])
-@pytest.mark.parametrize("family", mixed.TIMES)
+@pytest.mark.parametrize(("family", "d"), [*product(GROUPED, [0, 1, 2]), *product(families.ACCELERATED, [0])])
 def test_derivatives_are_those_of_the_value(family, d, backend):
     case = late(family, d, points=1)
     nodes = 30 if d == 1 else 20
@@ -58,7 +61,7 @@ def test_without_effects_it_is_the_difference_of_two_sums(family, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("family", mixed.TIMES)
 def test_entries_at_0_are_none(family, backend):
-    case = example(family, 1)
+    case = example(family, int(family in GROUPED))
     both = [mixed.curvature(**case | {"entry": entry}, nodes=9, backend=backend) for entry in (None, np.zeros(24))]
     for found, same in zip(*both):
         np.testing.assert_array_equal(found, same)
@@ -67,7 +70,7 @@ def test_entries_at_0_are_none(family, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("family", mixed.TIMES)
 def test_rows_that_were_not_seen_say_nothing(family, backend):
-    case = example(family, 1)
+    case = example(family, int(family in GROUPED))
     case |= {"y": case["y"] + 1, "upper": np.full(24, np.inf), "entry": case["y"] + 1}
     for result in mixed.curvature(**case, nodes=9, backend=backend):
         np.testing.assert_allclose(result, 0, atol=1e-13)
@@ -80,7 +83,7 @@ BAD = [(1.0, np.inf, 1.1), (1.0, 1.0, 1.0), (1.0, np.inf, -0.1), (1.0, np.inf, n
 @pytest.mark.parametrize("family", mixed.TIMES)
 @pytest.mark.parametrize(("y", "upper", "entry"), BAD)
 def test_an_entry_that_is_none_makes_all_results_nan(family, y, upper, entry, backend):
-    case = late(family, 1)
+    case = late(family, int(family in GROUPED))
     case["y"][5], case["upper"][5], case["entry"][5] = y, upper, entry
     for result in mixed.curvature(**case, nodes=3, backend=backend):
         assert np.isnan(result).all()

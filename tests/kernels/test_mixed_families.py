@@ -49,6 +49,27 @@ def lognormal_mixture(y, eta, log_sd):
         return top + mpmath.log(total * step) - log_sd - mpmath.log(2 * mpmath.pi) / 2 - mpmath.loggamma(y + 1)
 
 
+def of_standard(family, y, eta, w, upper, entry):
+    """The row of a time whose logarithm is eta + sd e."""
+    sd = mpmath.exp(w[0])
+
+    def beyond(t, sign=1):  # P(time > t), or that it is before
+        if not t:
+            return mpmath.mpf(sign == 1)
+        z = sign * (mpmath.log(t) - eta) / sd
+        return mpmath.erfc(z / mpmath.sqrt(2)) / 2 if family.startswith("lognormal") else 1 / (1 + mpmath.exp(z))
+
+    before, upper = mpmath.log(beyond(entry)), y if upper is None else mpmath.mpf(float(upper))
+    if upper == mpmath.inf:
+        return mpmath.log(beyond(y)) - before
+    if upper > y:
+        sign = 1 if y and mpmath.log(y) > eta else -1  # of the tail, where nothing is taken from 1
+        return mpmath.log(sign * (beyond(y, sign) - beyond(upper, sign))) - before
+    z = (mpmath.log(y) - eta) / sd
+    normal = -(z**2) / 2 - mpmath.log(2 * mpmath.pi) / 2
+    return (normal if family.startswith("lognormal") else -z - 2 * mpmath.log1p(mpmath.exp(-z))) - w[0] - mpmath.log(y) - before
+
+
 # One row far from its middle --------------------
 
 
@@ -113,6 +134,8 @@ def exact(family, y, eta, w, upper=None, entry=0.0):
             return mpmath.log(mpmath.erfc((1 - 2 * y) * eta / mpmath.sqrt(2)) / 2)
         if family.endswith("cloglog"):
             return mpmath.log(-mpmath.expm1(-mean)) if y else -mean
+        if family.endswith("aft"):
+            return of_standard(family, y, eta, w, upper, m(float(entry)))
         edges = [m(0), *map(m, CUTS.tolist()), m("inf")]
         k = mpmath.exp(w[0]) if family == "weibull" else m(1)
 
@@ -175,6 +198,11 @@ FAR = {
     + far([0, 1, 2, 3], None, [(-45.0, 0.0, -1.0, 1.0)]),
     "weibull": far([1.3, 1.3, 1.3, 0.0, 0.5], [1.3, np.inf, 1.3001, 2.0, 1e6], [(0.2, 0.1), (-40.0, 1.5), (5.0, -3.0)]),
     "exponential": far([1.3, 0.2, 1.0, 0.0], [1.3, np.inf, 1.0 + 1e-9, 3.0], [(0.2,), (-60.0,), (6.0,)]),
+    **{
+        family: far([1.3, 1.3, 1.3, 0.0, 0.5], [1.3, np.inf, 1.3001, 2.0, 1e6], [(0.2, 0.1), (-4.0, 1.5), (5.0, -1.0)])
+        + far([1.3, 0.0], [1.3001, 2.0], [(-40.0, 0.5), (0.3, -3.0), (60.0, 0.5)])
+        for family in ("lognormal-aft", "loglogistic-aft")
+    },
     "piecewise": far([0.3, 0.4, 1.5, 9.0, 9.0], [0.3, 0.4, 1.5, 9.0, np.inf], [(eta, -0.3, 2.0, -20.0) for eta in (0.2, -50.0)])
     + far([0.0, 0.39, 1.6], [0.1, 1.6, 7.0], [(eta, -0.3, 2.0, -20.0) for eta in (0.2, -50.0, 3.0)]),
     "bernoulli-probit": far([0, 1], None, [(eta,) for eta in (-40.0, -29.9, -7.99, 0.3, 8.01, 30.1, 40.0)]),
@@ -205,6 +233,7 @@ FAR_LATE = {
     "weibull": [(0.2, 0.1), (-40.0, 1.5), (5.0, -3.0), (2.0, 3.5), (0.1, -20.0)],
     "exponential": [(0.2,), (-60.0,), (6.0,)],
     "piecewise": [(0.2, -0.3, 2.0, -20.0), (-50.0, 3.0, -40.0, 0.1)],
+    **{family: [(0.2, 0.1), (4.0, 0.5), (-3.0, 0.6)] for family in ("lognormal-aft", "loglogistic-aft")},
 }
 
 
@@ -242,7 +271,7 @@ BAD = {
     **{f"binomial-{link}": [-1.0, 6.0, 0.5, np.nan] for link in ("probit", "cloglog")},
     **{
         family: [(0.0, 0.0), (-1.0, -1.0), (-1.0, 2.0), (2.0, 1.0), (np.nan, 1.0), (1.0, np.nan), (np.inf, np.inf)]
-        for family in ("weibull", "exponential", "piecewise")
+        for family in mixed.TIMES
     },
 }
 
@@ -265,7 +294,7 @@ def test_a_response_that_the_family_does_not_have_makes_all_results_nan(family, 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_time_censored_at_0_says_nothing(backend):
-    for family in ("weibull", "exponential", "piecewise"):
+    for family in mixed.TIMES:
         case = rows(family, [0.0, 0.0], [np.inf, np.inf])
         for result in mixed.curvature(np.array([[0.3, *own(family)]]), **case, nodes=1, backend=backend):
             np.testing.assert_array_equal(np.abs(result), 0)
@@ -282,6 +311,7 @@ def test_without_upper_all_times_are_events(backend):
 ERRORS = [
     ("student", {"Z": np.ones((24, 2))}, "student rows: Z must have at most 1 column, got 2"),
     ("gamma", {"upper": np.ones(24)}, "upper is of times .*, and gamma rows have none"),
+    ("loglogistic-aft", {"entry": np.zeros(24)}, "entry of loglogistic-aft rows is taken where Z has no column"),
     ("gamma", {"entry": np.ones(24)}, "entry is of times .*, and gamma rows have none"),
     ("weibull", {"cuts": CUTS}, "cuts must be given of piecewise rows, and of no others"),
     ("piecewise", {"cuts": None}, "cuts must be given of piecewise rows, and of no others; got None"),

@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.special import logsumexp
-from scipy.stats import norm, weibull_min
+from scipy.stats import logistic, norm, weibull_min
 
+from fedkern.kernels.families import ACCELERATED, LIFETIMES
 from fedkern.models import survival_parametric
 from fedkern.models.mixed import Layout, conditional, effects
 from fedkern.models.survival_parametric import Baseline, Lifetimes, shapes_of
 
-FAMILIES = ("weibull", "exponential", "piecewise")
+FAMILIES = LIFETIMES
+GROUPED = [family for family in FAMILIES if family not in ACCELERATED]  # rows of others that are seen late have no effects
+LAWS = {"lognormal-aft": norm, "loglogistic-aft": logistic}
 CUTS = (0.4, 1.0, 2.5)
 
 
@@ -60,14 +63,24 @@ def cumulative(family: str, own: np.ndarray, t: float) -> float:
     return sum((b - a) * hazard(family, own, (a + b) / 2) for a, b in pairwise(ends))
 
 
+def gone(family: str, own: np.ndarray, t: float, eta: float) -> float:
+    """The cumulative hazard of a row."""
+    if family in LAWS:
+        with np.errstate(divide="ignore"):
+            return float(-LAWS[family].logsf((np.log(t) - eta) / np.exp(own[0])))
+    return float(cumulative(family, own, t) * np.exp(eta))
+
+
 def of_row(family: str, own: np.ndarray, y: float, upper: float, eta: float) -> float:
     """Its log-likelihood, without entry."""
-    H = cumulative(family, own, y) * np.exp(eta)
+    H = gone(family, own, y, eta)
     if np.isinf(upper):
         return -H
+    if upper == y and family in LAWS:
+        return float(LAWS[family].logpdf((np.log(y) - eta) / np.exp(own[0])) - own[0] - np.log(y))
     if upper == y:
         return float(np.log(hazard(family, own, y)) + eta - H)
-    return float(np.log(-np.expm1(H - cumulative(family, own, upper) * np.exp(eta))) - H)
+    return float(np.log(-np.expm1(H - gone(family, own, upper, eta))) - H)
 
 
 def own_of(one: Layout, xi: np.ndarray) -> np.ndarray:
@@ -80,7 +93,7 @@ def plain(one: Layout, given: dict[str, Any], xi: np.ndarray, effect: np.ndarray
     own, eta = own_of(one, xi), given["X"] @ xi[:2] + given["offset"] + effect
     rows = np.array([of_row(one.family, own, y, u, e) for y, u, e in zip(given["time"], given["upper"], eta)])
     entry = np.zeros(len(eta)) if given["entry"] is None else np.maximum(given["entry"], 0.0)
-    return rows, np.array([-cumulative(one.family, own, t) * np.exp(e) for t, e in zip(entry, eta)])
+    return rows, np.array([-gone(one.family, own, t, e) for t, e in zip(entry, eta)])
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -93,7 +106,7 @@ def test_without_effects_the_value_is_the_sum_of_rows_given_their_entry(family: 
         assert value == pytest.approx((rows - before).sum(), rel=1e-11)
 
 
-@pytest.mark.parametrize(("family", "entry"), [*product(FAMILIES, [True]), ("weibull", False)])
+@pytest.mark.parametrize(("family", "entry"), [*product(GROUPED, [True]), ("weibull", False), *product(LAWS, [False])])
 def test_frailty_of_groups_is_a_ratio_of_two_integrals(family: str, entry: bool) -> None:
     one, given = layout(family, ("intercept",)), table(12, 4, entry=entry)
     (xi,) = points(one, 1)
@@ -111,7 +124,7 @@ def test_frailty_of_groups_is_a_ratio_of_two_integrals(family: str, entry: bool)
     assert not entry or abs(of_ratios - found) > 1e-3
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", GROUPED)
 def test_of_rows_that_came_one_by_one_it_is_an_integral_of_ratios(family: str) -> None:
     one, given = layout(family, ("intercept",)), table(12, 4)
     (xi,), found = points(one, 1), 0.0
@@ -126,7 +139,7 @@ def test_of_rows_that_came_one_by_one_it_is_an_integral_of_ratios(family: str) -
     assert lived(one, given).values(xi[np.newaxis], 40)[0] == pytest.approx(found, abs=2e-7)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", GROUPED)
 def test_an_effect_of_the_client_around_those_of_its_groups(family: str) -> None:
     """All rows are seen from their entries on: an integral over the client's effect of products of those over the groups'
     effects; of groups that entered together a ratio of two such ones."""
@@ -151,7 +164,7 @@ EFFECTS = [((), ()), (("intercept", "x"), ()), (("intercept",), ("intercept",))]
 
 
 @pytest.mark.parametrize("together", [False, True])
-@pytest.mark.parametrize(("family", "effects"), [*product(FAMILIES, EFFECTS)])
+@pytest.mark.parametrize(("family", "effects"), [*product(GROUPED, EFFECTS), *product(LAWS, EFFECTS[:1])])
 def test_derivatives_are_those_of_the_value(
     family: str, effects: tuple[tuple[str, ...], tuple[str, ...]], together: bool
 ) -> None:
@@ -196,7 +209,7 @@ def test_the_unit_of_time_changes_the_density_of_events_and_nothing_else(family:
 @pytest.mark.parametrize("entry", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_densities_of_single_rows_and_their_slopes(family: str, entry: bool) -> None:
-    one, given = layout(family, ("intercept",)), table(entry=entry)
+    one, given = layout(family, ("intercept",) if family in GROUPED or not entry else ()), table(entry=entry)
     rows, xi = lived(one, given).rows, points(one)
     inner = lived(one, given).inner(xi)
     eta = conditional.predictor(rows, inner)
@@ -210,15 +223,17 @@ def test_densities_of_single_rows_and_their_slopes(family: str, entry: bool) -> 
     np.testing.assert_allclose(curved, (down - up) / (2 * h), atol=1e-6)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", GROUPED)
 def test_the_hazard_between_two_times(family: str) -> None:
     """The difference of two cumulative ones; of times that are near it is the hazard times their difference."""
     one, since = layout(family), np.array([0.0, 0.0, 0.3, 0.4, 0.2, 1.2])
     base = Baseline.of(one, points(one), np.array(CUTS))
     time = np.array([0.0, 0.7, 0.35, 3.0, 0.2, 5.0])
-    np.testing.assert_allclose(base.between(since, time), base.at(time)[1] - base.at(since)[1], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(
+        base.between(since, time, np.zeros((3, 6))), base.at(time)[1] - base.at(since)[1], rtol=1e-12, atol=1e-14
+    )
     near = time * (1 - 1e-13)
-    found, hazard = base.between(near, time)[:, 1:], np.exp(base.at(time)[0][:, 1:])
+    found, hazard = base.between(near, time, np.zeros((3, 6)))[:, 1:], np.exp(base.at(time)[0][:, 1:])
     np.testing.assert_allclose(found, hazard * (time - near)[1:], rtol=1e-9)
 
 
@@ -298,7 +313,28 @@ def test_survival_over_effects_is_the_integral(sd: float) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_cumulative_hazard_is_reached_when_it_is(family: str) -> None:
     cuts = np.array([1.0, 2.5, 7.0]) if family == "piecewise" else np.zeros(0)
-    own = {"weibull": [[-0.4], [0.7]], "exponential": np.zeros((2, 0)), "piecewise": [[0.5, -1.0, 2.0], [-0.3, 0.1, -2.0]]}
-    base = Baseline(family, np.array(own[family], np.float64), cuts)
-    time = np.array([0.3, 1.0, 1.7, 2.5, 6.0, 7.5, 40.0])
-    np.testing.assert_allclose(base.when(base.at(time)[1]), np.tile(time, (2, 1)), rtol=1e-12)
+    some = [[-0.4], [0.7]]
+    own = {"exponential": np.zeros((2, 0)), "piecewise": [[0.5, -1.0, 2.0], [-0.3, 0.1, -2.0]]}.get(family, some)
+    base = Baseline.of_family(family, np.array(own, np.float64), cuts)
+    time, eta = np.array([0.3, 1.0, 1.7, 2.5, 6.0, 7.5, 40.0]), np.array([[0.3], [-0.6]])
+    reached = base.between(np.zeros(7), time, eta)
+    np.testing.assert_allclose(base.when(reached, eta), np.tile(time, (2, 1)), rtol=1e-9)
+    found = survival_parametric.survival(base, np.tile(eta, (1, 7)), np.zeros((2, 7)), time[np.newaxis])[:, 0]
+    np.testing.assert_allclose(found, np.exp(-reached), rtol=1e-12)
+
+
+@pytest.mark.parametrize("family", LAWS)
+@pytest.mark.parametrize("sd", [0.05, 0.4, 2.0])
+def test_curves_of_accelerated_times(family: str, sd: float) -> None:
+    """Probabilities over an effect, and restricted means, by quadrature."""
+    base, eta, variance = Baseline.of_family(family, np.log([[sd]]), np.zeros(0)), np.array([[0.4]]), np.array([[0.7]])
+
+    def at(time: float) -> float:
+        def of(z: float) -> float:
+            return float(LAWS[family].sf((np.log(time) - 0.4 - 0.7**0.5 * z) / sd) * norm.pdf(z))
+
+        return quad(of, -9, 9, epsabs=1e-12, limit=400, points=[(np.log(time) - 0.4) / 0.7**0.5])[0]
+
+    assert survival_parametric.survival(base, eta, variance, np.array([1.7]))[0, 0, 0] == pytest.approx(at(1.7), abs=1e-7)
+    mean = quad(at, 0, 2.0, epsabs=1e-8)[0]
+    assert survival_parametric.restricted_mean(base, eta, variance, 2.0)[0, 0] == pytest.approx(mean, abs=1e-5)

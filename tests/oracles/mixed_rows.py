@@ -19,7 +19,7 @@ def own(family):
         "zero-inflated-poisson": [-0.8], "zero-inflated-negative-binomial": [0.6, -0.5], "ordinal": [-0.8, 0.2, -0.3],
         "ordinal-probit": [-0.8, 0.2, -0.3], "weibull": [0.35], "piecewise": [-0.3, 0.4, 0.1], "beta-binomial": [1.4],
         "lognormal": [-0.4], "inverse-gaussian": [1.1], "hurdle-poisson": [-0.8], "hurdle-negative-binomial": [0.6, -0.5],
-        "poisson-lognormal": [-0.5],
+        "poisson-lognormal": [-0.5], "lognormal-aft": [-0.2], "loglogistic-aft": [-0.7],
     }.get(family, [])  # fmt: skip
 
 
@@ -46,7 +46,7 @@ def response(family, eta, trials, rng):
     if family in mixed.ORDERED:
         return np.digitize(eta + rng.logistic(size=n), np.cumsum([-0.8, 1.2, 0.7])).astype(float), None
     if family in mixed.TIMES:
-        y = rng.exponential(np.exp(-eta)) + 1e-3
+        y = rng.exponential(np.exp(eta if family.endswith("aft") else -eta)) + 1e-3
         kind = np.arange(n) % 4  # event, censored on the right, in an interval, censored on the left
         return np.where(kind == 3, 0.0, y), np.select([kind == 0, kind == 1, kind == 2], [y, np.inf, 1.7 * y], y)
     y = rng.poisson(np.exp(np.minimum(eta, 3.0))).astype(float)
@@ -84,10 +84,18 @@ def thresholds(w):
     return np.concatenate([[-np.inf], np.cumsum([w[0], *np.exp(w[1:])]), [np.inf]])
 
 
+LAWS = {
+    "lognormal-aft": lambda eta, w: stats.lognorm(np.exp(w[0]), scale=np.exp(eta)),
+    "loglogistic-aft": lambda eta, w: stats.fisk(np.exp(-w[0]), scale=np.exp(eta)),
+}
+
+
 def log_survival(family, t, eta, w, cuts):
     """log P(time > t)."""
     if family == "weibull":
         return stats.weibull_min.logsf(t, np.exp(w[0]), scale=np.exp(-eta * np.exp(-w[0])))
+    if family in LAWS:
+        return LAWS[family](eta, w).logsf(t)
     if family == "exponential":
         return stats.expon.logsf(t, scale=np.exp(-eta))
     edges = np.concatenate([[0.0], cuts, [np.inf]])
@@ -96,6 +104,9 @@ def log_survival(family, t, eta, w, cuts):
 
 
 def log_hazard(family, t, eta, w, cuts):
+    if family in LAWS:
+        law = LAWS[family](eta, w)
+        return law.logpdf(t) - law.logsf(t)
     if family == "piecewise":
         return eta + w[np.searchsorted(cuts, t)]
     return eta + (w[0] + np.expm1(w[0]) * np.log(t) if family == "weibull" else 0 * t)

@@ -162,8 +162,12 @@ of_cox <- function(formula, d, ...) {
   )
 }
 # Of the hazard shape t^(shape - 1) exp(eta): survreg's coefficients are -eta's over the shape, its scale 1 / shape
-of_survreg <- function(formula, d, entry = NULL) {
+of_survreg <- function(formula, d, entry = NULL, dist = "weibull") {
   at_fixed <- function(formula, p) {
+    if (dist != "weibull") {
+      b <- unname(p[names(p) != "sigma"])
+      return(survreg(formula, d, dist = dist, scale = p[["sigma"]], init = b, control = survreg.control(maxiter = 0))$loglik[2])
+    }
     k <- if ("shape" %in% names(p)) p[["shape"]] else 1
     b <- p[names(p) != "shape"]
     survreg(formula, d, dist = "weibull", scale = 1 / k, init = -unname(b) / k, control = survreg.control(maxiter = 0))$loglik[2]

@@ -20,7 +20,9 @@ from .mixed_families import (
     HurdleNegativeBinomial,
     HurdlePoisson,
     InverseGaussian,
+    LogLogisticTime,
     LogNormal,
+    LogNormalTime,
     NegativeBinomial,
     Ordinal,
     OrdinalProbit,
@@ -37,7 +39,7 @@ from .mixed_families import (
 FAMILIES = (
     Binomial, Poisson, Gaussian, NegativeBinomial, Student, Gamma, Beta, ZeroInflatedPoisson, ZeroInflatedNegativeBinomial,
     Ordinal, OrdinalProbit, Weibull, Exponential, Piecewise, Probit, Cloglog, BetaBinomial, LogNormal, InverseGaussian,
-    HurdlePoisson, HurdleNegativeBinomial, PoissonLognormal,
+    HurdlePoisson, HurdleNegativeBinomial, PoissonLognormal, LogNormalTime, LogLogisticTime,
 )  # fmt: skip
 
 MOST_CURVE = 1e8  # of a row in the search, beside its size

@@ -503,7 +503,7 @@ class OrdinalProbit(Ordinal):
 
     @staticmethod
     def row(eta, low, high, gap):
-        value, mean, variance = normal_interval(low - eta, high - eta, gap)
+        value, mean, variance = by_jets.normal_interval(low - eta, high - eta, gap)
         return value, mean, 1 - variance
 
     def constant(self, w):
@@ -514,46 +514,10 @@ class OrdinalProbit(Ordinal):
 
     @staticmethod
     def of_high(a, b, gap):
-        value, mean, _ = normal_interval(a, b, gap)
+        value, mean, _ = by_jets.normal_interval(a, b, gap)
         end = np.where(np.isfinite(b), b, 0.0)
         ratio = np.where(np.isfinite(b), np.exp(-0.5 * end**2 - HALF_LOG_TAU - value), 0.0)
         return ratio, ratio * (end - mean), -ratio * (ratio + end)
-
-
-LEGENDRE = np.polynomial.legendre.leggauss(12)
-
-
-def tail(x):
-    """Returns log Phi(-x), the mean of -t and the variance of t beyond x (t > x) of a standard normal."""
-    value, mean, curve = of.normal_tail(x)
-    return value, mean, 1 - curve
-
-
-def normal_interval(a, b, gap):
-    """Returns log(Phi(b) - Phi(a)), b = a + gap, with the mean and the variance of a standard normal in (a, b)."""
-    turn = a + b > 0
-    a, b = np.where(turn, -b, a), np.where(turn, -a, b)  # so that b is not far to the right
-    below, high_mean, high_variance = tail(-b)
-    middle, half = 0.5 * (a + b), 0.5 * gap
-    narrow = half * (1 + np.abs(middle)) < 1
-    m, h = np.where(narrow, middle, 0.0), np.where(narrow, half, 1.0)
-    t, w = LEGENDRE
-    x = h[..., None] * t
-    density = w * np.exp(-m[..., None] * x - 0.5 * x**2)
-    total = density.sum(axis=-1)
-    shift = (density * x).sum(axis=-1) / total
-    spread = (density * (x - shift[..., None]) ** 2).sum(axis=-1) / total
-    # Two tails: what lies below a is taken away.
-    away, low_mean, low_variance = tail(-a)
-    finite = np.isfinite(a)
-    less = np.where(finite, np.exp(np.where(finite, away - below, -1.0)), 0.0)
-    keep = 1 - less
-    low_mean, low_variance = np.where(finite, low_mean, 0.0), np.where(finite, low_variance, 0.0)
-    mean = (-high_mean + less * low_mean) / keep
-    second = (high_variance + (high_mean + mean) ** 2 - less * (low_variance + (low_mean + mean) ** 2)) / keep
-    value = np.where(narrow, np.log(h * total) - 0.5 * m**2 - HALF_LOG_TAU, below + np.log1p(-less))
-    mean, variance = np.where(narrow, m + shift, mean), np.where(narrow, spread, second)
-    return value, np.where(turn, -mean, mean), np.clip(variance, 0, 1)
 
 
 # Rows of mixed models that are times: events, censored on the right, or in an interval --------------------
@@ -657,6 +621,33 @@ class Weibull(Family):
         known = self.begun | self.within
         last = np.where(self.within, np.logaddexp(early, np.where(self.within, gap, 0.0)), early)
         return np.where(known, count, 0.0) + np.zeros((len(w), 1)), np.log(count) - np.where(known, last, 0.0), np.ones(self.n)
+
+
+class LogNormalTime(Weibull):
+    """log time = eta + sd e; w = log sd. Given an entry rows are not concave."""
+
+    law = by_jets.NORMAL
+    counted = False
+
+    def parts(self, w):
+        return self.y, self.upper, self.entry, np.exp(w[:, :1])
+
+    @classmethod
+    def row(cls, eta, *parts):
+        part = by_jets.accelerated(cls.law, *parts[:3], *variables(eta), parts[3])
+        return part.value, part.first[0], -part.second[0, 0]
+
+    def constant(self, w):
+        return np.full(len(w), -np.log(self.y[self.event]).sum())
+
+    def own(self, eta, w):
+        eta, log_scale = variables(eta, w[0])
+        part = by_jets.accelerated(self.law, self.y, self.upper, self.entry, eta, np.exp(log_scale))
+        return part.first[1:], part.second[1:, 0], part.second[1:, 1:]
+
+
+class LogLogisticTime(LogNormalTime):
+    law = by_jets.LOGISTIC
 
 
 class Exponential(Weibull):

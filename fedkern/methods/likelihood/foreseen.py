@@ -22,6 +22,7 @@ from ...kernels import rng
 from ...models import survival_parametric
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.mixed.conditional import pieces
+from ...models.mixed.layout import SHAPES
 from ...models.mixed.predictive import Keyed
 from ...models.survival_parametric import Baseline
 from ...results.plain import Record
@@ -150,7 +151,7 @@ def _sampled(asked: Times, drawn: Predictive, base: Baseline, X: Array, offset: 
         means.append(survival_parametric.restricted_mean(base, eta, variance, asked.tau))
         source = Keyed(rng.key(seed, "posterior", ANEW), part.start)
         shifted = eta + np.sqrt(variance) * source.normal(eta.size).reshape(eta.shape)
-        times.append(base.when(-np.log(source.uniform(eta.size)).reshape(eta.shape) * np.exp(-shifted)))
+        times.append(base.when(-np.log(source.uniform(eta.size)).reshape(eta.shape), shifted))
     return np.concatenate(means, axis=1), np.concatenate(times, axis=1)
 
 
@@ -164,7 +165,7 @@ def _baseline(posterior: Group, family: str, cuts: Sequence[float], m: int) -> B
     flat = {name: np.asarray(values).ravel() for name, (axes, values) in posterior.variables.items() if len(axes) == 2}
     every = len(next(iter(flat.values())))
     some = np.unique(np.linspace(0, every - 1, m).astype(int))
-    if family == "weibull":
-        return Baseline(family, np.log(flat["shape"][some])[:, np.newaxis])
+    if family in SHAPES:
+        return Baseline.of_family(family, np.log(flat[SHAPES[family][0].label][some])[:, np.newaxis], np.zeros(0))
     later = [flat[name][some] - flat[INTERCEPT][some] for name in flat if name.startswith("log_hazard[")]
     return Baseline(family, np.reshape(later, (len(later), m)).T, np.array(cuts))

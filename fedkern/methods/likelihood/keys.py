@@ -180,7 +180,7 @@ class ModelSection(incomplete.ModelSection):
     local: bool | None = key(None, help="own: the model has unknowns of each client, which are sampled with all else (hmc)")
     family: OfJob = key(
         "bernoulli",
-        help="of the response, with its canonical link; of times: cox, or a baseline hazard that all share; auto: of counts, "
+        help="of the response, with its canonical link; of times: cox, or a distribution that all share; auto: of counts, "
         "poisson or negative-binomial by evidence",
         meant=families.MEANT,
     )
@@ -876,7 +876,7 @@ def _shared(config: Config) -> Iterator[str]:
     """Faults of a model whose baseline hazard all share."""
     data, model, family = config.data, config.model, config.model.family
     if not model.intercept:
-        yield f'model.intercept = false (or "- 1" in a formula): of "{family}" it is the logarithm of the hazard; remove it'
+        yield f'model.intercept = false (or "- 1" in a formula): of "{family}" it is the logarithm of a hazard or time; remove it'
     if data.strata is not None:
         yield (
             f'data.strata = "{data.strata}": all rows of "{family}" have one baseline hazard; take the column as a covariate, as '
@@ -889,6 +889,11 @@ def _shared(config: Config) -> Iterator[str]:
             "model.random.entered_together with client = true: groups that are there because all of their rows were without "
             'event have no effect of the client around them here; give each client a level of a column ("site") in its place, '
             "or remove entered_together if rows came one by one"
+        )
+    if family in families.ACCELERATED and data.entry is not None and config.model.random is not None:
+        yield (
+            f'data.entry with [model.random]: of "{family}" rows that are seen late may have several modes in an effect; take '
+            '"weibull", or remove one of the two'
         )
     if family == "piecewise" and not model.cuts:
         yield 'model.cuts is missing: family = "piecewise" has a hazard for each piece of time; give them, such as [1, 2, 5]'

@@ -230,5 +230,5 @@ def read(folder: Path, run: str, client: str) -> Known:
     encoding = Encoding.from_dict(about.encoding)
     new = predictive_of(about.family)(encoding, about.family, content["theta"], covariances, content["scale"])
     hazard = content.get("baseline")
-    baseline = None if hazard is None else Baseline(about.family, hazard, np.array(about.cuts, np.float64))
+    baseline = None if hazard is None else Baseline.of_family(about.family, hazard, np.array(about.cuts, np.float64))
     return Known(about, new, [content[f"drawn{k}"] for _, k in kinds], baseline)

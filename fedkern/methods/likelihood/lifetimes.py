@@ -110,8 +110,16 @@ def sums(model: LifetimeModel, ended: Ended) -> LifetimeSums:
     high = np.clip(high, low + 1e-12, 1.0)
     edges = np.arange(11)[:, np.newaxis] / 10
     tenths = np.diff(np.clip((edges - low) / (high - low), 0, 1), axis=0).sum(axis=1)
+    offset = None if rows.offset is None else -model.of_time * rows.offset  # a later event is a lower risk
     cox = survival.Rows.of(
-        Layout(rows.layout.coefficients, "cox"), rows.X, ended.middle, ended.event, ended.entry, None, None, rows.offset
+        Layout(rows.layout.coefficients, "cox"),
+        -model.of_time * rows.X,
+        ended.middle,
+        ended.event,
+        ended.entry,
+        None,
+        None,
+        offset,
     )
     pairs, right = survival.concordance(cox, own.told[:, : rows.layout.p].mean(axis=0))
     of_piece = np.searchsorted(np.array(model.cuts), ended.middle[ended.event])
@@ -185,14 +193,13 @@ class _Late:
 
     def seen(self, time: Array) -> Array:
         """(n,) probabilities to be without event at a time of each row, given the entry, averaged over draws."""
-        return np.asarray(np.exp(-self.base.between(self.entry, time) * np.exp(self.eta)).mean(axis=0))
+        return np.asarray(np.exp(-self.base.between(self.entry, time, self.eta)).mean(axis=0))
 
     def scores(self, event: NDArray[np.bool_], time: Array) -> Array:
         """(5,) the same, averaged over draws: that is the score of the likelihood whose effects are integrated out (Louis 1982),
         and of averaged hazards it would be another number."""
-        scale = np.exp(self.eta)
-        before = self.base.at(self.entry)[1] * scale
-        return np.asarray(_scores(event, before + self.base.between(self.entry, time) * scale, before).mean(axis=1))
+        before = self.base.between(np.zeros_like(self.entry), self.entry, self.eta)
+        return np.asarray(_scores(event, before + self.base.between(self.entry, time, self.eta), before).mean(axis=1))
 
 
 def _scores(event: NDArray[np.bool_], e: Array, e0: Array) -> Array:

@@ -23,6 +23,7 @@ from ...data.table import Table
 from ...disclosure.look import LEAST_AT_RISK
 from ...finding import Finding
 from ...jobs.stage import Stage
+from ...kernels.families import ACCELERATED
 from ...models import survival, survival_parametric
 from ...models.encoding import INTERCEPT
 from ...models.mixed import Layout, Prior
@@ -177,7 +178,12 @@ class LifetimeModel(TimeModel):
         """The logarithm of the model's unit of time, in the data's: how long rows were seen for one event, or the time that the
         job file gives. With it neither prior nor result depend on days or years."""
         given = self.config.model.intercept_centre
-        return -(self.units.level if given is None else given)
+        return -self.units.level if given is None else self.of_time * given
+
+    @property
+    def of_time(self) -> float:
+        """The power of a unit of time that a row's predictor is the logarithm of."""
+        return 1.0 if self.family in ACCELERATED else -1.0
 
     @property
     def level_family(self) -> str:
@@ -228,7 +234,7 @@ class LifetimeModel(TimeModel):
 
     @property
     def zero_of_intercept(self) -> float | None:
-        return None if self.family == "weibull" else -self.log_unit
+        return None if self.family == "weibull" else self.of_time * self.log_unit
 
     def prior_of(self, layout: Layout) -> Prior | Walk:
         usual = super().prior_of(layout)
@@ -268,7 +274,7 @@ class LifetimeModel(TimeModel):
 
     def _of_columns(self, points: Array) -> Array:
         standard = super()._of_columns(points).copy()
-        standard[:, 0] -= self.log_unit * (np.exp(points[:, -1]) if self.family == "weibull" else 1.0)
+        standard[:, 0] += self.of_time * self.log_unit * (np.exp(points[:, -1]) if self.family == "weibull" else 1.0)
         return standard
 
     def covariance_of_coefficients(self, xi: Array, covariance: Array) -> Array:
@@ -284,9 +290,9 @@ class LifetimeModel(TimeModel):
         "piecewise" has the logarithm of each later piece's hazard, for a row whose covariates are 0; the intercept is that of the
         first piece.
         """
+        if self.family != "piecewise":
+            return super()._family_numbers(points)
         shapes, cuts = points[:, self.layout.shapes_at].T, self.cuts
-        if self.family == "weibull":
-            return {"shape": np.exp(shapes[0])}
         first = self.coefficients(points)[0][:, 0]
         ends = [*(f"to {cut:g}" for cut in cuts[1:]), "on"]
         hazards = {f"log_hazard[{begin:g} {end}]": first + b for begin, end, b in zip(cuts, ends, shapes)}
@@ -330,10 +336,14 @@ class LifetimeModel(TimeModel):
         wanted = self.config.requirement.told_up_to(self.encoding.size)
         given = self.config.model.intercept_centre is not None
         pieces = f", constant between {', '.join(f'{cut:g}' for cut in self.cuts)}: logarithms walk, sd ~ HalfNormal(1)"
-        of_family = {"weibull": ", 1 / sqrt(shape) ~ HalfCauchy(1)", "exponential": ", constant", "piecewise": pieces}[
-            self.family
-        ]
-        yield f"hazards  one baseline for all clients{of_family}"
+        scale = "sigma ~ half-Student(3, 1), and exp(theta) is a ratio of times: above 1 the event comes later"
+        yield {
+            "weibull": "hazards  one baseline for all clients, 1 / sqrt(shape) ~ HalfCauchy(1)",
+            "exponential": "hazards  one baseline for all clients, constant",
+            "piecewise": f"hazards  one baseline for all clients{pieces}",
+            "lognormal-aft": f"times    logarithms are normal about the predictor; {scale}",
+            "loglogistic-aft": f"times    logarithms are logistic about the predictor; {scale}",
+        }[self.family]
         if self.config.data.entry is not None and self.config.model.random is not None:
             one_by_one = "of rows that came one by one, each given no event until its own; it takes groups of twenty rows or more"
             together = "of groups that are there because all of their rows were without event until these"

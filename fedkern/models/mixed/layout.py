@@ -222,6 +222,8 @@ SHAPES: dict[str, tuple[Shape, ...]] = {
     "lognormal": (OF_LOGS,),
     "inverse-gaussian": (SHAPE,),
     "weibull": (SHAPE,),
+    "lognormal-aft": (OF_LOGS,),
+    "loglogistic-aft": (OF_LOGS,),
 }
 """Families with a fixed number of them; the others have none, or those of their job (`Layout.own`)."""
 

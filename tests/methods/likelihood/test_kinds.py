@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from fedkern.kernels.families import OfLikelihood
+from fedkern.kernels.families import ACCELERATED, OfLikelihood
 from fedkern.methods import likelihood
 from fedkern.methods.likelihood.keys import Config, DataSection, JobSection, ModelSection, RowKind
 from fedkern.methods.likelihood.kinds import STEPS, steps_of
@@ -21,7 +21,7 @@ OTHERS = {
     "cox": "cox",
     "weibull": "lifetimes",
     "exponential": "lifetimes",
-    "piecewise": "lifetimes",
+    **dict.fromkeys(("piecewise", *ACCELERATED), "lifetimes"),
 }
 PAGES = ("run", "publish", "regression")  # which serve every kind, and so ask for none
 

@@ -16,6 +16,7 @@ import pytest
 import fedkern
 from fedkern.cli.__main__ import main
 from fedkern.errors import FedkernError, JobError
+from fedkern.kernels.families import ACCELERATED
 from fedkern.methods import load
 from fedkern.methods.likelihood import show
 from support.found import clients, ids
@@ -48,6 +49,8 @@ KEYS = {
     "exponential": {"model": BY_WARD + OF_CHAINS},
     "piecewise": {"model": "cuts = [6, 12, 24, 48]"},
     "cox": {},
+    "lognormal-aft": {"data": 'time_upper = "until"', "model": BY_WARD + OF_CHAINS},
+    "loglogistic-aft": {"model": BY_WARD + OF_CHAINS},
 }
 
 
@@ -165,6 +168,37 @@ def test_days_and_months_are_one_result(files: Path, whole: fedkern.Result, tmp_
     with refusal(JobError, "data.time"):
         days.compare(whole)
     assert abs(whole.compare(whole)["log_bayes_factor"]) == 0
+
+
+@pytest.mark.parametrize("family", ACCELERATED)
+def test_accelerated_times(family: str, tmp_path: Path) -> None:
+    """exp of a coefficient is a ratio of times, above 1 where events come later; in days the intercept alone moves. Rows are seen
+    late, which changes nothing but what is known of them."""
+    frames = {name: frame.drop(columns="ward") for name, frame in federation("loglogistic-aft", 1).items()}
+    late = {name: frame.assign(since=0.4 * frame.months * (frame.age > 60)) for name, frame in frames.items()}
+    asked = text(family, ASKED, data='entry = "since"', model="")
+    result = fedkern.run(written(tmp_path / "months", late, asked), out=tmp_path / "out")
+    assert result.converged is True
+    ratios = {row["parameter"]: row for row in result.rows(exp=True)}
+    age = result.parameters["theta[age]"]
+    assert ratios["theta[age]"]["time_ratio"] == pytest.approx(np.exp(age["q50"]))
+    assert age["mean"] == pytest.approx(0.05, abs=4 * age["sd"])
+    assert result.summary["concordance"] > 0.6
+    assert "time ratio" in str(result)
+    assert max(one["share"] for one in result.summary["predictive"]["tenths"]) < 0.15
+    middle = pd.concat(frames.values())[["age", "dose"]].mean()
+    new = result.predict(pd.DataFrame([middle, middle + np.array([10.0, 0.0])]))
+    for row in result.summary["survival"]:
+        first, later = new[f"survival[{row['time']:g}]"]
+        assert row["mean"] == pytest.approx(float(first), abs=1e-6)
+        assert later > first
+    assert result.summary["restricted_mean"]["mean"] == pytest.approx(float(new["mean"][0]), rel=1e-6)
+    of_days = {name: 30.4375 * frame[["months", "since"]] for name, frame in late.items()}
+    days = fedkern.run(written(tmp_path / "days", {name: late[name].assign(**of_days[name]) for name in late}, asked))
+    assert days.parameters["theta[age]"]["mean"] == pytest.approx(age["mean"], abs=0.01 * age["sd"])
+    assert days.parameters["sigma"]["mean"] == pytest.approx(result.parameters["sigma"]["mean"], rel=1e-3)
+    moved = days.parameters["intercept_std"]["mean"] - result.parameters["intercept_std"]["mean"]
+    assert moved == pytest.approx(np.log(30.4375), rel=1e-3)
 
 
 def test_densities_of_times_are_not_compared_with_probabilities_of_intervals(whole: fedkern.Result, tmp_path: Path) -> None:
@@ -342,13 +376,14 @@ CONFLICTS = {
     "cuts of another": (text("weibull", model="cuts = [6]"), 'model.cuts are for model.family = "piecewise"'),
     "strata": (text("weibull", data='strata = "ward"'), "have one baseline hazard"),
     "weight": (text("weibull", data='weight = "times"'), "data.weight_kind is missing"),
-    "no intercept": (text("weibull", model="intercept = false"), "logarithm of the hazard"),
+    "no intercept": (text("weibull", model="intercept = false"), "logarithm of a hazard"),
     "upper of cox": (text("cox", data='time_upper = "until"'), "knows no order"),
     "upper of none": (text("cox", data='time_upper = "until"').replace('"cox"', '"poisson"'), "for survival times"),
     "nobody enters late": (
         text("weibull", data="", model='[model.random]\ngroup = "ward"\nentered_together = true'),
         "entered_together is of groups of one column, whose rows have data.entry",
     ),
+    "late in groups": (text("lognormal-aft", data='entry = "since"'), r"data.entry with \[model.random\]: .* several modes"),
     "times fall": (text("cox", "[output]\nsurvival_at = [5, 2]\n"), r"output.survival_at = \[5.0, 2.0\]: wanted"),
     "times of none": (
         '[job]\nmethod = "likelihood"\n[data]\nclients = ["rows/*.csv"]\nresponse = "y"\n[output]\nsurvival_at = [1]\n',

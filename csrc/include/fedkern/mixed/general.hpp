@@ -23,9 +23,11 @@ inline std::unique_ptr<Family> family_of(const Rows& rows, const MixedRows& give
     case MixedFamily::ordinal_probit: return std::make_unique<Ordinal<true>>(rows, m);
     case MixedFamily::probit: return std::make_unique<Chances<true>>(rows);
     case MixedFamily::cloglog: return std::make_unique<Chances<false>>(rows);
-    case MixedFamily::beta_binomial: return std::make_unique<Declared<BetaBinomial>>(rows);
-    case MixedFamily::lognormal: return std::make_unique<Declared<LogNormal>>(rows);
-    case MixedFamily::inverse_gaussian: return std::make_unique<Declared<InverseGaussian>>(rows);
+    case MixedFamily::beta_binomial: return std::make_unique<Declared<BetaBinomial>>(rows, times);
+    case MixedFamily::lognormal: return std::make_unique<Declared<LogNormal>>(rows, times);
+    case MixedFamily::inverse_gaussian: return std::make_unique<Declared<InverseGaussian>>(rows, times);
+    case MixedFamily::lognormal_aft: return std::make_unique<Declared<Accelerated<NormalLaw>>>(rows, times);
+    case MixedFamily::loglogistic_aft: return std::make_unique<Declared<Accelerated<LogisticLaw>>>(rows, times);
     case MixedFamily::weibull: return std::make_unique<Times<MixedFamily::weibull>>(rows, times);
     case MixedFamily::exponential: return std::make_unique<Times<MixedFamily::exponential>>(rows, times);
     default: return std::make_unique<Times<MixedFamily::piecewise>>(rows, times);

@@ -27,6 +27,8 @@ enum class MixedFamily {
     hurdle_poisson,
     hurdle_negative_binomial,
     poisson_lognormal,
+    lognormal_aft,
+    loglogistic_aft,
     families // how many there are
 }; // up to negative_binomial in values.hpp and curvature.hpp, the others in families.hpp and declared.hpp
 
