@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -126,12 +127,38 @@ def test_draws_together_correct_laplace_and_know_their_error(family: str) -> Non
     points = points_of(rows, 6)
     wanted = exact.values(points, 21)
     laplace = [found.value - np.log(np.diagonal(found.root)).sum() for _, found in Joint(rows)._modes(points) if found]
-    off = {draws: rows.values(points, draws) - wanted for draws in (200, 3200)}
+    off = {draws: Joint(rows).values(points, draws) - wanted for draws in (200, 3200)}
     assert np.ptp(off[3200]) < 0.02
     assert np.abs(off[3200]).max() < 0.3 * np.abs(laplace - wanted).max()
     # The error that is told is about that which is: of differences between points.
-    assert 0.1 < np.std(rows.rule(points, 200)) / np.std(off[200]) < 10
-    assert rows.values(points, 200).tolist() == rows.values(points, 200).tolist()
+    assert 0.1 < np.std(Joint(rows).halves(points, 200)) / np.std(off[200]) < 10
+    assert Joint(rows).values(points, 200).tolist() == Joint(rows).values(points, 200).tolist()
+
+
+@pytest.mark.parametrize("first", ["inner", "outer"])
+@pytest.mark.parametrize("slopes", [0, 1])
+def test_groups_that_lie_in_others_in_the_rows_have_nested_rules(slopes: int, first: str) -> None:
+    """Whatever the columns' names say, and whichever stands first: the same numbers as where the job says it. Groups that cross
+    have none."""
+    nested_rows: Rows = rows_of("bernoulli", slopes=slopes)
+    rows: Any = rows_of("bernoulli", OfAll, slopes=slopes)
+    points, at = points_of(nested_rows), np.arange(nested_rows.size)
+    if first == "outer":
+        layout, region = rows.layout, rows.codes[0]
+        order, starts = np.arange(len(rows)), np.flatnonzero(np.diff(region, prepend=-1, append=-1))
+        outer = (Effect(layout.group, "region/ward"),)
+        swapped = replace(layout, group=layout.outer[0].terms, inner=Effect(label="region"), outer=outer)
+        ward = np.repeat(np.arange(rows.n_groups), np.diff(rows.starts))
+        rows = replace(rows.take(order, starts), layout=swapped, codes=(ward,))
+        at = np.array([0, 1, *range(3, nested_rows.size), 2])
+    np.testing.assert_allclose(rows.values(points[:, at], 200), nested_rows.values(points, 15), rtol=1e-12)
+    np.testing.assert_allclose(rows.values(points[:, at], 3200), nested_rows.values(points, rows.tiers.rows.layout.most_nodes))
+    wanted = nested_rows.curvature(points, 15)
+    for found, other in zip(rows.curvature(points[:, at], 200), (wanted[0], wanted[1][:, at], wanted[2][:, at[:, None], at])):
+        np.testing.assert_allclose(found, other, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(rows.rule(points[:, at], 200), nested_rows.rule(points, 15), atol=1e-11)
+    others: list[Any] = [rows_of("bernoulli", OfAll, cross=True), rows_of("bernoulli", OfAll, client=True)]
+    assert [other.tiers for other in others] == [None, None]
 
 
 @pytest.mark.parametrize("level", ["group", "client"])

@@ -110,7 +110,10 @@ class DataSection(keys.DataSection):
     psu: str | None = key(
         None, help="survey: the clusters that were drawn first, each of one client; default rows; their labels stay home"
     )
-    survey_strata: str | None = key(None, help="survey: the strata of which clusters were drawn, each of one client")
+    survey_strata: str | None = key(
+        None,
+        help="survey: the strata of which clusters were drawn, each of one client; where each client is one, a column of one label",
+    )
     trials: str | None = key(None, help="binomial: the response is a number of successes, of so many trials as this column says")
 
 

@@ -285,7 +285,7 @@ def _integrated(model: Model) -> str:
     if layout.nodes == 1:
         return "all effects of a client are integrated together, which is exact of this family"
     draws = f"{layout.nodes} draws a row, up to {layout.most_nodes:,} where their halves differ"
-    return f"all effects of a client are integrated together: a point takes it {draws}"
+    return f"all effects of a client are integrated together: a point takes it {draws}; less where one lies in the other"
 
 
 def _effects(terms: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ They are Sobol's points and their mirror images. Derivatives in xi are differenc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from scipy.special import ndtri
 from ...kernels.families import FAMILIES, HAZARDS
 from ..own import differences
 from .conditional import density, effect_variance, predictor, slopes
+from .grouping import MOST_NESTED
 from .layout import DRAWS, MOST_DRAWS, Level
 from .quadrature import log_sum
 from .rows import Rows
@@ -222,8 +224,39 @@ class Joint:
         return out
 
 
+class Tiers(NamedTuple):
+    """Holds rows of which each group lies in one of another kind, and the places of their coordinates in a point."""
+
+    rows: Rows
+    at: Indices
+
+    def nodes(self, draws: int) -> int:
+        """Returns the nodes a dimension in the place of so many draws."""
+        return min(self.rows.layout.most_nodes, self.rows.layout.nodes * draws // DRAWS)
+
+
 class OfAll(Rows):
     """Rows whose groups' effects are integrated together."""
+
+    @cached_property
+    def tiers(self) -> Tiers | None:
+        """The same where each group of one of two kinds lies in one of the other in these rows, so that rules are nested; None:
+        they cross, or the integral is exact."""
+        layout, found = self.layout, factors(self)
+        few = all(factor.Z.shape[1] <= MOST_NESTED for factor in found)
+        if layout.family == "gaussian" or layout.client or len(found) != 2 or not few:
+            return None
+        pairs = len(np.unique(found[0].codes * found[1].n_groups + found[1].codes))
+        if pairs > max(factor.n_groups for factor in found):
+            return None
+        inner, outer = found if pairs == found[0].n_groups else found[::-1]
+        order = np.lexsort((inner.codes, outer.codes))
+        within, around = (layout.effects[factor.level] for factor in (inner, outer))
+        nested = replace(layout, group=within.terms, inner=within, outer=(around,), within=True)
+        starts = np.flatnonzero(np.diff(inner.codes[order], prepend=-1, append=-1))
+        rows = replace(self.take(order, starts), layout=nested, codes=(outer.codes[order],), whole=self.whole)
+        places = [*range(layout.p), *(k for factor in (inner, outer) for k in range(self.size)[layout.at(factor.level)])]
+        return Tiers(rows, np.array([*places, *range(len(places), self.size)]))
 
     @cached_property
     def integral(self) -> Joint:
@@ -231,12 +264,26 @@ class OfAll(Rows):
         return Joint(self)
 
     def values(self, points: Vector, nodes: int) -> Vector:
+        if not self.layout.joint:
+            return super().values(points, nodes)
+        if self.tiers is not None:
+            return self.tiers.rows.values(points[:, self.tiers.at], self.tiers.nodes(nodes))
         return self.integral.values(points, nodes)
 
     def curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
+        if not self.layout.joint:
+            return super().curvature(points, nodes)
+        if self.tiers is not None:
+            back = np.argsort(self.tiers.at)
+            value, slope, bent = self.tiers.rows.curvature(points[:, self.tiers.at], self.tiers.nodes(nodes))
+            return value, slope[:, back], bent[:, back[:, np.newaxis], back]
         return differences.curvature(lambda some: self.integral.values(some, nodes), points)
 
     def rule(self, points: Vector, nodes: int) -> Vector:
         """Returns (S,) how far the errors of values, by the halves of the draws, are from their mean: a constant says nothing."""
+        if not self.layout.joint:
+            return super().rule(points, nodes)
+        if self.tiers is not None:
+            return self.tiers.rows.rule(points[:, self.tiers.at], self.tiers.nodes(nodes))
         found = self.integral.halves(points, nodes)
         return np.asarray(found - found.mean())
