@@ -18,6 +18,7 @@ Vector = NDArray[np.float64]
 BLOCK = 1 << 14
 NORMAL = 1.482602218505602  # standard deviation of a normal variable over its median absolute deviation
 FEW = 1 << 10  # rows, where each has a number for each draw
+LARGEST = 30.0  # of a predictor that is looked for
 
 
 @dataclass(frozen=True)
@@ -183,10 +184,19 @@ def _added(parts: Vector, most: float) -> float:
 def on_average(rows: Rows, family: str, scale: Scale = 1.0) -> float:
     """Returns the mean log-likelihood of rows that are all predicted by their average; to predict worse is worse than guessing.
 
-    The average is their rate (of counts, by exposure), or their mean and variance, of a heavy-tailed response median and spread.
+    The average is their rate (of counts, by exposure), or their mean and variance, of a heavy-tailed response median and spread. Of
+    a family whose mean says no density it is the predictor that predicts them best.
     """
     record, y = FAMILIES[family], rows.y
-    assert record.predictive is not None
+    if record.predictive is None:
+        from scipy.optimize import minimize_scalar  # takes long to import
+
+        offset = np.zeros(len(y)) if rows.offset is None else rows.offset
+
+        def worse(eta: float) -> float:
+            return -float(np.average(record.value(y, eta + offset, scale, None), weights=rows.counts))
+
+        return -float(minimize_scalar(worse, bounds=(-LARGEST, LARGEST), method="bounded").fun)
     exposure = np.ones(len(y)) if record.link != "log" or rows.offset is None else np.exp(rows.offset)
     mean = exposure * y.sum() / exposure.sum() if rows.counts is None else np.full(len(y), np.average(y, weights=rows.counts))
     if record.link == "log":

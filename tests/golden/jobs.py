@@ -125,6 +125,8 @@ def likelihood(folder: Path) -> None:
     names = ("id", "x", "z", "s", "ward", "sick", "visits", "pressure")
     for k, name in enumerate(CLIENTS):
         rows = patients(generator, k, 120 + 4 * k)
+        sampled = [[*row[:4], f"w{i % 24}", *row[5:], round(float(np.exp(row[7])), 2), 1 + i % 3] for i, row in enumerate(rows)]
+        table(folder / "sampled" / f"{name}.csv", (*names, "dose", "w"), sampled)
         rows = [[*row[:4], f"w{i % 8}", *row[5:]] for i, row in enumerate(rows)]
         table(folder / "rows" / f"{name}.csv", names, rows)
     rows = patients(generator, 9, 20)
@@ -142,6 +144,11 @@ def likelihood(folder: Path) -> None:
         )
         if family != "bernoulli":
             (folder / f"{family}.toml").write_text(text.replace("[algorithm]", f'[model]\nfamily = "{family}"\n[algorithm]'))
+    sampled = (
+        LIKELIHOOD.replace('"sick"\npositive = "yes"', '"dose"').replace("rows/*", "sampled/*").replace('test = "test.csv"\n', "")
+    )
+    sampled = sampled.replace('"visits", "pressure", "ward"', '"sick", "visits", "pressure"')
+    (folder / "sampled.toml").write_text(sampled.replace("[algorithm]", '[model]\nfamily = "lognormal"\n[algorithm]'))
 
 
 SURVIVAL = LIKELIHOOD.replace('response = "sick"\npositive = "yes"', 'time = "months"\nevent = "died"').replace(
@@ -394,8 +401,25 @@ JOBS: dict[str, tuple[str, ...]] = {
         'model.random={group = "ward"}',
     ),
     "likelihood-formula": ("likelihood/formula",),
+    "likelihood-nested": (
+        "likelihood/sampled",
+        'data.ignore=["sick", "visits", "pressure", "w"]',
+        'model.random={groups = [{by = "s"}, {by = ["s", "ward"]}]}',
+        "disclosure.level=none",
+    ),
+    "likelihood-survey": (
+        "likelihood/sampled",
+        "data.weight=w",
+        "data.weight_kind=survey",
+        "data.psu=ward",
+    ),
+    "likelihood-hurdle": (
+        "likelihood/poisson",
+        "model.family=hurdle-poisson",
+    ),
     "likelihood-cox": ("survival/cox", 'data.strata="s"', "output.survival_at=[10]"),
     "likelihood-weibull": ("survival/weibull",),
+    "likelihood-loglogistic-aft": ("survival/weibull", "model.family=loglogistic-aft"),
     "likelihood-piecewise": ("survival/piecewise",),
     "likelihood-ordinal": ("levels/ordinal",),
     "likelihood-multinomial": ("levels/multinomial",),

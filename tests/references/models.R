@@ -5,7 +5,7 @@
 #     mode is then looked for here, of `loglik` and that prior
 #   unit: of a response with a unit, its standard deviation: the priors of errors and of effects are in it
 #   package: the program
-for (package in c("survival", "MASS", "lme4", "ordinal", "nnet", "pscl", "mvtnorm")) {
+for (package in c("survival", "MASS", "lme4", "ordinal", "nnet", "pscl", "mvtnorm", "VGAM", "statmod")) {
   if (!requireNamespace(package, quietly = TRUE)) {
     message("there is no package ", package)
     quit(status = 0)
@@ -19,14 +19,15 @@ suppressPackageStartupMessages({
 })
 
 # Numbers beside coefficients: their coordinates, in which the mode is one, and the priors of these
-of_logarithm <- function(name) grepl("^(group_sd|client_sd)\\[|^(sigma|shape|precision|nu)$", name)
+of_logarithm <- function(name) grepl("^(group_sd|client_sd)\\[|^(sigma|shape|precision|nu|row_sd)$", name)
 threshold <- function(name) grepl("^threshold\\[", name)
+share <- function(name) name %in% c("structural_zeros", "zero_probability")
 to_coordinates <- function(p) {
   name <- names(p)
   x <- p
   x[of_logarithm(name)] <- log(p[of_logarithm(name)])
   x[name == "dispersion"] <- sqrt(p[name == "dispersion"])
-  x[name == "structural_zeros"] <- qlogis(p[name == "structural_zeros"])
+  x[share(name)] <- qlogis(p[share(name)])
   t <- which(threshold(name))
   if (length(t) > 1) x[t[-1]] <- log(diff(p[t]))
   x
@@ -36,7 +37,7 @@ from_coordinates <- function(x) {
   p <- x
   p[of_logarithm(name)] <- exp(x[of_logarithm(name)])
   p[name == "dispersion"] <- x[name == "dispersion"]^2
-  p[name == "structural_zeros"] <- plogis(x[name == "structural_zeros"])
+  p[share(name)] <- plogis(x[share(name)])
   t <- which(threshold(name))
   if (length(t) > 1) p[t] <- cumsum(c(x[t[1]], exp(x[t[-1]])))
   p
@@ -279,6 +280,29 @@ of_zeroinfl <- function(formula, d, dist = "poisson") {
       pscl::zeroinfl(formula, d, dist = dist, control = pscl::zeroinfl.control(EM = FALSE, maxit = 0, start = start))$loglik
     }
   )
+}
+of_hurdle <- function(formula, d, dist = "poisson") {
+  fit <- pscl::hurdle(formula, d, dist = dist)
+  q <- length(fit$coefficients$count)
+  list(
+    package = "pscl",
+    loglik = function(p) {
+      start <- list(count = unname(p[seq_len(q)]), zero = -qlogis(p[["zero_probability"]]))
+      if (dist == "negbin") start$theta <- c(count = 1 / p[["dispersion"]])
+      pscl::hurdle(formula, d, dist = dist, control = pscl::hurdle.control(maxit = 0, start = start))$loglik
+    }
+  )
+}
+# A density of a package, of the response, its mean by an inverse link, and the last number
+of_density <- function(formula, d, package, density, inverse = exp) {
+  X <- model.matrix(formula, d)
+  q <- ncol(X)
+  list(package = package, loglik = function(p) sum(density(d[[all.vars(formula)[1]]], inverse(as.numeric(X %*% p[seq_len(q)])), p[[q + 1]])))
+}
+# The effect of each row by lme4, whose group is the row
+of_rows <- function(formula, d) {
+  peer <- of_glmer(formula, d, poisson)
+  list(package = "lme4", loglik = function(p) peer$loglik(setNames(p, sub("row_sd", "group_sd[intercept]", names(p), fixed = TRUE))))
 }
 of_multinom <- function(formula, d) {
   fit <- nnet::multinom(formula, d, trace = FALSE, reltol = 1e-16, abstol = 1e-16, maxit = 5000)

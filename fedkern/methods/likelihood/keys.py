@@ -112,7 +112,7 @@ class DataSection(keys.DataSection):
     )
     survey_strata: str | None = key(
         None,
-        help="survey: the strata of which clusters were drawn, each of one client; where each client is one, a column of one label",
+        help="survey: the strata of which clusters were drawn, each of one client; a client that is one has one label",
     )
     trials: str | None = key(None, help="binomial: the response is a number of successes, of so many trials as this column says")
 

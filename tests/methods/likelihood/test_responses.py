@@ -18,6 +18,7 @@ from fedkern.cli.__main__ import main
 from fedkern.errors import JobError
 from fedkern.kernels.families import FAMILIES as RECORDS
 from fedkern.methods.likelihood import excess
+from fedkern.models import glm
 from fedkern.models.mixed import Layout, Prior, Rows
 from fedkern.results.table import ratio_of
 from support.found import ids
@@ -402,3 +403,14 @@ def test_results_on_one_response_are_compared() -> None:
     data = {**student.job["data"], "offset": "years"}
     with pytest.raises(JobError, match="same_rows=True"):
         normal.compare(replace(student, job={**student.job, "data": data}))
+
+
+@pytest.mark.parametrize("family", ["hurdle-poisson", "hurdle-negative-binomial", "poisson-lognormal"])
+def test_a_family_whose_mean_says_no_density_has_a_guess_by_one_predictor(family: str) -> None:
+    """Which no other one beats."""
+    random = np.random.default_rng(4)
+    y, offset = random.poisson(2.0, 60).astype(float), random.normal(0, 0.3, 60)
+    scale = np.array([1.5, 0.2])[{"hurdle-poisson": 1, "poisson-lognormal": 0}.get(family, slice(None))]
+    found = glm.on_average(glm.Rows(np.ones((60, 1)), y, offset), family, scale)
+    others = [RECORDS[family].value(y, eta + offset, scale, None).mean() for eta in np.linspace(-3, 3, 601)]
+    assert max(others) - 1e-9 <= found < max(others) + 1e-4
