@@ -32,12 +32,12 @@ from fedkern.algorithms.importance.settings import ASKED_OF_ALL
 from fedkern.algorithms.importance.summaries import CELLS, CELLS_OF_ALL, CELLS_OF_ONE
 from fedkern.algorithms.importance.summaries import told as told_by
 from fedkern.disclosure.few import OF_A_SUMMARY
-from fedkern.disclosure.rules import LEVELS
+from fedkern.disclosure.rules import LEVELS, told_by_values
 from fedkern.kernels.families import FAMILIES as FAMILIES_OF
 from fedkern.methods import parse
 from fedkern.models.mixed import Layout, Prior, Rows
 from fedkern.models.mixed.layout import LESS_WIDE
-from support import curious, curious_rounded
+from support import curious, curious_rounded, curious_survey
 from support.rounded_jobs import Played, drawn
 from support.rounded_jobs import played as played_by
 
@@ -181,6 +181,20 @@ def single_families(jobs: int) -> Iterator[str]:
                 shares.append((curious_rounded.known(played(layout, rows), rows[0]) < curious.WITHIN).mean())
             line.append(f"{n}: {np.mean(shares[::2]):.3f} and {np.mean(shares[1::2]):.3f}")
         yield f"  {family}: " + "; ".join(line)
+
+
+def clusters(jobs: int) -> Iterator[str]:
+    """Scores of a survey's clusters: all of one row but one, with the rows that values ask for."""
+    yield "\nlikelihood, scores of clusters of one row, and one of all other rows: share determined of the first, and of all"
+    for family in ("poisson", "bernoulli"):
+        for p in (1, 2, 3):
+            line, n = [], told_by_values(p + 1, RULES) + 1
+            for most in (2 * (p + 1), 2 * (p + 2)):
+                own = curious_survey.singles(n, most)
+                found = [curious_survey.known(*curious_survey.client(family, n, p, job), own) for job in range(jobs)]
+                each = [(one[:most].mean(), one.mean()) for one in found]
+                line.append("{} clusters {:.2f}, {:.3f}".format(most + 1, *np.mean(each, axis=0)))
+            yield f"  {family}, p = {p}, {n} rows: " + "; ".join(line)
 
 
 def fewest(
@@ -466,6 +480,7 @@ def main() -> None:
             values,
             single,
             single_families,
+            clusters,
             families,
             summaries,
             beside,

@@ -31,7 +31,8 @@ ROW = {
     "ordinal-probit": 4 + 2 * (60 + 20) + 14 + 20, "weibull": 4 + 14, "exponential": 4 + 14, "piecewise": 4 + 14,
     "bernoulli-probit": 4 + 60 + 20, "bernoulli-cloglog": 4 + 3 * 14 + 20, "lognormal": 4 + 14, "inverse-gaussian": 4 + 2 * 14,
     "hurdle-poisson": 4 + 3 * 14 + 20, "hurdle-negative-binomial": 4 + 3 * 14 + 3 * 20,
-    "poisson-lognormal": 4 + 40 * (2 * 14 + 8), "beta-binomial": 4 + 5 * 14 + 5 * 20, "lognormal-aft": 4 + 60 + 20, "loglogistic-aft": 4 + 2 * 14 + 20,
+    "poisson-lognormal": 4 + 40 * (2 * 14 + 8), "beta-binomial": 4 + 5 * 14 + 5 * 20,
+    "lognormal-aft": 4 + 60 + 20, "loglogistic-aft": 4 + 2 * 14 + 20,
 }  # fmt: skip
 OWN = {
     "student": [-0.6, 1.1], "gamma": [0.7], "beta": [1.6], "zero-inflated-poisson": [-0.8], "weibull": [0.35],

@@ -184,8 +184,8 @@ def _added(parts: Vector, most: float) -> float:
 def on_average(rows: Rows, family: str, scale: Scale = 1.0) -> float:
     """Returns the mean log-likelihood of rows that are all predicted by their average; to predict worse is worse than guessing.
 
-    The average is their rate (of counts, by exposure), or their mean and variance, of a heavy-tailed response median and spread. Of
-    a family whose mean says no density it is the predictor that predicts them best.
+    The average is their rate (of counts, by exposure), or their mean and variance, of a heavy-tailed response median and spread.
+    Of a family whose mean says no density it is the predictor that predicts them best.
     """
     record, y = FAMILIES[family], rows.y
     if record.predictive is None:

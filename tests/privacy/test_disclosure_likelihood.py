@@ -19,7 +19,8 @@ from fedkern.disclosure.rules import LEVELS, told_by_values, told_up_to
 from fedkern.errors import JobError
 from fedkern.methods import parse
 from fedkern.models.mixed import Layout, Rows, predictive
-from support import curious, curious_jobs, curious_likelihood, curious_rounded, rounded_jobs
+from fedkern.models.survey import Clusters, Pseudo
+from support import curious, curious_jobs, curious_likelihood, curious_rounded, curious_survey, rounded_jobs
 
 STRICT = LEVELS["strict"]
 
@@ -279,3 +280,24 @@ def test_of_one_row_with_a_value_and_of_two_each_is_told_and_three_of_each_are_t
             counted(rows)
     else:
         counted(rows)
+
+
+# The scores of a survey's clusters --------------------
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_the_score_of_one_cluster_is_its_row_and_those_of_few_are_all_rows(p: int) -> None:
+    """Why so few are refused: a score is a number times (1, x), and of more of them products, sums and curvature are as many
+    equations as there are cells. Of a row for each of twice the unknowns all are determined."""
+    rows, weights, point = curious_survey.client("poisson", 1, p, 0)
+    found = Pseudo.of(rows, weights).scores(point, Clusters(np.zeros(1, np.int64), None))
+    np.testing.assert_allclose(found.products[0, 1:] / found.products[0, 0], rows.X[0, 1:], rtol=1e-9)
+    n = 2 * (p + 1) + 1
+    assert curious_survey.known(*curious_survey.client("poisson", n, p, 0), np.arange(n)).all()
+
+
+@pytest.mark.parametrize("family", ["poisson", "bernoulli"])
+def test_no_row_is_told_by_the_fewest_clusters_that_are_taken(family: str) -> None:
+    """All but one of one row, beside one of the other rows that a job asks for."""
+    p, (n, most) = 2, (told_by_values(3, LEVELS["standard"]) + 1, 2 * 4)
+    assert not curious_survey.known(*curious_survey.client(family, n, p, 1), curious_survey.singles(n, most)).any()

@@ -107,7 +107,7 @@ class ClusterProducts(Sums):
 
     what: str = "sums over its clusters of squares and products of their scores"
     computed: str = "its clusters' scores up to a rotation, which are its rows' where a cluster is one"
-    where: str = "with no more clusters than twice the unknowns"
+    where: str = "with no more clusters than twice the unknowns and two"
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,8 @@ def check_clusters(table: Table, spec: Spec, client: str, unknowns: int, rules: 
             remedy = "join each with a stratum like it, in one label"
             raise OwnFault(f"{text}; {remedy}", f"{text} ({alone}); {remedy}")
     n = int((rows > 0).sum())
-    wanted, least = int(rules.linear * unknowns) + 1, rules.rows_per_value
+    # Of one column as many scores as for its unknowns told 2 % of rows; of one unknown more a fifth of it.
+    wanted, least = int(rules.linear * (unknowns + 1)) + 1, rules.rows_per_value
     if rules.of_coefficients and n < wanted and rows[rows > 0].min(initial=least) < least:
         values: dict[str, Value] = {"clusters": n, "wanted": wanted, "least": least, "where": table.source}
         raise RuleRefusal("few-clusters", client, "disclosure.rows_per_coefficient", remedies=("join-clusters", "pool"), **values)

@@ -193,7 +193,7 @@ def test_a_client_of_few_clusters_tells_no_products() -> None:
     assert fitted(frames, {"psu": "psu"}, **strict).converged is True
     first = frames["c1"]
     frames["c1"] = pd.concat([first, first.iloc[:1].assign(psu="alone")])
-    with pytest.raises(JobError, match="5 are asked for, or 5 rows in each"):
+    with pytest.raises(JobError, match="7 are asked for, or 5 rows in each"):
         fitted(frames, {"psu": "psu"}, **strict)
     frames["c1"] = frames["c1"].assign(psu=frames["c1"].psu.replace("alone", first.psu.iloc[-1]))
     joined = fitted(frames, {"psu": "psu"}, **strict)
