@@ -166,23 +166,6 @@ def families(jobs: int) -> Iterator[str]:
             yield f"  {family}, p = {p}, {n} rows: " + "; ".join(line)
 
 
-ONE_COLUMN = ("beta-binomial", "hurdle-negative-binomial", "poisson-lognormal")
-
-
-def single_families(jobs: int) -> Iterator[str]:
-    """One column, at the rows that are asked for its unknowns, and for one and two more."""
-    yield "\nlikelihood, other families, one column: share of rows that is determined, by rows; others as many, and ten times"
-    for family in ONE_COLUMN:
-        line, unknowns = [], 2 + len(Layout(("intercept",), family).shapes)
-        for n in (int(RULES.values_of_one_column * (unknowns + more)) for more in (0, 1, 2)):
-            shares = []
-            for job, others in product(range(jobs), (1, 10)):
-                layout, rows = federation(np.random.default_rng([1, job]), family, [n, others * n, others * n], 1)
-                shares.append((curious_rounded.known(played(layout, rows), rows[0]) < curious.WITHIN).mean())
-            line.append(f"{n}: {np.mean(shares[::2]):.3f} and {np.mean(shares[1::2]):.3f}")
-        yield f"  {family}: " + "; ".join(line)
-
-
 def clusters(jobs: int) -> Iterator[str]:
     """Scores of a survey's clusters: all of one row but one, with the rows that values ask for."""
     yield "\nlikelihood, scores of clusters of one row, and one of all other rows: share determined of the first, and of all"
@@ -479,7 +462,6 @@ def main() -> None:
         for one in (
             values,
             single,
-            single_families,
             clusters,
             families,
             summaries,

@@ -60,7 +60,7 @@ def check_clusters(table: Table, spec: Spec, client: str, unknowns: int, rules: 
             remedy = "join each with a stratum like it, in one label"
             raise OwnFault(f"{text}; {remedy}", f"{text} ({alone}); {remedy}")
     n = int((rows > 0).sum())
-    # Of one column as many scores as for its unknowns told 2 % of rows; of one unknown more a fifth of it.
+    # Of one column scores of twice its unknowns told up to 2 % of rows, and of one unknown more less than 1 %.
     wanted, least = int(rules.linear * (unknowns + 1)) + 1, rules.rows_per_value
     if rules.of_coefficients and n < wanted and rows[rows > 0].min(initial=least) < least:
         values: dict[str, Value] = {"clusters": n, "wanted": wanted, "least": least, "where": table.source}
