@@ -89,6 +89,11 @@ class Config(JobConfig):
         return self.job.sums is not None
 
     @property
+    def sums_masked(self) -> bool:
+        """Where parties are apart; of starts with a client and without it sums would tell its numbers."""
+        return self.level != "none" and not self.private and self.disclosure.small != "leave-out"
+
+    @property
     def unit(self) -> Unit:
         return super().unit if self.privacy is None else self.privacy.unit
 
