@@ -88,10 +88,10 @@ class Client:
         """
         model, found = self.model, np.zeros(self.model.dims["sums"])
         each, pairs = model.sums(found)
-        for j, name in enumerate(model.numeric if model.tells_sums and not model.here else ()):
+        for j, name in model.summed if model.tells_sums and not model.here else ():
             values = self.rows.values[name]
             each[j, -1] = self._flag(values)
-            for part in (self.own[Counted(name, model.group)] or ((), ()))[1] if model.group not in ("", name) else ():
+            for part in (self.own[Counted(name, model.group)] or ((), ()))[1] if model.group else ():
                 each[j, list(part)] = self._flag(values[np.isin(self._cell(model.group), part)])
         if model.tells_sums and len(pairs):
             rows = self.products[:, 0]
@@ -101,9 +101,7 @@ class Client:
     @cached_property
     def products(self) -> Array:
         """Sums of pairs of columns, as `Moments` has them."""
-        names = [name for name in self.model.numeric if name in self.model.shown]
-        columns = [self.rows.values[name] - self.centre[self.model.numeric.index(name)] for name in names]
-        return measures.products(columns)
+        return measures.products([self.rows.values[name] - self.centre[j] for j, name in self.model.summed])
 
     def _flag(self, values: Array) -> int:
         return 1 if measures.measured(values, self.rules) else -int(np.isfinite(values).any())
@@ -256,7 +254,7 @@ class Client:
         """Returns sums of columns of numbers about centres, in all rows and in those of groups, and of pairs of columns."""
         model, (wanted, of_pairs) = self.model, self.model.sums(np.where(self.may < 0, -1.0, asked.told))
         each = np.zeros((*wanted.shape, 3))
-        for j, name in enumerate(model.numeric):
+        for j, name in model.summed:
             values = self.rows.values[name] - self.centre[j]
             for group in np.unique(wanted[j, :-1][wanted[j, :-1] >= 0]).astype(int).tolist():
                 inside = np.isin(self._cell(model.group), np.flatnonzero(wanted[j, :-1] == group))

@@ -105,6 +105,11 @@ class DescribeModel(JobModel[OutputSection]):
         hidden = (self.config.model.time, self.config.model.event)
         return tuple(name for name in self.columns if name not in hidden)
 
+    @cached_property
+    def summed(self) -> tuple[tuple[int, str], ...]:
+        """The columns of numbers that are described by themselves, with their places among all of numbers."""
+        return tuple((j, name) for j, name in enumerate(self.numeric) if name in self.shown)
+
     def size(self, name: str) -> int:
         """Returns the number of cells of a column, with that of missing ones; of no column 1."""
         if name in ("", TIMES):
@@ -211,13 +216,15 @@ class DescribeModel(JobModel[OutputSection]):
             return np.array([*[*range(self.groups - 1), 0] * len(self.numeric), *[0] * len(self.pairs)], np.float64)
         may, of_pairs = (np.stack(one) for one in zip(*map(self.sums, answers)))  # clients first
         found = np.full(may.shape[1:], -1.0)
-        for j, name in enumerate(self.numeric):
+        for j, name in self.summed:
             found[j, -1] = _several(may[:, j, -1]) - 1.0
             both = told.get(Counted(name, self.group)) if self.group and found[j, -1] == 0 else None
             of_parts = np.stack([_all(may[:, j, list(part)]) for part in (both or ((), ()))[1]] or [np.zeros(len(may))], axis=-1)
             if both is not None and (_several(of_parts) | ~of_parts.any(axis=0)).all():
                 found[j, :-1] = to_numbers(both[1], self.groups - 1)
-        return np.concatenate([found.ravel(), _several(of_pairs) - 1.0])
+        of_column = {name: found[j, -1] for j, name in self.summed}
+        of_both = [min(of_column[one] for one in pair) for pair in self.pairs]
+        return np.concatenate([found.ravel(), np.minimum(_several(of_pairs) - 1.0, of_both)])
 
     def parts_of(self, told: Told, name: str) -> Parts:
         """Returns the parts in which a column is told, without that of missing cells; of no column there is one, of all rows."""
@@ -228,7 +235,7 @@ class DescribeModel(JobModel[OutputSection]):
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The columns that are correlated."""
         wanted = self.config.model.correlations and not self.config.private
-        return tuple(combinations([name for name in self.numeric if name in self.shown], 2)) if wanted else ()
+        return tuple(combinations([name for _, name in self.summed], 2)) if wanted else ()
 
     def split(self, counts: Array) -> dict[Counted, Array]:
         """Returns each table's part of all counts."""

@@ -166,8 +166,8 @@ def _notes(facts: Facts) -> list[str]:
         if own.sum() and own[-1] == own.sum():
             found.append(Finding.of("column-all-missing", column=name))
         elif name in model.numeric and declared is not None and declared.lower is not None and declared.upper is not None:
-            rows, first, _ = facts.sums(ALL, name)
-            if rows and not declared.lower <= facts.centre[model.numeric.index(name)] + first / rows <= declared.upper:
+            mean = facts.centre[model.numeric.index(name)]  # 0: not known
+            if mean and not declared.lower <= mean <= declared.upper:
                 found.append(Finding.of("bins-hold-nothing", column=name))
     if model.time and not _survival(facts, model.time).get("survival"):
         found.append(Finding.of("no-curve"))

@@ -94,6 +94,9 @@ def fit(run: Run[Config]) -> Fit | None:
     counts = dict(zip(model.telling, (reply.counts for reply in in_order(answers.replies))))
     moments = [] if sums is None else [*in_order(sums.replies)]
     of_clients = dict(zip(model.telling, moments)) if model.here else {}
+    if moments:  # masked ones are all clients' together
+        fields = zip(*((of_client.each, of_client.pairs) for of_client in moments))
+        of_clients[publish.ALL] = Moments(0, *(np.sum(own, axis=0) for own in fields))
     facts = publish.Facts(
         model=model,
         told=model.told(agreed.told),
@@ -101,7 +104,7 @@ def fit(run: Run[Config]) -> Fit | None:
         values=agreed.values,
         centre=agreed.centre,
         counts={publish.ALL: np.sum([*counts.values()], axis=0)} | (counts if len(counts) > 1 else {}),
-        moments=({publish.ALL: Moments.total(dict(enumerate(moments)))} if moments else {}) | of_clients,
+        moments=of_clients,
         noise=budget.noise(certificates),
     )
     return replace(publish.fit(facts), privacy=certificates)
