@@ -76,14 +76,14 @@ def mean(noisy: ArrayLike, noise: Noise, ends: ArrayLike, level: float = 0.9) ->
     Interval(value=1.75, lower=1.25, upper=2.25)
     """
     low, high = _bins(ends)
-    middle, half = (low + high) / 2, _half(noisy, high - low)
-    return _interval(lambda n: middle @ n / n.sum(), noisy, noise, level, (low[0], high[-1]), half)
+    middle = (low + high) / 2
+    return _interval(lambda n: middle @ n / n.sum(), noisy, noise, level, (low[0], high[-1]), _half(noisy, high - low, 1))
 
 
 def sd(noisy: ArrayLike, noise: Noise, ends: ArrayLike, level: float = 0.9) -> Interval:
     """Returns the standard deviation, without what bins add to it; `ends` as `mean` takes them."""
     low, high = _bins(ends)
-    middle, half = (low + high) / 2, _half(noisy, high - low)
+    middle, half = (low + high) / 2, _half(noisy, high - low, 2)
 
     def of(n: NDArray[Any]) -> Any:
         total = n.sum()
@@ -133,10 +133,10 @@ def _bins(ends: ArrayLike) -> tuple[Floats, Floats]:
     return (own[:-1], own[1:]) if own.ndim == 1 else (own[:, 0], own[:, 1])
 
 
-def _half(noisy: ArrayLike, width: Floats) -> float:
-    """Returns half a bin's width, the root of its mean square over rows: no mean and no sd is farther from that of middles."""
+def _half(noisy: ArrayLike, width: Floats, power: int) -> float:
+    """Returns half a bin's width, its mean over rows, or the root of its mean square: no mean, or sd, is farther from middles'."""
     n = np.maximum(np.asarray(noisy, np.float64), 0)
-    return float(np.sqrt(n @ width**2 / max(n.sum(), 1.0))) / 2
+    return float((n @ width**power / max(n.sum(), 1.0)) ** (1 / power)) / 2
 
 
 def _interval(

@@ -184,7 +184,9 @@ class Look:
                 inside = np.concatenate(
                     [numbers_of(one.columns[name])[np.isin(one.columns[BY].codes, part)] for one in self.data]
                 )
-                n, mean, sd = np.isfinite(inside).sum(), float(np.nanmean(inside)), float(np.nanstd(inside, ddof=1))
+                if not (n := int(np.isfinite(inside).sum())):
+                    continue
+                mean, sd = float(np.nanmean(inside)), float(np.nanstd(inside, ddof=1))
                 error = sd / math.sqrt(n)
                 both = [(rounded(one, off), step(OF_AN_ERROR * off) / 2) for one, off in ((mean, error), (sd, error / 2**0.5))]
                 said += windows(name, part, self.data[0].columns[name], *both, looks)

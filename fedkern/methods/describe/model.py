@@ -25,6 +25,7 @@ from ...jobs.model import JobModel, Values
 from ...models.encoding import Column, Encoding
 from ...privacy.masks import FEWEST
 from .keys import Config, OutputSection
+from .rows import event_label
 
 value = Values[Config]()
 
@@ -71,6 +72,11 @@ class DescribeModel(JobModel[OutputSection]):
     private = value(lambda config: config.private, "Whether counts have noise.")
     privacy = value(lambda config: config.privacy, "The keys of [privacy]; None without.")
     time = value(lambda config: config.model.time or "", "The column of survival times; none without.")
+
+    @property
+    def event(self) -> str:
+        """What an event is, in words; "" without survival times."""
+        return f"{self.config.model.event} = {event_label(self.config, self.encoding)}" if self.time else ""
 
     @property
     def here(self) -> bool:

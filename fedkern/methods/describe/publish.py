@@ -115,11 +115,12 @@ class Facts:
             return " or ".join([*((levels or ())[cell] for cell in there), *missing])
         low, high = self.bounds(name, there)
         words = " ".join(f"{word} {end:g}" for word, end in (("from", low), ("below", high)) if end is not None) or "any"
-        return " or ".join([f"{low:g}" if self.is_value(name, part) else words, *missing])
+        return " or ".join([*([f"{value:g}" for value in self.values_of(name, part)] or [words]), *missing])
 
-    def is_value(self, name: str, part: Sequence[int]) -> bool:
-        """Tells whether a part of a column's cells is one value."""
-        return name in self.values and self.few(name) and len(part) == 1 and part[0] > 0
+    def values_of(self, name: str, part: Sequence[int]) -> list[float]:
+        """Returns the values that are a part of a column's cells; none where these are bins."""
+        cells = [cell - 1 for cell in part if 0 < cell < self.model.bins]
+        return self.ends_of(name)[cells].tolist() if name in self.values and self.few(name) else []
 
 
 def fit(facts: Facts) -> Fit:
@@ -127,6 +128,7 @@ def fit(facts: Facts) -> Fit:
     model = facts.model
     content: dict[str, Any] = {
         "group": model.group,
+        "event": model.event,
         "rows": [row for table in (*model.single, *model.double) for row in _rows(facts, table)],
     }
     content |= {"correlations": _correlations(facts), "survival": [], "log_rank": None}
@@ -204,7 +206,7 @@ def _of_column(facts: Facts, head: Row, counts: Array, parts: Parts, sums: Sums)
     yield {**row, **(_numbers(facts, name, counts, parts, sums, noise) if name in facts.model.numeric else {})}
     for part in _shown(facts, name, parts):
         count = counts[list(part)].sum()
-        binned_part = name in facts.model.numeric and not facts.is_value(name, part)
+        binned_part = name in facts.model.numeric and not facts.values_of(name, part)
         low, high = facts.bounds(name, part) if binned_part else (None, None)
         shared = (
             _limits("share", binned.share(counts[:-1], noise, min(part))) if noise else {"share": float(count / n) if n else None}
@@ -256,8 +258,8 @@ def _numbers(facts: Facts, name: str, counts: Array, parts: Parts, sums: Sums, n
         between = [cell for part in inside[min(ks) : max(ks) + 1] for cell in part if cell < last]
         row[f"{key}_in"] = facts.label(name, between)
         low, high = facts.bounds(name, between)
-        if facts.is_value(name, between):
-            row[key] = low
+        if len(values := facts.values_of(name, between)) == 1:
+            row[key] = values[0]
         elif facts.model.here and low is not None and high is not None:  # a thousandth of the column's range
             row[key] = low if share * until[-1] - (until[ks[0] - 1] if ks[0] else 0) <= until[ks[0]] - share * until[-1] else high
     return row
