@@ -56,7 +56,8 @@ def check_job(check: Check[Config]) -> Said | None:
     if encoding is None:
         return None
     model = DescribeModel(check.config, check.names, encoding=encoding)
-    sums = [*secure.describe(check.place, check.names)] if model.secure else []
+    masked = secure.masks(check.config, len(check.names))
+    sums = [*secure.describe(check.place, check.names, units=not model.secure)] if masked or model.secure else []
     plans = {} if check.config.privacy is None else {name: budget.plan(check.config.privacy, model) for name in check.names}
     return Said(model, [*_lines(model), *sums, "", *_privacy(model)], check.unknown(encoding), plans)
 

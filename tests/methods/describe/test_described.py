@@ -463,6 +463,9 @@ def test_of_a_client_no_sum_leaves_and_of_two_clients_none_is_told(tmp_path: Pat
         assert '"Cells"' in ledger
         assert '"Moments"' not in ledger
         assert ('"MaskedMoments"' in ledger) == (clients == 3)
+        counts_alone = fedkern.run(path, job={"sums": "none"})
+        assert not [row for row in counts_alone.rows() if row["column"] == "x" and row["mean"] is not None]
+        assert [row["count"] for row in counts_alone.rows()] == [row["count"] for row in result.rows()]
         # Values of few are cells: their mean follows from counts.
         assert one(result, "g", client="site0")["mean"] == pytest.approx(columns["g"][0::clients].mean())
 
