@@ -46,7 +46,7 @@ def stages(model: DescribeModel) -> list[Stage]:
 
 def asking(model: DescribeModel, answer: type[Answer]) -> Stage:
     """Returns the stage in which clients are asked a question; sums of numbers are masked, and where sums are secure counts."""
-    masked = not model.here if answer is Moments else model.secure and issubclass(answer, Added)
+    masked = issubclass(answer, Added) and (model.secure or (answer is Moments and not model.here))
     return Stage.asking(answer, model.dims, secure=masked)
 
 
