@@ -77,7 +77,9 @@ def mean(noisy: ArrayLike, noise: Noise, ends: ArrayLike, level: float = 0.9) ->
     """
     low, high = _bins(ends)
     middle = (low + high) / 2
-    return _interval(lambda n: middle @ n / n.sum(), noisy, noise, level, (low[0], high[-1]), _half(noisy, high - low, 1))
+    return _interval(
+        lambda n: middle @ n / n.sum(), noisy, noise, level, (float(low[0]), float(high[-1])), _half(noisy, high - low, 1)
+    )
 
 
 def sd(noisy: ArrayLike, noise: Noise, ends: ArrayLike, level: float = 0.9) -> Interval:
@@ -90,7 +92,7 @@ def sd(noisy: ArrayLike, noise: Noise, ends: ArrayLike, level: float = 0.9) -> I
         square = (middle**2 @ n - (middle @ n) ** 2 / total) / (total - 1)
         return np.sqrt(square) if square.real > 0 else square * 0
 
-    found = _interval(of, noisy, noise, level, (0.0, high[-1] - low[0]), half)
+    found = _interval(of, noisy, noise, level, (0.0, float(high[-1] - low[0])), half)
     # Sheppard's correction, for the value alone: the limits are those of rows anywhere in their bins.
     return found._replace(value=max(found.value**2 - half**2 / 3, 0.0) ** 0.5)
 
@@ -134,7 +136,7 @@ def _bins(ends: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def _half(noisy: ArrayLike, width: Floats, power: int) -> float:
-    """Returns half a bin's width, its mean over rows, or the root of its mean square: no mean, or sd, is farther from middles'."""
+    """Returns half of bins' width, its mean over rows or its root mean square: no mean, or sd, is farther from that of middles."""
     n = np.maximum(np.asarray(noisy, np.float64), 0)
     return float((n @ width**power / max(n.sum(), 1.0)) ** (1 / power)) / 2
 

@@ -206,12 +206,12 @@ class DescribeModel(JobModel[OutputSection]):
 
         What some client does not tell nobody does: else what is printed of all rows would be of some clients' alone.
         """
-        heard = [self.told(one) for one in answers]
-        every = {table: [both for one in heard if (both := one[table]) is not None] for table in self.tables}
-        return {
-            table: tuple(cells.common(*axis) for axis in zip(*both)) if len(both) == len(heard) else None  # type: ignore[misc]
-            for table, both in every.items()
-        }
+        heard, found = [self.told(one) for one in answers], dict[Counted, Both | None]()
+        for table in self.tables:
+            every = [both for one in heard if (both := one[table]) is not None]
+            firsts, seconds = ([both[axis] for both in every] for axis in (0, 1))
+            found[table] = (cells.common(*firsts), cells.common(*seconds)) if len(every) == len(heard) else None
+        return found
 
     def common_sums(self, told: Told, answers: Sequence[Array]) -> Array:
         """Returns which sums are told, as `AskSums` has them: sums over several clients, to which all may add their rows.

@@ -450,7 +450,8 @@ def test_few_missing_cells_move_no_quartile() -> None:
 def test_of_a_client_no_sum_leaves_and_of_two_clients_none_is_told(tmp_path: Path) -> None:
     """Counts alone are a client's own; what is masked the server has of all together."""
     random = np.random.default_rng(13)
-    columns = {"x": random.normal(50, 10, 300).round(2), "y": random.normal(size=300).round(3), "g": random.choice([0.0, 1.0, 2.0], 300)}
+    columns = {"x": random.normal(50, 10, 300).round(2), "y": random.normal(size=300).round(3)}
+    columns["g"] = random.choice([0.0, 1.0, 2.0], 300)
     for clients in (2, 3):
         (folder := tmp_path / str(clients)).mkdir()
         path = written(folder, columns, '[disclosure]\nlevel = "standard"\n', clients=clients)
