@@ -25,9 +25,10 @@ def present(values: ArrayLike) -> Floats:
     return own if there.all() else own[there]
 
 
-def more_values(numbers: Floats, most: int) -> bool:
-    """Tells whether a column has more different values than so many, which its first rows show most often."""
-    return any(len(np.unique(some)) > most for some in (numbers[:FIRST], numbers))
+def n_values(numbers: Floats, most: int) -> int:
+    """Returns how many different values there are; or at least so many, where the first rows show as many already."""
+    found = len(np.unique(numbers[:FIRST]))
+    return found if found >= most else len(np.unique(numbers))
 
 
 def measured(values: ArrayLike, rules: Rules) -> bool:
@@ -36,7 +37,7 @@ def measured(values: ArrayLike, rules: Rules) -> bool:
     Else the column has counts alone.
     """
     own, most = present(values), MANY * (rules.rows_per_value > 0)
-    if len(own) < max(rules.rows, 2) or not more_values(own, most):
+    if len(own) < max(rules.rows, 2) or n_values(own, most + 1) <= most:
         return False
     off = own - own.mean()
     farthest = max(off.max(), -off.min()) ** 2

@@ -136,7 +136,7 @@ def _bins(ends: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def _half(noisy: ArrayLike, width: Floats, power: int) -> float:
-    """Returns half of bins' width, its mean over rows or its root mean square: no mean, or sd, is farther from that of middles."""
+    """Returns half of bins' width, its mean over rows or root mean square: no mean, or sd, is farther from that of middles."""
     n = np.maximum(np.asarray(noisy, np.float64), 0)
     return float((n @ width**power / max(n.sum(), 1.0)) ** (1 / power)) / 2
 

@@ -20,7 +20,6 @@ from .rows import Rows
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-LOOKED_AT = 1 << 12  # first rows, in which a column of many values shows more than are told
 
 
 @dataclass
@@ -59,7 +58,7 @@ class Client:
             there = measures.present(self.rows.values[name])
             if may := measures.measured(there, self.rules):
                 scale[j] = measures.scale(there)
-            if not model.here and measures.more_values(there, most):
+            if not model.here and measures.n_values(there, most + 1) > most:
                 n[j] = most + 1 if may else -1
                 continue
             found, times = np.unique(there, return_counts=True)
@@ -136,10 +135,7 @@ class Client:
         """
         if not (ordered := self.model.ordered(name)):
             return cells.join(counts, self.rules.rows_per_value)
-        there = measures.present(self.rows.values[name])
-        values = len(np.unique(there[:LOOKED_AT]))
-        if values < 2 * ordered:  # else there are two for each bin
-            values = len(np.unique(there))
+        values = measures.n_values(measures.present(self.rows.values[name]), 2 * ordered)
         most = max(values // 2, 1) if values > measures.MANY else None
         return cells.bins(counts, self.rules.rows_per_value, range(ordered), self._into(name), most)
 
