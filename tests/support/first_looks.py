@@ -1,9 +1,9 @@
 """An attacker on what `describe` tells: every number of two of them and of one job, as bounds of sums of rows in cells.
 
 Every number that is told is a statement: a weighted sum of rows, in some cells of a column and of the groups, lies between two
-numbers. The attacker has all counts of three clients, of whom it looks for one's rows, and what is printed of the sums that they
-mask together. It also knows which rows one look has more than the other, and how many. By integer programming it bounds how often
-each cell occurs.
+numbers. The attacker has all counts of three clients, of whom it looks for one's rows, and of the sums that they mask together
+the means exactly, as the server does, and the standard deviations as they are printed. It also knows which rows one look has more
+than the other, and how many. By integer programming it bounds how often each cell occurs.
 """
 
 from __future__ import annotations
@@ -187,8 +187,8 @@ class Look:
                 if not (n := int(np.isfinite(inside).sum())):
                     continue
                 mean, sd = float(np.nanmean(inside)), float(np.nanstd(inside, ddof=1))
-                error = sd / math.sqrt(n)
-                both = [(rounded(one, off), step(OF_AN_ERROR * off) / 2) for one, off in ((mean, error), (sd, error / 2**0.5))]
+                error = sd / math.sqrt(2 * n)
+                both = (mean, 1e-9 * (1 + abs(mean))), (rounded(sd, error), step(OF_AN_ERROR * error) / 2)
                 said += windows(name, part, self.data[0].columns[name], *both, looks)
         return said
 
