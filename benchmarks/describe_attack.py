@@ -3,6 +3,7 @@ and a job (`tests/support/first_looks.py`); and three leaks of looks that leave 
 
     PYTHONPATH=tests python benchmarks/describe_attack.py [--level standard] [--sets 0 200] [--only NAME ..]
 
+"rules" is of three clients, who have coarser cells in common, and whose masked sums are told; "one client" is told no sum.
 A data set has a rare group, binary columns, missing cells, a factor with a rare level, numbers of few and of many values, and
 survival times. The second look has other bins and columns, or as few rows more or less as are allowed. "wide": sets of which each
 hidden cell may have as many values as the level asks for; a solver that is stopped counts what it found as all that is possible.
@@ -15,6 +16,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -24,11 +26,11 @@ from fedkern.disclosure.rules import LEVELS, Rules
 from support import first_looks
 
 
-def rules_hold(rules: Rules, seeds: range) -> str:
+def rules_hold(rules: Rules, seeds: range, clients: int = 3) -> str:
     """The looks of fedkern."""
     found = list[first_looks.Found]()
     for seed in seeds:
-        found.append(first_looks.attack(seed, rules))
+        found.append(first_looks.attack(seed, rules, clients))
         print(f"    set {seed}: {found[-1]}", file=sys.stderr, flush=True)
         for cell in found[-1].narrow:
             print(f"    set {seed}: {cell}", flush=True)
@@ -95,6 +97,7 @@ def risk_table(rules: Rules, seeds: range) -> str:
 
 CASES: dict[str, Callable[[Rules, range], str]] = {
     "rules": rules_hold,
+    "one client": partial(rules_hold, clients=1),
     "naive": naive,
     "two means": two_means,
     "one row": one_row,

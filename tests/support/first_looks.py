@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -126,7 +127,9 @@ class Look:
         time = encoding.Column("time", "numeric", None, 0.0, 1.0)
         every = (*map(levels, (BY, *names)), time, encoding.Column("event", "categorical", ("0", "1")))
         self.data, self.names = data, names
-        self.model = DescribeModel(config_of(keys, raw), ("first", *OTHERS), encoding=encoding.Encoding(every, None))
+        self.model = DescribeModel(
+            config_of(keys, raw), ("first", *OTHERS[: len(data) - 1]), encoding=encoding.Encoding(every, None)
+        )
         self.clients = [self.client(own, rules, account) for own, account in zip(data, accounts, strict=True)]
         nothing = np.zeros(0)
         agreed = run.Agreed(self.model.public_ends, frozenset(), np.zeros(len(self.model.numeric)), nothing, nothing)
@@ -158,7 +161,7 @@ class Look:
 
     def tell(self, where: str, accounts: Sequence[Account], ends: Array) -> list[Statement]:
         """Returns all numbers, and notes them; `ends`: of the intervals that the attacker knows of."""
-        model, said, looks = self.model, list[Statement](), (where, *OTHERS)
+        model, said, looks = self.model, list[Statement](), (where, *OTHERS[: len(self.data) - 1])
         own = [client.parts(AskParts(0, self.agreed.ends, self.agreed.centre)) for client in self.clients]
         told = model.common([one.first for one in own])
         sums, _ = model.sums(model.common_sums(told, [one.sums for one in own]))
@@ -507,8 +510,8 @@ def attack_naive(seed: int, rules: Rules) -> Found:
     return Found(sum(map(len, cells.values())), narrow, [], len(told))
 
 
-def attack(seed: int, rules: Rules) -> Found:
-    """Bounds each hidden cell of two looks by all that both and a job tell."""
+def attack(seed: int, rules: Rules, clients: int = 3) -> Found:
+    """Bounds each hidden cell of two looks by all that both and a job tell; of one client, or two, there are no sums."""
     rng = np.random.default_rng([seed, 7])
     data, variant = simulated(seed), VARIANTS[seed % 3]
     members = rng.integers(0, 2**64, data.n_rows, np.uint64)
@@ -519,8 +522,8 @@ def attack(seed: int, rules: Rules) -> Found:
     whole = np.ones(data.n_rows, bool)
     looks[FIRST] = ~away if variant == "more rows" else whole
     looks[SECOND] = ~away if variant == "fewer rows" else whole
-    accounts, said, refused = [Account() for _ in range(3)], list[Statement](), list[str]()
-    others, account = [simulated((seed, k)) for k in (1, 2)], accounts[0]
+    accounts, said, refused = [Account() for _ in range(clients)], list[Statement](), list[str]()
+    others, account = [simulated((seed, k)) for k in range(1, clients)], accounts[0]
     own = data.take(looks[FIRST])
     first = Look([own, *others], every, rules, accounts, {})
     some = [name for name in every if name != rng.choice(every)]
@@ -548,10 +551,10 @@ def attack(seed: int, rules: Rules) -> Found:
         del looks[SECOND]
     else:
         said += second.tell(SECOND, accounts, ends)
-    everybody = data.beside(others[0]).beside(others[1])
-    fine, whose = everybody.with_curve(ends), np.repeat([0, 1, 2], [data.n_rows, *(one.n_rows for one in others)])
+    everybody = reduce(Data.beside, others, data)
+    fine, whose = everybody.with_curve(ends), np.repeat(range(clients), [data.n_rows, *(one.n_rows for one in others)])
     of_all = {look: np.append(inside, np.zeros(len(whose) - data.n_rows, bool)) for look, inside in looks.items()}
-    of_all |= {look: whose == k + 1 for k, look in enumerate(OTHERS)}
+    of_all |= {look: whose == k + 1 for k, look in enumerate(OTHERS[: clients - 1])}
     # Other clients' rows say something where sums are of all.
     pooled = {one.column for one in said if len(one.where) > 1}
     attackers = [
