@@ -30,7 +30,7 @@ SETS = {  # name -> time, status, the status of an event, a group
     "veteran": ("time", "status", 1, "trt"),
     "pbc": ("time", "status", 2, "sex"),
 }
-CLIENTS, FEDERATIONS = 3, 200
+CLIENTS, FEDERATIONS = 3, 2000
 
 
 def from_r(code: str) -> pd.DataFrame:

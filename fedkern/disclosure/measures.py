@@ -1,9 +1,9 @@
-"""Decides which mean, standard deviation, quantiles and correlation of a client's numbers may be told, and rounds them."""
+"""Decides of which numbers of a client sums may be told, where bins of them end, and rounds means and correlations."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,15 +15,7 @@ Floats = NDArray[np.float64]
 MANY = 10  # values, more than which a column has of which sums are told: with fewer, sums tell their counts
 OF_AN_ERROR = 0.1  # to which sums are rounded
 FIRST = 1 << 10  # rows, in which a column of many values shows most often that it is one
-REACH = 2.0  # standard deviations, between which bins lie: so far out a mean and a sd let as many rows be as are asked for
-
-
-class Moments(NamedTuple):
-    """Holds a mean and a standard deviation, rounded to a tenth of their standard errors, and the rows that they weigh."""
-
-    rows: float
-    mean: float
-    sd: float
+REACH = 2.0  # standard deviations, between which bins lie
 
 
 def present(values: ArrayLike) -> Floats:
@@ -33,9 +25,10 @@ def present(values: ArrayLike) -> Floats:
     return own if there.all() else own[there]
 
 
-def more_values(numbers: Floats, most: int) -> bool:
-    """Tells whether a column has more different values than so many, which its first rows show most often."""
-    return any(len(np.unique(some)) > most for some in (numbers[:FIRST], numbers))
+def n_values(numbers: Floats, most: int) -> int:
+    """Returns how many different values there are; or at least so many, where the first rows show as many already."""
+    found = len(np.unique(numbers[:FIRST]))
+    return found if found >= most else len(np.unique(numbers))
 
 
 def measured(values: ArrayLike, rules: Rules) -> bool:
@@ -44,23 +37,19 @@ def measured(values: ArrayLike, rules: Rules) -> bool:
     Else the column has counts alone.
     """
     own, most = present(values), MANY * (rules.rows_per_value > 0)
-    if len(own) < max(rules.rows, 2) or not more_values(own, most):
+    if len(own) < max(rules.rows, 2) or n_values(own, most + 1) <= most:
         return False
     off = own - own.mean()
     farthest = max(off.max(), -off.min()) ** 2
     return bool(1 / len(own) + farthest / max(off @ off, np.finfo(float).tiny) <= rules.leverage)
 
 
-def moments(values: ArrayLike, rules: Rules, rows: float | None = None) -> Moments | None:
-    """Returns the rounded mean and sd of numbers (nan: missing); None if they may not be told.
-
-    `rows`: those with a number, as far as they are told: of all parts but one of missing cells alone. None: exactly those.
-    """
-    if not measured(values, rules):
-        return None
-    own = present(values)
-    sd, n = float(own.std(ddof=1)), len(own)
-    return Moments(n if rows is None else rows, rounded(float(own.mean()), sd / math.sqrt(n)), rounded(sd, sd / math.sqrt(2 * n)))
+def scale(values: Floats) -> tuple[float, float, float]:
+    """Returns 1 (-1 if some of these numbers is below 0), and their mean and sd to a quarter or half of the sd."""
+    mean, sd = float(values.mean()), float(values.std(ddof=1))
+    unit = step(sd / 2) if sd > 0 else 1.0
+    near = (round(mean / unit) * unit, round(sd / unit) * unit) if sd > 0 else (mean, sd)
+    return -1.0 if values.min() < 0 else 1.0, *near
 
 
 def step(size: float, *, up: bool = False) -> float:
@@ -85,55 +74,15 @@ def rounded(value: float, error: float) -> float:
     return round(round(value / unit) * unit, max(0, -math.floor(math.log10(unit))))
 
 
-class Products(NamedTuple):
-    """Holds, of each two columns, over the rows with both (d, d): rows, sums and sums of squares of the first, sums of products,
-    and the rounded correlation, which is nan where it may not be told."""
-
-    rows: Floats
-    sums: Floats
-    squares: Floats
-    products: Floats
-    r: Floats
-
-
-def products(columns: ArrayLike, rules: Rules) -> Products:
-    """Returns the products of columns (n, d) (nan: missing).
-
-    Of a correlation that is told both columns have more than ten cells of enough rows each: a cross table of fewer would be told
-    by it.
-    """
-    own = np.asarray(columns, np.float64)
-    there = np.isfinite(own)
-    has, least, most = there.astype(np.float64), rules.rows_per_value, MANY * (rules.rows_per_value > 0)
-    values = np.where(there, own, 0.0)
-    rows, sums, squares, both = has.T @ has, values.T @ has, (values**2).T @ has, values.T @ values
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean, spread = sums / rows, squares - sums**2 / rows
-        farthest = (
-            np.maximum(values.max(axis=0, initial=0.0)[:, None] - mean, mean - values.min(axis=0, initial=0.0)[:, None]) ** 2
-        )
-        leads = 1 / rows + farthest / spread
-        r = (both - sums * sums.T / rows) / np.sqrt(spread * spread.T)
-    may = (rows >= max(rules.rows, 2)) & (leads <= rules.leverage if most else spread > 0)
-    for i, j in zip(*np.triu_indices(len(rows), 1)):
-        one = there[:, i] & there[:, j]
-        may[i, j] = (
-            may[i, j]
-            and may[j, i]
-            and all(any(_cells(own[:some, k][one[:some]], least) > most for some in (FIRST, len(own))) for k in (i, j))
-        )
-        r[i, j] = rounded(float(r[i, j]), 1 / math.sqrt(rows[i, j])) if may[i, j] else np.nan
-    return Products(rows, sums, squares, both, r)
-
-
-def _cells(values: Floats, least: int) -> int:
-    """Returns into how many cells of enough rows each numbers can be cut, from the least one on."""
-    cells, rows = 0, 0
-    for count in np.unique(values, return_counts=True)[1].tolist():
-        rows += count
-        if rows >= max(least, 1):
-            cells, rows = cells + 1, 0
-    return cells
+def products(columns: Sequence[Floats]) -> Floats:
+    """Returns (pairs, 6), over the rows with both numbers (nan: missing) of each two columns: rows, both sums, both sums of
+    squares, and the sum of products."""
+    values = np.array(columns).reshape(len(columns), -1)
+    has = np.isfinite(values).astype(np.float64)
+    values = np.where(has, values, 0.0)
+    rows, sums, squares, both = has @ has.T, values @ has.T, values**2 @ has.T, values @ values.T
+    i, j = np.triu_indices(len(columns), 1)
+    return np.stack([rows[i, j], sums[i, j], sums[j, i], squares[i, j], squares[j, i], both[i, j]], axis=-1)
 
 
 def ends(mean: float, sd: float, lower: float | None = None, upper: float | None = None, bins: int = 24) -> Floats:

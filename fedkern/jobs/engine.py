@@ -124,8 +124,8 @@ def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
         hooks.note_use()
         parties = hooks.counting(parties)
         # `used` is the device on which the clients that live here compute.
-        known = (*secure.opening(config, place, parties.n_clients), *secure.closing(config), *method.stages.opening(config))
-        known += (*joining.stages(config),)
+        known = (*secure.opening(config, place, parties.n_clients), *secure.closing(config, parties.n_clients))
+        known += (*method.stages.opening(config), *joining.stages(config))
         run = Run(part, parties, known, hooks, output, method.stages.stages, used, summaries=kept.summaries)
         LOG.info("%s: %d clients, rank %d of %d", config.job.method, parties.n_clients, place.rank, place.size)
         # From the last round on no diagnostic ends the job: the result is published without those that fail.
@@ -205,7 +205,7 @@ def run_check(method: Method[C], part: Part[C], latency: float | None = None, fo
         plan = found.plans.get("" if party == SERVER else parties.names[party]) or next(iter(found.plans.values()))
         holders.check_mechanism(holders.who(parties.names, party), binding.policies, plan.mechanism)
     # The list comes from the same stages as a run's exchanges, so that neither can have a message that the other lacks.
-    stages = (*opening, *method.stages.stages(found.model), *secure.closing(part.config))
+    stages = (*opening, *method.stages.stages(found.model), *secure.closing(part.config, n))
     most = max((plan.paid for plan in found.plans.values()), default=None)
     agreed_spec = spec_of_agreement(part.config, parties.spec)
     sent = wire.describe_messages(part.config, n, stages, agreed_spec, device=found.load is not None)

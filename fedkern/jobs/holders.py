@@ -375,7 +375,7 @@ def standing(binding: Binding, name: str) -> Account | None:
     """Returns where a party's account outlives the run: with a policy that binds, else in its own folder, if it has one."""
     if (place := account(binding)) is not None or (home := client_home()) is None:
         return place
-    return Account(home / name, (*binding.data.names, name)[0], ground=Ground(home))
+    return Account(home / name, (*binding.data.names, name)[0], ground=Ground(home), files=binding.data.paths)
 
 
 def needed(use: Use, binding: Binding) -> bool:

@@ -549,7 +549,8 @@ class RunHooks(Keeper):
         else:
             self._elsewhere = self._elsewhere or TemporaryDirectory(prefix="fedkern-")
             folder, ground = Path(self._elsewhere.name) / name, Ground(Path(self._elsewhere.name))
-        return Account(folder, (*self.bindings[party].data.names, name)[0], ground=ground)
+        data = self.bindings[party].data
+        return Account(folder, (*data.names, name)[0], ground=ground, files=data.paths)
 
     def _account_name(self, party: int) -> str:
         return holders.ACCOUNT if party == SERVER else self.names[party]

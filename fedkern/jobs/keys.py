@@ -477,6 +477,11 @@ class JobConfig(Section):
         return False
 
     @property
+    def sums_masked(self) -> bool:
+        """Whether there are sums that clients tell masked alone, whatever job.sums says: of too few clients nobody tells them."""
+        return False
+
+    @property
     def singly(self) -> bool:
         """Whether clients of a job with secure sums also send values one by one, which their policies must allow."""
         return False

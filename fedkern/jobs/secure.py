@@ -101,9 +101,14 @@ def describe_questions(stages: Sequence[Stage]) -> Iterator[str]:
         yield "the same question again gets the same answer and is not counted; one too many ends the job"
 
 
+def masks(config: JobConfig, n_clients: int) -> bool:
+    """Tells whether clients share keys: for secure sums, or for sums that are told masked alone, where clients are enough."""
+    return config.secure or (config.sums_masked and n_clients >= FEWEST)
+
+
 def opening(config: JobConfig, place: Place, n_clients: int) -> list[Stage]:
-    """Returns the stages that a job with secure sums has before its method's: of keys, counts and columns' sums; none without."""
-    if not config.secure:
+    """Returns the stages that a job with masks has before its method's: of keys, counts and columns' sums; none without."""
+    if not masks(config, n_clients):
         return []
     judged = config.requirement.additive and may_sign(place, n_clients)
     runs = 1 if getattr(config, "formula", None) is None else 2
@@ -111,9 +116,9 @@ def opening(config: JobConfig, place: Place, n_clients: int) -> list[Stage]:
     return [_stage_of_keys(n_clients), *[counts_stage()] * judged, *columns]
 
 
-def closing(config: JobConfig) -> list[Stage]:
-    """Returns the last stage of a job with secure sums, after its method's; none without."""
-    return [Stage.asking(SumEnd, secure=True)] if config.secure else []
+def closing(config: JobConfig, n_clients: int) -> list[Stage]:
+    """Returns the last stage of a job with masks, after its method's; none without."""
+    return [Stage.asking(SumEnd, secure=True)] if masks(config, n_clients) else []
 
 
 def _stage_of_keys(n_clients: int) -> Stage:
@@ -122,7 +127,7 @@ def _stage_of_keys(n_clients: int) -> Stage:
 
 
 def begin(run: Run[C]) -> Run[C]:
-    """Returns the run, in a job with secure sums with secrets that its clients share pair by pair.
+    """Returns the run, in a job with masks with secrets that its clients share pair by pair.
 
     These are new at every start, and kept nowhere.
 
@@ -132,9 +137,10 @@ def begin(run: Run[C]) -> Run[C]:
         Too few clients take part, or another's key is not signed by it. Nothing of a row has left a client before, and nothing
         of it leaves one that misses another's signature.
     """
-    if not run.config.secure:
+    if run.config.secure:
+        check_number(run.names)
+    if not masks(run.config, len(run.names)):
         return run
-    check_number(run.names)
     place, job = run.place, job_digest(run.config, run.names)
     signers_here = signers(place, len(run.names))
     clients = {k: sum_keys.Client(k, run.names, job, os.urandom(KEY), signers_here.get(k)) for k in run.mine}
@@ -149,8 +155,8 @@ def begin(run: Run[C]) -> Run[C]:
 
 
 def end(run: Run[C]) -> None:
-    """Ends a job with secure sums, of which nothing may be published, if a number of a client was none (RemoteFault)."""
-    if run.config.secure:
+    """Ends a job with masks, of which nothing may be published, if a number of a client was none (RemoteFault)."""
+    if masks(run.config, len(run.names)):
         run.collect(Stage.asking(SumEnd, secure=True), SumEnd, dict.fromkeys(run.mine), lambda _: SumEnd(0, 0.0))
 
 

@@ -21,7 +21,7 @@ from ..data.joined import gone_of
 from ..data.rare import without_faults
 from ..data.table import Table, as_written
 from ..disclosure.look import weights, with_splines
-from ..disclosure.measures import MANY, more_values
+from ..disclosure.measures import MANY, n_values
 from ..errors import FedkernError
 from ..models.encoding import OTHER, Column, Spec
 from ..privacy.sketch import Sketch, mix_bits
@@ -54,7 +54,7 @@ def _few_values(table: Table, spec: Spec, counted: NDArray[np.bool_]) -> Iterato
     """Yields the columns of levels, or of few values, with the values that are one in the job, and the rows with these."""
     for name in sorted({*spec.covariates(table.names), *spec.roles - {spec.row_id}} & {*table.columns}):
         cells = table.columns[name]
-        if column_of(spec, table, name).levels is None and more_values(floats(cells)[counted], MANY):
+        if column_of(spec, table, name).levels is None and n_values(floats(cells)[counted], MANY + 1) > MANY:
             continue
         text, gone = labels(cells), sorted(gone_of(cells))
         counts = np.bincount(text.codes[counted], minlength=len(text.levels)).tolist()

@@ -66,38 +66,49 @@ def share(noisy: ArrayLike, noise: Noise, cell: int, level: float = 0.9) -> Inte
 
 
 def mean(noisy: ArrayLike, noise: Noise, ends: ArrayLike, level: float = 0.9) -> Interval:
-    """Returns the mean of numbers; `ends`: (bins + 1,) of the bins, the outer ones finite."""
-    ends = np.asarray(ends, np.float64)
-    middle, limits = (ends[1:] + ends[:-1]) / 2, (float(ends[0]), float(ends[-1]))
-    return _interval(lambda n: middle @ n / n.sum(), noisy, noise, level, limits, _half(noisy, ends))
+    """Returns the mean of numbers; `ends`: (bins + 1,) finite, or (bins, 2) between which each bin's numbers lie.
+
+    Examples
+    --------
+    >>> import math
+    >>> from fedkern.privacy.binned import Noise, mean
+    >>> mean([3, 1], Noise(math.inf), [[1, 1], [2, 6]])
+    Interval(value=1.75, lower=1.25, upper=2.25)
+    """
+    low, high = _bins(ends)
+    middle = (low + high) / 2
+    return _interval(
+        lambda n: middle @ n / n.sum(), noisy, noise, level, (float(low[0]), float(high[-1])), _half(noisy, high - low, 1)
+    )
 
 
 def sd(noisy: ArrayLike, noise: Noise, ends: ArrayLike, level: float = 0.9) -> Interval:
-    """Returns the standard deviation, without what bins add to it."""
-    ends = np.asarray(ends, np.float64)
-    middle, half = (ends[1:] + ends[:-1]) / 2, _half(noisy, ends)
+    """Returns the standard deviation, without what bins add to it; `ends` as `mean` takes them."""
+    low, high = _bins(ends)
+    middle, half = (low + high) / 2, _half(noisy, high - low, 2)
 
     def of(n: NDArray[Any]) -> Any:
-        square = middle**2 @ n / n.sum() - (middle @ n / n.sum()) ** 2
+        total = n.sum()
+        square = (middle**2 @ n - (middle @ n) ** 2 / total) / (total - 1)
         return np.sqrt(square) if square.real > 0 else square * 0
 
-    found = _interval(of, noisy, noise, level, (0.0, float(ends[-1] - ends[0]) / 2), half)
+    found = _interval(of, noisy, noise, level, (0.0, float(high[-1] - low[0])), half)
     # Sheppard's correction, for the value alone: the limits are those of rows anywhere in their bins.
     return found._replace(value=max(found.value**2 - half**2 / 3, 0.0) ** 0.5)
 
 
 def quantile(noisy: ArrayLike, noise: Noise, ends: ArrayLike, at: float, level: float = 0.9) -> Interval:
     """Returns a quantile: its value and limits are ends of bins."""
-    ends = np.asarray(ends, np.float64)
+    low, high = _bins(ends)
     # Noise may let cumulative counts fall. Made monotone once, they have all quantiles in their order.
     from scipy.optimize import isotonic_regression  # takes long to import
 
     until = isotonic_regression(np.cumsum(np.asarray(noisy, np.float64))).x
     before = np.arange(1, len(until))  # bins before each inner end
-    off, inner = until[:-1] - at * until[-1], ends[1:-1]
+    off, inner = until[:-1] - at * until[-1], high[:-1]
     error = ndtri((1 + level) / 2) * np.sqrt(noise.variance * (before * (1 - at) ** 2 + (len(until) - before) * at**2))
-    lower = inner[off < -error].max(initial=ends[0])
-    upper = inner[(off > error) & (inner > lower)].min(initial=ends[-1])
+    lower = inner[off < -error].max(initial=low[0])
+    upper = inner[(off > error) & (inner > lower)].min(initial=high[-1])
     k = min(max(int(np.searchsorted(off, 0.0, "right")), 1), len(off) - 1)  # the first end beyond the quantile
     return Interval(float(inner[k - 1 if -off[k - 1] <= off[k] else k]), float(lower), float(upper))
 
@@ -118,10 +129,16 @@ def survival(events: ArrayLike, censored: ArrayLike, rest: float, noise: Noise, 
     return [_interval(until(end), noisy, noise, level, (0.0, 1.0)) for end in range(k)]
 
 
-def _half(noisy: ArrayLike, ends: Floats) -> float:
-    """Returns half a bin's width, the root of its mean square over rows: no mean and no sd is farther from that of middles."""
+def _bins(ends: ArrayLike) -> tuple[Floats, Floats]:
+    """Returns the lower and the upper ends of bins."""
+    own = np.asarray(ends, np.float64)
+    return (own[:-1], own[1:]) if own.ndim == 1 else (own[:, 0], own[:, 1])
+
+
+def _half(noisy: ArrayLike, width: Floats, power: int) -> float:
+    """Returns half of bins' width, its mean over rows or root mean square: no mean, or sd, is farther from that of middles."""
     n = np.maximum(np.asarray(noisy, np.float64), 0)
-    return float(np.sqrt(n @ np.diff(ends) ** 2 / max(n.sum(), 1.0))) / 2
+    return float((n @ width**power / max(n.sum(), 1.0)) ** (1 / power)) / 2
 
 
 def _interval(

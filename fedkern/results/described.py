@@ -40,22 +40,36 @@ def table_one(content: Record) -> Cells:
     for column, names in levels.items():
         rows_of_column = [row for row in rows if row["column"] == column]
         # Of a column of many numbers its bins are a histogram's.
-        few = any(row["level"] and row["from"] is row["to"] is None for row in rows_of_column) or all(
-            row["mean"] is None for row in rows_of_column
-        )
+        few = any(row["level"] and row["from"] is row["to"] is None for row in rows_of_column)
         if not few or len(names) - 1 != VALUES:
             add(f"{column}, mean (sd)", column, "", _mean)
             add(f"{column}, median [quartiles]", column, "", _quartiles)
         for name in names[1:] if few else ():
-            add(f"{column} = {name}, n (%)", column, name, lambda row: f"{row['count']:,} ({100 * (row['share'] or 0):.1f})")
+            add(f"{column} = {name}, n (%)", column, name, _share)
         if any((row := by.get((column, "", *key))) is not None and row["missing"] for key in beside):
             add(f"{column}, missing", column, "", lambda row: "few" if row["missing"] is None else f"{row['missing']:,}")
     return lines
 
 
+def _share(row: Record) -> str:
+    """Returns rows and their share, with its limits where counts have noise."""
+    percent = {key: row[key] and 100 * row[key] for key in row if key.startswith("share")}
+    return f"{row['count']:,} ({100 * (row['share'] or 0):.1f}){_limits(percent, 'share', '.1f')}"
+
+
 def _mean(row: Record) -> str:
-    """Returns mean and sd."""
-    return _numbers("{} ({})", row, "mean", "sd")
+    """Returns mean and sd, with the limits of the mean where it is one of counts."""
+    return "" if row["mean"] is None else "{} ({})".format(*(_short(row[name]) for name in ("mean", "sd"))) + _limits(row, "mean")
+
+
+def _limits(row: Record, name: str, digits: str = ".4g") -> str:
+    """Returns the limits of an estimate in words; nothing without any, and where it is exact."""
+    low, high = row.get(f"{name}_q05"), row.get(f"{name}_q95")
+    return "" if low is None or low == high else f" [{low:{digits}} to {high:{digits}}]"
+
+
+def _short(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
 
 
 def _quartiles(row: Record) -> str:
@@ -64,12 +78,8 @@ def _quartiles(row: Record) -> str:
     # Of both ends the second one is not in the bin; other words name one end, or one value.
     parts = [re.sub("from (.*) below ", r"\1 to <", row.get(f"{name}_in") or "") for name in names]
     parts = [part.replace("below ", "<").replace("from ", ">= ") for part in parts]
-    shown = [part if row[name] is None else f"{row[name]:.4g}" for name, part in zip(names, parts)]
+    shown = [part if row[name] is None else _short(row[name]) for name, part in zip(names, parts)]
     return "{} [{}, {}]".format(*shown) if shown[0] != "any" and (len(set(shown)) > 1 or row["median"] is not None) else ""
-
-
-def _numbers(words: str, row: Record, *names: str) -> str:
-    return "" if row[names[0]] is None else words.format(*("" if row[name] is None else f"{row[name]:.4g}" for name in names))
 
 
 def cross(content: Record) -> dict[str, Cells]:

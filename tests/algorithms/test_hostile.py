@@ -46,7 +46,7 @@ from fedkern.algorithms.exchanges.answers import (
     SiteMode,
 )
 from fedkern.algorithms.exchanges.arrival import Slope
-from fedkern.algorithms.exchanges.described import Cells, FewValues, OwnParts, Spread
+from fedkern.algorithms.exchanges.described import Cells, FewValues, Moments, OwnParts
 from fedkern.algorithms.exchanges.level_sums import LevelNumbers
 from fedkern.algorithms.exchanges.scales import ColumnMeans, ColumnMoments, ColumnValues
 from fedkern.algorithms.exchanges.sums import (
@@ -95,10 +95,10 @@ HONEST: dict[type[Exchange], Exchange] = {
         ColumnValues(0, np.array([0.0, 3.0])),
         ColumnMeans(0, np.array([1.0, -3.0])),
         Settled(0, 1),
-        FewValues(0, np.array([2.0, 0.0]), np.array([[1.0, 2.0], [0.0, 0.0]])),
-        Spread(0, np.array([[9.0, 5.0, 7.0], [4.0, -1.0, 2.0]])),
-        OwnParts(0, np.array([0.0, 0.0, 2.0, -1.0])),
-        Cells(0, np.array([4.0, 0.0, 3.0]), np.ones((1, 2, 3)), np.ones((1, 6))),
+        FewValues(0, np.array([2.0, 0.0]), np.array([[1.0, 2.0], [0.0, 0.0]]), np.array([[0.0, 0.0, 0.0], [-1.0, 2.0, 0.5]])),
+        OwnParts(0, np.array([0.0, 0.0, 2.0, -1.0]), np.array([1.0, 0.0, -1.0])),
+        Cells(0, np.array([4.0, 0.0, 3.0])),
+        Moments(0, np.ones((1, 2, 3)), np.ones((1, 6))),
         LogTerms(0, np.array([-9.0, -7.5])),
         Slope(0, 1, np.ones(2), np.array([2.0, 0.5, 1.0])),
         OwnModel.of("package", "1.0", editable=False),
@@ -117,7 +117,7 @@ SIGNED = {
     (FitSums, "waic_effective"), (Replicated, "replicated"), (Replicated, "tenths"), (Replicated, "misfits"),
     (MarginalSums, "sums"), (SurvivalSums, "score"), (LifetimeSums, "scores"), (SiteMode, "mode"), (SiteFit, "estimate"),
     (LogTerms, "values"), (Slope, "gradient"), (Slope, "told"), (ColumnMeans, "steps"),
-    (FewValues, "n"), (FewValues, "values"), (Cells, "counts"),
+    (FewValues, "n"), (FewValues, "values"), (FewValues, "scale"), (OwnParts, "sums"), (Cells, "counts"),
 }  # fmt: skip
 NEVER = (np.nan, np.inf, -np.inf, 1e308, -1e308, 1e250)
 

@@ -175,25 +175,32 @@ def test_of_few_values_and_of_one_row_that_leads_no_sum_is_told() -> None:
     assert not measures.measured(x > 0, STANDARD)
     assert not measures.measured(x[:9], STANDARD)
     assert not measures.measured(np.append(x, 1e4), STANDARD)
-    assert measures.moments(x > 0, NONE) is not None
-    r = measures.products(np.array([x, np.roll(x, 1), x > 0]).T, STANDARD).r
-    assert np.isfinite(r[0, 1])
-    assert np.isnan(r[:2, 2]).all()
-    assert np.isnan(measures.products(np.array([x, x**3]).T[:50], STANDARD).r).any()  # fewer than ten cells of five rows each
+    assert measures.measured(x > 0, NONE)
 
 
-@pytest.mark.parametrize("rules", [NONE, STANDARD])
-def test_products_are_those_of_the_rows_with_both(rules: Rules) -> None:
+@pytest.mark.parametrize("seed", range(5))
+def test_the_scale_of_numbers_says_little_beside_a_bin(seed: int) -> None:
+    """Mean and sd are told to half an sd at most, whatever the rows."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(rng.normal(0, 50), rng.lognormal(0, 2), 80)
+    sign, mean, sd = measures.scale(x)
+    unit = measures.step(x.std(ddof=1) / 2)
+    assert sign == (-1 if x.min() < 0 else 1)
+    assert 0.2 <= unit / x.std(ddof=1) <= 0.5
+    for told, exact in ((mean, x.mean()), (sd, x.std(ddof=1))):
+        assert abs(told - exact) <= unit / 2 * (1 + 1e-9)
+        assert abs(told / unit - round(told / unit)) < 1e-6
+    assert measures.scale(np.ones(5)) == (1, 1, 0)
+
+
+def test_products_are_those_of_the_rows_with_both() -> None:
     rng = np.random.default_rng(4)
     table = rng.normal(size=(400, 3)) @ rng.normal(size=(3, 3))
     table[rng.random(table.shape) < 0.1] = np.nan
-    found = measures.products(table, rules)
-    for i, j in ((0, 1), (0, 2), (1, 2)):
+    found = measures.products([*table.T])
+    for (i, j), told in zip(((0, 1), (0, 2), (1, 2)), found, strict=True):
         x, y = table[~np.isnan(table[:, i] + table[:, j])][:, [i, j]].T
-        assert found.rows[i, j] == len(x)
-        for own, expected in ((found.sums, x.sum()), (found.squares, x @ x), (found.products, x @ y)):
-            assert own[i, j] == pytest.approx(expected)
-        assert abs(found.r[i, j] - np.corrcoef(x, y)[0, 1]) <= 0.1 / math.sqrt(len(x))
+        np.testing.assert_allclose(told, [len(x), x.sum(), y.sum(), x @ x, y @ y, x @ y])
 
 
 # Curves --------------------
@@ -301,6 +308,15 @@ def test_intervals_contain_what_rows_would_say_without_noise(epsilon: float) -> 
     covered = np.mean(inside, axis=0)
     assert (covered > 0.85).all()
     assert covered[1] < 0.95
+
+
+def test_counts_of_values_have_exact_means_and_those_of_bins_their_limits() -> None:
+    x, exact = np.repeat([1.0, 2, 3, 7], [5, 9, 6, 4]), binned.Noise(math.inf)
+    values = np.stack([[1, 2, 3, 7]] * 2, axis=-1)
+    mean, sd = binned.mean([5, 9, 6, 4], exact, values), binned.sd([5, 9, 6, 4], exact, values)
+    np.testing.assert_allclose([*mean, *sd], [x.mean()] * 3 + [x.std(ddof=1)] * 3)
+    bins = binned.mean([14, 10], exact, [[1, 2], [3, 7]])
+    assert (bins.lower, bins.upper) == pytest.approx(((14 * 1 + 10 * 3) / 24, (14 * 2 + 10 * 7) / 24))  # all at one end
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.5, 0.999])

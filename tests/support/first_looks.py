@@ -1,8 +1,9 @@
 """An attacker on what `describe` tells: every number of two of them and of one job, as bounds of sums of rows in cells.
 
 Every number that is told is a statement: a weighted sum of rows, in some cells of a column and of the groups, lies between two
-numbers. The attacker also knows which rows one look has more than the other, and how many. By integer programming it bounds how
-often each cell occurs.
+numbers. The attacker has all counts of three clients, of whom it looks for one's rows, and of the sums that they mask together
+the means exactly, as the server does, and the standard deviations as they are printed. It also knows which rows one look has more
+than the other, and how many. By integer programming it bounds how often each cell occurs.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -19,8 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from fedkern.algorithms.exchanges.described import AskCells, AskParts, AskSpread
-from fedkern.disclosure.measures import MANY, OF_AN_ERROR, step
+from fedkern.algorithms.exchanges.described import AskCells, AskParts
+from fedkern.disclosure.measures import MANY, OF_AN_ERROR, rounded, step
 from fedkern.disclosure.rules import NEAR_ROWS, Rules
 from fedkern.jobs.holding import told
 from fedkern.jobs.load import config_of
@@ -36,6 +38,7 @@ Codes = NDArray[np.int64]
 
 BY, CURVE = "by", "curve"
 FIRST, SECOND, JOB = "first", "second", "job"
+OTHERS = ("second client", "third client")  # who tell the same rows in both looks
 NODES = (20, 500)  # that one solver looks at, first and in the end; what it has found by then is a bound all the same
 
 
@@ -55,12 +58,12 @@ class Statement(NamedTuple):
     weights: Mapping[int, float]
     least: float
     most: float
-    where: str
+    where: tuple[str, ...]  # whose rows
 
 
 @dataclass(frozen=True)
 class Data:
-    """One client's rows: their groups, columns, and survival times."""
+    """Rows: their groups, columns, and survival times."""
 
     columns: Mapping[str, Column]
     times: Array
@@ -70,6 +73,12 @@ class Data:
         """Returns some of the rows."""
         columns = {name: one._replace(codes=one.codes[rows]) for name, one in self.columns.items()}
         return Data(columns, self.times[rows], self.events[rows])
+
+    def beside(self, other: Data) -> Data:
+        """Returns these rows and others."""
+        codes = {name: np.concatenate([one.codes, other.columns[name].codes]) for name, one in self.columns.items()}
+        times, events = (np.concatenate(both) for both in ((self.times, other.times), (self.events, other.events)))
+        return Data({name: one._replace(codes=codes[name]) for name, one in self.columns.items()}, times, events)
 
     @property
     def n_rows(self) -> int:
@@ -94,16 +103,21 @@ class Account:
 
 
 class Look:
-    """What `describe` tells of one client's rows, by its own code: where its bins end, and the counts of parts.
+    """What `describe` tells of clients' rows, by its own code: where its bins end, the counts of parts, and masked sums.
 
     Parameters
     ----------
+    data, accounts : of each client
     columns : what the job file declares of columns
     """
 
-    def __init__(self, data: Data, names: Sequence[str], rules: Rules, account: Account, columns: Mapping[str, Any]) -> None:
+    def __init__(
+        self, data: Sequence[Data], names: Sequence[str], rules: Rules, accounts: Sequence[Account], columns: Mapping[str, Any]
+    ) -> None:
+        first = data[0].columns
+
         def levels(name: str) -> encoding.Column:
-            one = data.columns[name]
+            one = first[name]
             if one.values is not None:
                 return encoding.Column(name, "numeric", None, 0.0, 1.0)
             return encoding.Column(name, "categorical", tuple(map(str, range(one.cells - 1))))
@@ -113,15 +127,21 @@ class Look:
         time = encoding.Column("time", "numeric", None, 0.0, 1.0)
         every = (*map(levels, (BY, *names)), time, encoding.Column("event", "categorical", ("0", "1")))
         self.data, self.names = data, names
-        self.model = DescribeModel(config_of(keys, raw), ("one",), encoding=encoding.Encoding(every, None))
-        numbers = {name: numbers_of(data.columns[name]) for name in names if data.columns[name].values is not None}
-        codes = {name: one.codes for name, one in data.columns.items() if one.values is None}
-        codes = {name: np.where(code == data.columns[name].cells - 1, -1, code) for name, code in codes.items()}
+        self.model = DescribeModel(
+            config_of(keys, raw), ("first", *OTHERS[: len(data) - 1]), encoding=encoding.Encoding(every, None)
+        )
+        self.clients = [self.client(own, rules, account) for own, account in zip(data, accounts, strict=True)]
+        nothing = np.zeros(0)
+        agreed = run.Agreed(self.model.public_ends, frozenset(), np.zeros(len(self.model.numeric)), nothing, nothing)
+        self.scales = [client.values() for client in self.clients]
+        self.agreed = run._with_ends(agreed, self.model, self.scales)
+
+    def client(self, data: Data, rules: Rules, account: Account) -> Client:
+        columns = {name: data.columns[name] for name in (BY, *self.names)}
+        numbers = {name: numbers_of(one) for name, one in columns.items() if one.values is not None}
+        codes = {name: np.where(one.codes == one.cells - 1, -1, one.codes) for name, one in columns.items() if one.values is None}
         own = Rows(data.n_rows, {**numbers, "time": data.times}, codes, data.events)
-        self.client = Client(self.model, own, rules, account.told, account.values)
-        agreed = run.Agreed(self.model.public_ends, frozenset(), np.zeros(0), np.zeros(len(self.model.numeric)))
-        asked = AskSpread(0, np.ones(len(self.model.numeric)))
-        self.agreed = run._with_ends(agreed, self.model, [self.client.values()], self.client.spread(asked).sums)
+        return Client(self.model, own, rules, account.told, account.values)
 
     def ends_of(self, name: str) -> Array:
         ends: Array = np.unique(self.agreed.ends[self.model.numeric.index(name)])
@@ -139,26 +159,40 @@ class Look:
         at = np.searchsorted(self.agreed.ends[self.model.numeric.index(name)], column.values, "right")
         return [np.flatnonzero(at == k).tolist() for k in range(self.model.size(name) - 1)] + [[column.cells - 1]]
 
-    def tell(self, where: str, account: Account, ends: Array) -> list[Statement]:
+    def tell(self, where: str, accounts: Sequence[Account], ends: Array) -> list[Statement]:
         """Returns all numbers, and notes them; `ends`: of the intervals that the attacker knows of."""
-        client, fine, said = self.client, self.data.with_curve(ends), list[Statement]()
-        parts = self.model.common([client.parts(AskParts(0, self.agreed.ends)).first])
-        account.told |= json.loads(json.dumps(client.telling(self.model.told(parts))))
-        answer = client.cells(AskCells(0, parts, self.agreed.centre))
-        every = tuple(range(fine[BY].cells))
-        for (name, by), counts in self.model.split(answer.counts).items():
-            both, cells = self.model.told(parts)[Counted(name, by)], self.cells_of(name, fine, ends)
-            for first, second in product(*(both or ((), ()))):
-                n, column = counts[min(first), min(second)], CURVE if name == TIMES else name
-                own = dict.fromkeys((cell for k in first for cell in cells[k]), 1.0)
-                said.append(Statement(column, second if by else every, own, n, n, where))
-        for j, name in enumerate(self.model.numeric):
-            groups = (self.model.told(parts)[Counted(name, BY)] or ((), ()))[1] if name in fine else ()
-            for part in (*groups, every) if name in fine else ():
-                n, first, square = answer.each[j, -1 if part == every else min(part)]
-                if n and (part == every or min(part) < len(every) - 1):
-                    mean, sd = self.agreed.centre[j] + first / n, (max(square - first**2 / n, 0) / (n - 1)) ** 0.5
-                    said += windows(name, part, fine[name], float(mean), float(sd), where, np.isin(fine[BY].codes, part))
+        model, said, looks = self.model, list[Statement](), (where, *OTHERS[: len(self.data) - 1])
+        own = [client.parts(AskParts(0, self.agreed.ends, self.agreed.centre)) for client in self.clients]
+        told = model.common([one.first for one in own])
+        sums, _ = model.sums(model.common_sums(told, [one.sums for one in own]))
+        every = tuple(range(self.data[0].columns[BY].cells))
+        for client, account, look, scale, data in zip(self.clients, accounts, looks, self.scales, self.data, strict=True):
+            fine = data.with_curve(ends)
+            account.told |= json.loads(json.dumps(client.telling(told)))
+            for (name, by), counts in model.split(client.cells(AskCells(0, model.numbers(told))).counts).items():
+                both, cells = told[Counted(name, by)], self.cells_of(name, fine, ends)
+                for first, second in product(*(both or ((), ()))):
+                    n, column = counts[min(first), min(second)], CURVE if name == TIMES else name
+                    weights = dict.fromkeys((cell for k in first for cell in cells[k]), 1.0)
+                    said.append(Statement(column, second if by else every, weights, n, n, (look,)))
+            for j, name in model.summed:
+                if scale.scale[j, 0]:
+                    mean, sd = scale.scale[j, 1:].tolist()
+                    # The unit is of half the sd before it is rounded, so no larger.
+                    said += windows(name, every, fine[name], (mean, step(sd) / 2), (sd, step(sd) / 2), (look,))
+        for j, name in model.summed:
+            groups = np.unique(sums[j, :-1][sums[j, :-1] >= 0])
+            parts = [tuple(np.flatnonzero(sums[j, :-1] == k).tolist()) for k in groups] + [every] * int(sums[j, -1] >= 0)
+            for part in parts:
+                inside = np.concatenate(
+                    [numbers_of(one.columns[name])[np.isin(one.columns[BY].codes, part)] for one in self.data]
+                )
+                if not (n := int(np.isfinite(inside).sum())):
+                    continue
+                mean, sd = float(np.nanmean(inside)), float(np.nanstd(inside, ddof=1))
+                error = sd / math.sqrt(2 * n)
+                both = (mean, 1e-9 * (1 + abs(mean))), (rounded(sd, error), step(OF_AN_ERROR * error) / 2)
+                said += windows(name, part, self.data[0].columns[name], *both, looks)
         return said
 
 
@@ -176,18 +210,22 @@ def _near(rows: Sketch, earlier: Sequence[Sketch], least: int) -> bool:
 
 
 def windows(
-    name: str, groups: tuple[int, ...], column: Column, mean: float, sd: float, where: str, rows: NDArray[np.bool_]
+    name: str,
+    groups: tuple[int, ...],
+    column: Column,
+    mean: tuple[float, float],
+    sd: tuple[float, float],
+    where: tuple[str, ...],
 ) -> list[Statement]:
-    """Returns what a rounded mean and standard deviation say of the counts of values."""
+    """Returns what mean and sd, each with how far off it may be, say of the counts of values."""
     assert column.values is not None
-    x, n = column.values, int((column.codes[rows] < column.cells - 1).sum())
-    of_mean, of_sd = (step(OF_AN_ERROR * error) / 2 * 1.01 for error in (sd * 1.05 / math.sqrt(n), sd * 1.05 / math.sqrt(2 * n)))
-    low, high = max(sd - of_sd, 0.0), sd + of_sd
+    x, (centre, off) = column.values, mean
+    low, high = max(sd[0] - sd[1] * 1.05, 0.0), sd[0] + sd[1] * 1.05  # rows, or rows less one, divide the squares
     weights = [
-        (x - (mean - of_mean), 0.0, math.inf),
-        (x - (mean + of_mean), -math.inf, 0.0),
-        ((x - mean) ** 2 - low**2, -(low**2), math.inf),
-        ((x - mean) ** 2 - high**2 - of_mean**2, -math.inf, -(high**2)),
+        (x - (centre - off), 0.0, math.inf),
+        (x - (centre + off), -math.inf, 0.0),
+        ((x - centre) ** 2 - low**2, -(low**2), math.inf),
+        ((x - centre) ** 2 - high**2 - off**2, -math.inf, -(high**2)),
     ]
     return [Statement(name, groups, dict(enumerate(own.tolist())), least, most, where) for own, least, most in weights]
 
@@ -202,11 +240,11 @@ def job(
     if there.sum() < rules.rows or _near(rows, account.rows, NEAR_ROWS):
         return None
     every, n_rows = range(data.columns[names[0]].cells), int(there.sum())
-    said.append(Statement(names[0], groups, dict.fromkeys(every, 1.0), n_rows, n_rows, JOB))
+    said.append(Statement(names[0], groups, dict.fromkeys(every, 1.0), n_rows, n_rows, (JOB,)))
     for name in names:
         column = data.columns[name]
         codes = column.codes[there]
-        said.append(Statement(name, groups, {column.cells - 1: 1.0}, 0, 0, JOB))
+        said.append(Statement(name, groups, {column.cells - 1: 1.0}, 0, 0, (JOB,)))
         found, times = (own.tolist() for own in np.unique(codes, return_counts=True))
         if len(found) <= MANY or column.values is None:
             words = found if column.values is None else column.values[found].tolist()
@@ -214,12 +252,12 @@ def job(
         if column.values is not None and len(found) > 2:
             for power in (1, 2):
                 total = float((column.values[codes] ** power).sum())
-                said.append(Statement(name, groups, dict(enumerate((column.values**power).tolist())), total, total, JOB))
+                said.append(Statement(name, groups, dict(enumerate((column.values**power).tolist())), total, total, (JOB,)))
             continue
         if min(times) < least:
             return None
         counts = np.bincount(codes, minlength=column.cells - 1)
-        said += [Statement(name, groups, {level: 1.0}, n, n, JOB) for level, n in enumerate(counts.tolist())]
+        said += [Statement(name, groups, {level: 1.0}, n, n, (JOB,)) for level, n in enumerate(counts.tolist())]
     if told.near(account.told, values):
         return None
     account.values.append(values)
@@ -267,8 +305,12 @@ class Attacker:
         column = self.columns[statement.column]
         weight = np.zeros(column.cells)
         weight[list(statement.weights)] = list(statement.weights.values())
-        inside = self.segments[self.segment, self.looks.index(statement.where)]
+        inside = self.of_looks(statement.where)[self.segment]
         return float((weight[column.codes] * np.isin(self.columns[BY].codes, statement.groups) * inside).sum())
+
+    def of_looks(self, looks: Sequence[str]) -> NDArray[np.bool_]:
+        """Returns which segments have rows of any of these looks."""
+        return np.asarray(self.segments[:, [self.looks.index(look) for look in looks]].any(axis=1))
 
     def allowed(self, name: str) -> tuple[csr_array, Array, Array, Array]:
         """Returns `limits`, which are found once."""
@@ -296,12 +338,12 @@ class Attacker:
             most.append(high)
 
         for one in self.told:
-            segments = np.flatnonzero(self.segments[:, self.looks.index(one.where)])
+            segments = np.flatnonzero(self.of_looks(one.where))
             if one.column == BY:  # what is told of a group is told of all cells of its rows
                 add(one.least, one.most, (places[name][np.ix_([*one.weights], segments)], 1.0))
             # Sums of another column's values say next to nothing of this one, and take the solver long.
             elif one.column == name or (one.column in used and {*one.weights.values()} == {1.0}):
-                slack = 1e-7 * max(1.0, abs(one.least)) if one.where == JOB else 0.0
+                slack = 1e-7 * max(1.0, abs(one.least)) if {*one.weights.values()} != {1.0} else 0.0
                 where = places[one.column][np.ix_(one.groups, segments, [*one.weights])]
                 add(one.least - slack, one.most + slack, (where, [*one.weights.values()]))
         for g in range(self.groups):
@@ -310,7 +352,8 @@ class Attacker:
                     add(0, 0, (places[name][g, s], 1.0), (places[one][g, s], -1.0))
                 if BY in used:
                     add(0, 0, (np.delete(places[BY][g, s], g), 1.0))
-                if self.names and not looks[self.looks.index(JOB)]:  # each of these rows lacks a cell that the job uses
+                # Each row of the first look that the job leaves out lacks a cell that it uses.
+                if self.names and looks[self.looks.index(FIRST)] and not looks[self.looks.index(JOB)]:
                     add(0, math.inf, (places[name][g, s], -1.0), *((places[one][g, s, -1:], 1.0) for one in self.names))
         of_looks = np.delete(self.segments, [k for k, look in enumerate(self.looks) if look == JOB], axis=1)
         for pattern in np.unique(of_looks, axis=0):  # how many rows looks share is known, and not which of them a job has
@@ -394,7 +437,7 @@ class Attacker:
 # Data, and attacks on it --------------------
 
 
-def simulated(seed: int) -> Data:
+def simulated(seed: int | tuple[int, int]) -> Data:
     """Returns rows of a client: a rare group, binary columns, a factor with a rare level, numbers of few and of many values."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(60, 400))
@@ -441,16 +484,16 @@ def naive(data: Data, names: Sequence[str], rules: Rules, where: str) -> list[St
     by = data.columns[BY].codes
     for name in (BY, *names):
         column = data.columns[name]
-        told.append(Statement(name, groups, dict.fromkeys(range(column.cells), 1.0), data.n_rows, data.n_rows, where))
+        told.append(Statement(name, groups, dict.fromkeys(range(column.cells), 1.0), data.n_rows, data.n_rows, (where,)))
         for group in (groups, *(((g,) for g in groups) if name != BY else ())):
             counts = np.bincount(column.codes[np.isin(by, group)], minlength=column.cells).tolist()
             own = [(cell, n) for cell, n in enumerate(counts) if not 0 < n < rules.rows_per_value]
-            told += [Statement(name, group, {cell: 1.0}, n, n, where) for cell, n in own]
+            told += [Statement(name, group, {cell: 1.0}, n, n, (where,)) for cell, n in own]
         if column.values is not None:
             there = column.codes[column.codes < len(column.values)]
             for power in (1, 2):
                 total = float((column.values[there] ** power).sum())
-                told.append(Statement(name, groups, dict(enumerate((column.values**power).tolist())), total, total, where))
+                told.append(Statement(name, groups, dict(enumerate((column.values**power).tolist())), total, total, (where,)))
     return told
 
 
@@ -467,8 +510,8 @@ def attack_naive(seed: int, rules: Rules) -> Found:
     return Found(sum(map(len, cells.values())), narrow, [], len(told))
 
 
-def attack(seed: int, rules: Rules) -> Found:
-    """Bounds each hidden cell of two looks by all that both and a job tell."""
+def attack(seed: int, rules: Rules, clients: int = 3) -> Found:
+    """Bounds each hidden cell of two looks by all that both and a job tell; of one client, or two, there are no sums."""
     rng = np.random.default_rng([seed, 7])
     data, variant = simulated(seed), VARIANTS[seed % 3]
     members = rng.integers(0, 2**64, data.n_rows, np.uint64)
@@ -479,15 +522,16 @@ def attack(seed: int, rules: Rules) -> Found:
     whole = np.ones(data.n_rows, bool)
     looks[FIRST] = ~away if variant == "more rows" else whole
     looks[SECOND] = ~away if variant == "fewer rows" else whole
-    account, said, refused = Account(), list[Statement](), list[str]()
+    accounts, said, refused = [Account() for _ in range(clients)], list[Statement](), list[str]()
+    others, account = [simulated((seed, k)) for k in range(1, clients)], accounts[0]
     own = data.take(looks[FIRST])
-    first = Look(own, every, rules, account, {})
+    first = Look([own, *others], every, rules, accounts, {})
     some = [name for name in every if name != rng.choice(every)]
     # Other bins have other public limits.
     other = {"visits": {"lower": 1.0, "upper": 17.0}, "time": {"lower": 0.0, "upper": 1700.0}} if variant == VARIANTS[0] else {}
-    again = data.take(looks[SECOND])
-    ends = np.union1d(first.ends_of("time"), Look(again, some, rules, account, other).ends_of("time"))
-    said += first.tell(FIRST, account, ends)
+    again = [data.take(looks[SECOND]), *others]
+    ends = np.union1d(first.ends_of("time"), Look(again, some, rules, accounts, other).ends_of("time"))
+    said += first.tell(FIRST, accounts, ends)
     account.rows.append(sketch_of(members[looks[FIRST]]))
     used, answer = list[str](), None
     for _ in range(TRIES):  # a job that is taken
@@ -501,21 +545,29 @@ def attack(seed: int, rules: Rules) -> Found:
         looks[JOB] = np.zeros(data.n_rows, bool)
         looks[JOB][np.flatnonzero(looks[FIRST])[answer[1]]] = True
         used = names
-    second = Look(again, some, rules, account, other)
+    second = Look(again, some, rules, accounts, other)
     if _near(sketch_of(members[looks[SECOND]]), [*account.rows, *account.of_jobs], NEAR_ROWS):
         refused.append(SECOND)
         del looks[SECOND]
     else:
-        said += second.tell(SECOND, account, ends)
-    fine = data.with_curve(ends)
-    attacker = Attacker(fine, looks, said, used)
-    for one in said:
-        assert one.least - 1e-6 <= attacker.truth(one) <= one.most + 1e-6, one
+        said += second.tell(SECOND, accounts, ends)
+    everybody = reduce(Data.beside, others, data)
+    fine, whose = everybody.with_curve(ends), np.repeat(range(clients), [data.n_rows, *(one.n_rows for one in others)])
+    of_all = {look: np.append(inside, np.zeros(len(whose) - data.n_rows, bool)) for look, inside in looks.items()}
+    of_all |= {look: whose == k + 1 for k, look in enumerate(OTHERS[: clients - 1])}
+    # Other clients' rows say something where sums are of all.
+    pooled = {one.column for one in said if len(one.where) > 1}
+    attackers = [
+        Attacker(data.with_curve(ends), looks, [one for one in said if not {*OTHERS} & {*one.where}], used),
+        Attacker(fine, of_all, [one for one in said if one.column in (BY, *pooled) or not {*OTHERS} & {*one.where}], used),
+    ]
+    for one in attackers[1].told:
+        assert one.least - 1e-6 <= attackers[1].truth(one) <= one.most + 1e-6, one
     hidden, narrow = 0, list[Narrow]()
     for look, of in ((FIRST, first), (SECOND, second)):
         bins = {name: [[k] for k in range(fine[name].cells)] for name in (BY, *of.names)}
         bins |= {CURVE: of.cells_of(TIMES, fine, ends), "visits": of.cells_of("visits", fine, ends) if "visits" in bins else []}
-        for name, cells in attacker.hidden(look, bins, least).items() if look in looks else ():
+        for name, cells in attackers[0].hidden(look, bins, least).items() if look in looks else ():
             hidden += len(cells)
-            narrow += attacker.narrow(look, name, cells, least)
+            narrow += attackers[name in pooled].narrow(look, name, cells, least)
     return Found(hidden, narrow, refused, len(said))

@@ -1,8 +1,9 @@
-"""Declares what clients tell of their rows in a job that describes columns: values, moments, what they cannot tell, and counts.
+"""Declares what clients tell of their rows in a job that describes columns: values, which cells they join, counts, and sums.
 
-The first two questions lead to the ends of bins, which the server tells with the third, in which each client says which cells it
-tells together (`disclosure.cells`). All clients tell the same parts with the last, so that neither what all have less a client's
-nor a group's complement is another number. A private job has the last alone, with noise.
+The first question leads to the ends of bins, which the server tells with the second, in which each client says which cells it
+tells together (`disclosure.cells`). All clients tell the same parts with the third, so that neither what all have less a client's
+nor a group's complement is another number. Sums of numbers are masked: no client's own ever leave it. A private job has counts
+alone, with noise.
 """
 
 from __future__ import annotations
@@ -25,56 +26,35 @@ LARGEST = 1e30  # of a sum of squares
 class FewValues(
     Answer,
     kind=331,
-    tells=tells.Fact("values of columns of numbers that have few, each in many rows"),
+    tells=tells.Fact("values of columns of numbers that have few, each in many rows; of others mean and sd to about one sd"),
     name="few-values",
     ask=("AskFewValues", 330),
+    dims={"three": 3},
     needs=NEEDED,
 ):
     """Client to server: of each column of numbers how many different values it has, and these; of n values beside others in few
-    rows -1 - n. Of many values, whose mean may be told, there is one more than can stand here. Where all rows are in one process
-    a column of many values has quantiles here.
+    rows -1 - n. Of many values there is one more than can stand here, and `scale` is 1 (-1 where some are below 0), with mean and
+    sd to about one sd. Where all rows are in one process a column of many values has quantiles here.
     """
 
     n: Annotated[Array, "columns"]
     values: Annotated[Array, "columns values"]
+    scale: Annotated[Array, "columns three"]
 
     def honest(self) -> Conditions:
         counts = (np.where(self.n < 0, -1 - self.n, self.n - 1) <= self.values.shape[1]) & (self.n % 1 == 0)
-        yield counts.all() and small(self.values), "has values that cannot be"
-
-
-@dataclass(frozen=True)
-class AskSpread(Ask, kind=332):
-    """Server to client: what mean and sd have these columns (1), and not the others (0)?"""
-
-    told: Annotated[Array, "columns"]
-
-
-@dataclass(frozen=True)
-class Spread(
-    Added,
-    kind=333,
-    tells=tells.Sums("mean and sd of columns, rounded by their errors"),
-    name="spread",
-    ask=AskSpread,
-    masked=("masked_spread", 334),
-    dims={"three": 3},
-    least=0,
-    needs=NEEDED,
-):
-    """Client to server: of each column of many numbers its rows, times the mean, and times the mean square; 0 of others."""
-
-    sums: Annotated[Array, "columns three"]
-
-    def honest(self) -> Conditions:
-        yield small(self.sums, largest=LARGEST) and bool((self.sums[:, 0] >= 0).all()), "has sums that cannot be"
+        yield counts.all() and small(self.values, self.scale), "has values that cannot be"
 
 
 @dataclass(frozen=True)
 class AskParts(Ask, kind=335):
-    """Server to client: which cells would you tell by themselves? Of columns of numbers these are the inner ends of bins."""
+    """Server to client: which cells would you tell by themselves? Of columns of numbers these are the inner ends of bins.
+
+    `centre`: about which sums will be taken.
+    """
 
     ends: Annotated[Array, "columns ends"]
+    centre: Annotated[Array, "columns"]
 
 
 @dataclass(frozen=True)
@@ -86,53 +66,77 @@ class OwnParts(
     ask=AskParts,
     needs=NEEDED,
 ):
-    """Client to server: of each cell the first cell of its part; -1 where it tells nothing of a table. Last, of each sum,
-    0 where it tells it, else -1.
+    """Client to server: of each cell the first cell of its part; -1 where it tells nothing of a table. `sums`: of each sum 1
+    where it may be one of several that add their rows, 0 where it has none, else -1.
     """
 
     first: Annotated[Array, "parts"]
+    sums: Annotated[Array, "sums"]
 
     def honest(self) -> Conditions:
-        yield bool(((self.first >= -1) & (self.first % 1 == 0)).all()) and small(self.first), "has parts that cannot be"
+        flags = bool((np.abs(self.sums) <= 1).all())
+        yield flags and bool(((self.first >= -1) & (self.first % 1 == 0)).all()) and small(self.first), "has parts that cannot be"
 
 
 @dataclass(frozen=True)
 class AskCells(Ask, kind=337):
-    """Server to client: how many rows are in each part? `centre`: about which sums of columns are taken."""
+    """Server to client: how many rows are in each part?"""
 
     told: Annotated[Array, "parts"]
-    centre: Annotated[Array, "columns"]
 
 
 @dataclass(frozen=True)
 class Cells(
     Added,
     kind=338,
-    tells=tells.Sums(
-        "numbers of rows in cells of many rows; means, sds and correlations, rounded by their errors", private=tells.NOISED
-    ),
+    tells=tells.Sums("numbers of rows in cells of many rows", private=tells.NOISED),
     name="cells",
     ask=AskCells,
     masked=("masked_cells", 339),
+    least=0,
+    needs=NEEDED,
+):
+    """Client to server: its rows in each part, at the part's first cell, which all clients tell alike."""
+
+    counts: Annotated[Array, "cells"]
+
+    def honest(self) -> Conditions:
+        whole = bool((self.counts % 1 == 0).all()) and small(self.counts, largest=MOST_ROWS)  # they may have noise
+        yield whole, "has numbers that cannot be"
+
+
+@dataclass(frozen=True)
+class AskSums(Ask, kind=332):
+    """Server to client: what are these sums? Of each column and group the first group of its part, and 0 for a column in all rows
+    and for a pair; -1 of what is not told.
+    """
+
+    told: Annotated[Array, "sums"]
+
+
+@dataclass(frozen=True)
+class Moments(
+    Added,
+    kind=333,
+    tells=tells.Sums("means, sds and correlations of numbers"),
+    name="moments",
+    ask=AskSums,
+    masked=("masked_moments", 334),
     dims={"three": 3, "six": 6},
     least=0,
     needs=NEEDED,
 ):
-    """Client to server: its rows in each part, at the part's first cell, which all clients tell alike.
+    """Client to server, masked: of each column in the rows of each group, and last in all rows, these, sum and sum of squares.
 
-    `each`: of each column in the rows of each group, and last in all rows, these, sum and sum of squares; `pairs`: of two columns
-    rows, two sums, two sums of squares, sum of products. All are about the centre; of what may not be told they are 0.
+    `pairs`: of two columns rows, two sums, two sums of squares, sum of products. All are about the centre.
     """
 
-    counts: Annotated[Array, "cells"]
     each: Annotated[Array, "columns groups three"]
     pairs: Annotated[Array, "pairs six"]
 
     def honest(self) -> Conditions:
-        whole = bool((self.counts % 1 == 0).all()) and small(self.counts, largest=MOST_ROWS)
-        yield whole and small(self.each, self.pairs, largest=LARGEST), "has numbers that cannot be"
-        rows = bool((self.each[..., 0] >= 0).all() and (self.pairs[:, 0] >= 0).all())  # counts may have noise
-        yield rows, "has fewer rows than none"
+        yield small(self.each, self.pairs, largest=LARGEST), "has numbers that cannot be"
+        yield bool((self.each[..., 0] >= 0).all() and (self.pairs[:, 0] >= 0).all()), "has fewer rows than none"
 
 
-MAY_SEND = (*FewValues.may_send, *Spread.may_send, *OwnParts.may_send, *Cells.may_send)
+MAY_SEND = (*FewValues.may_send, *OwnParts.may_send, *Cells.may_send, *Moments.may_send)

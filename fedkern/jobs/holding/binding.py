@@ -62,6 +62,7 @@ class Account:
     known : every budget file that may tell of these data -> the names that they may have in it
     ground : the ground below which the folder lies; None where the folder is one itself
     marks : folders for the holder's marks of its budgets (`remembered`), the best first; empty where no policy binds
+    files : the client's own, where several clients have their rows under one name of data
     """
 
     folder: Path
@@ -70,6 +71,7 @@ class Account:
     known: Mapping[Path, frozenset[str]] = field(default_factory=dict)
     ground: Ground | None = None
     marks: tuple[Path, ...] = ()
+    files: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,7 @@ def account(binding: Binding) -> Account | None:
     if not writable:
         listed = ", ".join(str(folder) for folder in fixed[:1] or places)
         raise JobError(f"{listed}: can't be written, and the budget must be kept; give the policy a folder (accounts = PATH)")
-    return Account(*writable[0], binding.policies, _known(binding, places), marks=marks())
+    return Account(*writable[0], binding.policies, _known(binding, places), marks=marks(), files=binding.data.paths)
 
 
 def _places_of_budgets(binding: Binding) -> dict[Path, str]:

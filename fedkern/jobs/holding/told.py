@@ -7,6 +7,7 @@ themselves.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,7 +39,7 @@ def read(account: Account | None) -> dict[str, Told]:
         return {}
     path = account.folder / FILE
     try:
-        found: dict[str, Told] = json.loads(path.read_bytes()).get(account.data, {}) if path.exists() else {}
+        found: dict[str, Told] = json.loads(path.read_bytes()).get(_rows(account), {}) if path.exists() else {}
     except (OSError, ValueError, AttributeError) as fault:
         raise JobError(f"{path}: cannot be read ({fault}); put it back as it was") from None
     return found
@@ -49,8 +50,13 @@ def keep(account: Account, told: Mapping[str, Told]) -> None:
     path = account.folder / FILE
     with on(account.ground, account.folder) as ground:
         content = json.loads(path.read_bytes()) if path.exists() else {}
-        content[account.data] = {**content.get(account.data, {}), **told}
+        content[_rows(account)] = {**content.get(_rows(account), {}), **told}
         ground.put(path, json.dumps(content).encode(), secret=True)
+
+
+def _rows(account: Account) -> str:
+    """Returns the name of a client's rows: several clients may have theirs under one name of data."""
+    return json.dumps([account.data, *map(os.path.realpath, account.files)])
 
 
 def name_of(table: Sequence[str]) -> str:

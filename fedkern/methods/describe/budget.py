@@ -38,8 +38,7 @@ def add_noise(run: Run[Config], privacy: PrivacySection, model: DescribeModel, c
     table = run.hooks.noisy_table(client, plan(privacy, model), named, counts.astype(np.int64))
     about = {"table": str(table.path), "drawn": table.drawn, "noise": table.mechanism.as_dict()}
     run.hooks.write_own(client, "noisy.json", about, sync=False)
-    n, groups = len(model.numeric), model.dims["groups"]
-    return Cells(0, np.array(table.counts, np.float64), np.zeros((n, groups, 3)), np.zeros((0, 6)))
+    return Cells(0, np.array(table.counts, np.float64))
 
 
 def noise(certificates: Mapping[str, Record]) -> Noise | None:

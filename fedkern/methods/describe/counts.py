@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.exchanges.described import AskCells, AskParts, AskSpread, Cells, FewValues, OwnParts, Spread
+from ...algorithms.exchanges.described import AskCells, AskParts, AskSums, Cells, FewValues, Moments, OwnParts
 from ...disclosure import cells, curves, measures
 from ...disclosure.cells import Parts
 from ...disclosure.rules import Rules
@@ -21,7 +20,6 @@ from .rows import Rows
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-LOOKED_AT = 1 << 12  # first rows, in which a column of many values shows more than are told
 
 
 @dataclass
@@ -33,8 +31,9 @@ class Client:
     model, rows, rules : the job; its rows; how many must be in what is told
     earlier : name of a column, or of a table -> what was told of it before
     jobs : what each other job told of columns
-    ends : (columns, ends) of bins
+    ends, centre : (columns, ends) of bins; (columns,) about which sums are taken
     own : the parts in which it would tell each table
+    told : those in which all clients do
     cell_of : column -> (n,) the cell that each row is in, once ends are known
     """
 
@@ -44,67 +43,67 @@ class Client:
     earlier: Mapping[str, kept.Told] = field(default_factory=dict)
     jobs: Sequence[kept.Values] = ()
     ends: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    centre: Array = field(default_factory=lambda: np.zeros(0))
     own: dict[Counted, Both | None] = field(default_factory=dict)
+    told: Told = field(default_factory=dict)
     cell_of: dict[str, Ints] = field(default_factory=dict)
 
     # The ends of bins ----------
 
     def values(self) -> FewValues:
-        """Returns the values of columns of numbers that have few."""
+        """Returns the values of columns of numbers that have few, and mean and sd of others to about one sd."""
         model, most = self.model, self.model.dims["values"]
-        n, values = np.zeros(len(model.numeric)), np.zeros((len(model.numeric), most))
+        n, values, scale = np.zeros(len(model.numeric)), np.zeros((len(model.numeric), most)), np.zeros((len(model.numeric), 3))
         for j, name in enumerate(model.numeric):
             there = measures.present(self.rows.values[name])
+            if may := measures.measured(there, self.rules):
+                scale[j] = measures.scale(there)
+            if not model.here and measures.n_values(there, most + 1) > most:
+                n[j] = most + 1 if may else -1
+                continue
             found, times = np.unique(there, return_counts=True)
-            if not model.here and (len(found) > most or self._measured(there)) and len(found):
-                n[j] = most + 1 if self._measured(there) else -1
-            elif len(found) > most:
+            if len(found) > most:
                 n[j], values[j] = -1 - most, np.quantile(there, np.linspace(0, 1, most))
-            else:
-                enough = found[times >= self.rules.rows_per_value]
-                n[j] = len(enough) if len(enough) == len(found) else -1 - len(enough)
-                values[j, : len(enough)] = enough
-        return FewValues(0, n, values)
-
-    def spread(self, asked: AskSpread) -> Spread:
-        """Returns means and sds of columns of numbers, which decide on ends of bins."""
-        sums = [self._sums(self.rows.values[name], 0.0) for name in self.model.numeric]
-        return Spread(0, np.array(sums).reshape(-1, 3) * asked.told[:, None])
+                continue
+            enough = found[times >= self.rules.rows_per_value]
+            n[j] = len(enough) if len(enough) == len(found) else -1 - len(enough)
+            values[j, : len(enough)] = enough
+        return FewValues(0, n, values, scale)
 
     # Which cells are told ----------
 
     def parts(self, asked: AskParts) -> OwnParts:
         """Returns the parts in which it would tell each table: what all tell is a function of these."""
-        self.ends = asked.ends
+        self.ends, self.centre = asked.ends, asked.centre
         for table in self.model.tables:
             self.own[table] = self._parts(table)
-        return OwnParts(0, self.model.numbers(self.own, None if self.model.whole else np.where(self._may(), 0.0, -1.0)))
-
-    def _may(self) -> NDArray[np.bool_]:
-        """Returns which sums it may tell, or has no rows for: of columns, of columns in each group, and of pairs.
-
-        Of joined groups they may be told if they may of each: more rows have more values, and leverages below.
-        """
-        of_all, of_groups = list[bool](), list[bool]()
-        for name, values in ((name, self.rows.values[name]) for name in self.model.numeric):
-            groups = (self.own.get(Counted(name, self.model.group)) or ((), ()))[1] if self.model.group else ()
-            inside = [values[np.isin(self._cell(self.model.group), part)] for part in groups]
-            of_all.append(self._measured(values))
-            of_groups.append(all(map(self._measured, inside)))
-        found = self.products
-        firsts, seconds = np.triu_indices(len(found.rows), 1)
-        of_pairs = (np.isfinite(found.r) | (found.rows == 0))[firsts, seconds] if self.model.pairs else ()
-        return np.array([*of_all, *of_groups, *of_pairs], np.bool_)
-
-    def _measured(self, values: Array) -> bool:
-        return measures.measured(values, self.rules) or not np.isfinite(values).any()
+        return OwnParts(0, self.model.numbers(self.own), self.may)
 
     @cached_property
-    def products(self) -> measures.Products:
-        """The products of columns of numbers about their means."""
-        columns = [self.rows.values[name] for name in self.model.numeric if name in self.model.shown]
-        centred = [own - (there.mean() if len(there := measures.present(own)) else 0.0) for own in columns]
-        return measures.products(np.array(centred).reshape(-1, self.rows.n).T, self.rules)
+    def may(self) -> Array:
+        """Of each sum 1 where its rows may be added to those of several clients, 0 where it has none, else -1.
+
+        Of joined groups they may be if they may of each: more rows have more values, and leverages below.
+        """
+        model, found = self.model, np.zeros(self.model.dims["sums"])
+        each, pairs = model.sums(found)
+        for j, name in model.summed if model.tells_sums and not model.here else ():
+            values = self.rows.values[name]
+            each[j, -1] = self._flag(values)
+            for part in (self.own[Counted(name, model.group)] or ((), ()))[1] if model.group else ():
+                each[j, list(part)] = self._flag(values[np.isin(self._cell(model.group), part)])
+        if model.tells_sums and len(pairs):
+            rows = self.products[:, 0]
+            pairs[:] = np.where(rows >= max(self.rules.rows, 2), 1.0, -1.0 * (rows > 0))
+        return found
+
+    @cached_property
+    def products(self) -> Array:
+        """Sums of pairs of columns, as `Moments` has them."""
+        return measures.products([self.rows.values[name] - self.centre[j] for j, name in self.model.summed])
+
+    def _flag(self, values: Array) -> int:
+        return 1 if measures.measured(values, self.rules) else -int(np.isfinite(values).any())
 
     def _parts(self, table: Counted) -> Both | None:
         """Returns the parts in which it would tell a table; None where it tells nothing of it."""
@@ -136,10 +135,7 @@ class Client:
         """
         if not (ordered := self.model.ordered(name)):
             return cells.join(counts, self.rules.rows_per_value)
-        there = measures.present(self.rows.values[name])
-        values = len(np.unique(there[:LOOKED_AT]))
-        if values < 2 * ordered:  # else there are two for each bin
-            values = len(np.unique(there))
+        values = measures.n_values(measures.present(self.rows.values[name]), 2 * ordered)
         most = max(values // 2, 1) if values > measures.MANY else None
         return cells.bins(counts, self.rules.rows_per_value, range(ordered), self._into(name), most)
 
@@ -185,14 +181,13 @@ class Client:
     # Counts ----------
 
     def cells(self, asked: AskCells) -> Cells:
-        """Returns its rows in each part that is told, and sums of columns of numbers."""
-        told = self.model.told(asked.told)
+        """Returns its rows in each part that is told."""
+        self.told = self.model.told(asked.told)
         counts = np.zeros(self.model.dims["cells"])
         for table, part in self.model.split(counts).items():
-            if (both := told[table]) is not None and self.own[table] is not None:
+            if (both := self.told[table]) is not None and self.own[table] is not None:
                 part[np.ix_(*([min(own) for own in parts] for parts in both))] = _added(self.counts(table), both)
-        each = self._each(asked.centre, told, asked.told)
-        return Cells(0, counts, each, self._pairs(asked.centre, each) * self.model.told_sums(asked.told)[2][:, None])
+        return Cells(0, counts)
 
     def counts(self, table: Counted) -> Ints:
         """Returns the rows in all cells of one or two columns."""
@@ -202,8 +197,8 @@ class Client:
 
     def exact(self, ends: Array) -> Array:
         """Returns all counts as they are, to which noise is added."""
-        self.parts(AskParts(0, ends))
-        return self.cells(AskCells(0, self.model.numbers(self.model.all_told), np.zeros(len(self.model.numeric)))).counts
+        self.parts(AskParts(0, ends, np.zeros(len(ends))))
+        return self.cells(AskCells(0, self.model.numbers(self.model.all_told))).counts
 
     def telling(self, told: Told) -> dict[str, kept.Told]:
         """Returns what it is about to tell of tables, for its holder's account; nothing of what was told before."""
@@ -251,57 +246,33 @@ class Client:
 
     # Sums ----------
 
-    def _sums(self, values: Array, centre: float) -> tuple[float, float, float]:
-        """Returns rows, sum and sum of squares about a centre, of rounded mean and sd; zeros where they may not be told."""
-        if self.model.here:
-            about = measures.present(values) - centre
-            return float(len(about)), float(about.sum()), float(about @ about)
-        lacking = int(np.isnan(values).sum())
-        told = measures.moments(values, self.rules, len(values) - lacking * (lacking >= self.rules.rows_per_value))
-        return (0.0, 0.0, 0.0) if told is None else _of_moments(told, centre)
+    def moments(self, asked: AskSums) -> Moments:
+        """Returns sums of columns of numbers about centres, in all rows and in those of groups, and of pairs of columns."""
+        model, (wanted, of_pairs) = self.model, self.model.sums(np.where(self.may < 0, -1.0, asked.told))
+        each = np.zeros((*wanted.shape, 3))
+        for j, name in model.summed:
+            values = self.rows.values[name] - self.centre[j]
+            for group in np.unique(wanted[j, :-1][wanted[j, :-1] >= 0]).astype(int).tolist():
+                inside = np.isin(self._cell(model.group), np.flatnonzero(wanted[j, :-1] == group))
+                each[j, group] = self._sums(values[inside], Counted(name, model.group))
+            if wanted[j, -1] >= 0:
+                each[j, -1] = self._sums(values, Counted(name))
+        pairs = np.zeros((len(model.pairs), 6))
+        if (of_pairs >= 0).any():
+            pairs = self.products * (of_pairs >= 0)[:, None]
+            if not model.here:  # as if all rows had both cells: how many lack one is not told
+                pairs *= self.rows.n / np.maximum(pairs[:, :1], 1)
+        return Moments(0, each, pairs)
 
-    def _each(self, centre: Array, told: Told, numbers: Array) -> Array:
-        """Returns sums of columns of numbers in the rows of each group that is told, and of all."""
-        model = self.model
-        of_all, of_groups, _ = model.told_sums(numbers)
-        each = np.zeros((len(model.numeric), model.dims["groups"], 3))
-        for j, name in enumerate(() if model.private else model.numeric):
-            if told.get(Counted(name)) is None or self.own[Counted(name)] is None or not of_all[j]:
-                continue
-            values = self.rows.values[name]
-            each[j, -1] = self._sums(values, centre[j])
-            by_group = told.get(Counted(name, model.group))
-            if by_group is None or self.own[Counted(name, model.group)] is None or not of_groups[j]:
-                continue
-            inside = [(part, values[np.isin(self._cell(model.group), part)]) for part in by_group[1]]
-            sums = [self._sums(own, centre[j]) for _, own in inside]
-            # A group is all but the others: of all that have rows, or of none.
-            if all(n or not np.isfinite(own).any() for (n, *_), (_, own) in zip(sums, inside)):
-                for (part, _), of_group in zip(inside, sums):
-                    each[j, min(part)] = of_group if min(part) < model.dims["groups"] - 1 else each[j, -1]
-        return each
+    def _sums(self, values: Array, table: Counted) -> tuple[float, float, float]:
+        """Returns the rows of a column that are told, sum, and sum of squares.
 
-    def _pairs(self, centre: Array, each: Array) -> Array:
-        """Returns sums of each two columns of numbers over the rows that have both: such as give the correlation that is told."""
-        model, sums = self.model, np.zeros((len(self.model.pairs), 6))
-        names = [name for name in model.numeric if name in model.shown]
-        if not model.pairs:
-            return sums
-        at = [model.numeric.index(name) for name in names]
-        found = self.products
-        if model.here:
-            found = measures.products(np.array([self.rows.values[name] - centre[j] for name, j in zip(names, at)]).T, self.rules)
-        for k, (i, j) in enumerate(combinations(range(len(names)), 2)):
-            if model.here:
-                of_both = [own[at] for own in (found.sums, found.squares) for at in ((i, j), (j, i))]
-                sums[k] = found.rows[i, j], *of_both, found.products[i, j]
-                continue
-            (n, mx, sx), (my_n, my, sy) = (_moments_of(each[at[one], -1]) for one in (i, j))
-            n = min(n, my_n)
-            if n and np.isfinite(found.r[i, j]):
-                squares = ((n - 1) * sd**2 + n * mean**2 for mean, sd in ((mx, sx), (my, sy)))
-                sums[k] = n, n * mx, n * my, *squares, (n - 1) * found.r[i, j] * sx * sy + n * mx * my
-        return sums
+        Where missing cells are told with others these count, as if they had the mean of the others.
+        """
+        own, (parts, _) = measures.present(values), self.told[table] or ((), ())
+        rows = len(own) if (self.model.size(table.first) - 1,) in parts else len(values)
+        weight = rows / max(len(own), 1)
+        return len(own) * weight, float(own.sum()) * weight, float(own @ own) * weight
 
 
 def _added(counts: Ints, both: Both) -> Ints:
@@ -323,15 +294,3 @@ def _was(before: kept.Told, known: Sequence[Mapping[tuple[int, ...], list[int]]]
 def _of_cells(parts: Parts, of: Parts) -> Parts:
     """Returns parts of parts as parts of cells."""
     return tuple(tuple(sorted(cell for part in own for cell in of[part])) for own in parts)
-
-
-def _moments_of(sums: Array) -> tuple[float, float, float]:
-    """Returns rows, mean and sd of `_of_moments`."""
-    rows, first, second = sums.tolist()
-    return (rows, first / rows, max((second - first**2 / rows) / (rows - 1), 0.0) ** 0.5) if rows else (0.0, 0.0, 0.0)
-
-
-def _of_moments(told: measures.Moments, centre: float) -> tuple[float, float, float]:
-    """Returns the sums that have this mean and this sd, whose square is a sum of squares over rows less one."""
-    shift = told.mean - centre
-    return told.rows, told.rows * shift, (told.rows - 1) * told.sd**2 + told.rows * shift**2

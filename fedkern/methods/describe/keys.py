@@ -33,8 +33,10 @@ Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
 
 
 class JobSection(CountedJobSection):
-    sums: Literal["secure"] | None = key(
-        None, help="secure: the server gets numbers of all clients together, and no client's own; three clients or more"
+    sums: Literal["secure", "none"] | None = key(
+        None,
+        help="secure: the server gets numbers of all clients together, and no client's own; three clients or more. none: it gets "
+        "counts alone. By default sums of numbers are masked where there are three clients, and counts are each client's own",
     )
 
 
@@ -86,7 +88,13 @@ class Config(JobConfig):
 
     @property
     def secure(self) -> bool:
-        return self.job.sums is not None
+        return self.job.sums == "secure"
+
+    @property
+    def sums_masked(self) -> bool:
+        """Where parties are apart; of starts with a client and without it sums would tell its numbers."""
+        apart = self.level != "none" and not self.private
+        return apart and self.job.sums is None and self.disclosure.small != "leave-out"
 
     @property
     def unit(self) -> Unit:

@@ -20,9 +20,12 @@ from ...disclosure import cells
 from ...disclosure.cells import Parts
 from ...disclosure.measures import MANY
 from ...errors import JobError
+from ...jobs import secure
 from ...jobs.model import JobModel, Values
 from ...models.encoding import Column, Encoding
+from ...privacy.masks import FEWEST
 from .keys import Config, OutputSection
+from .rows import event_label
 
 value = Values[Config]()
 
@@ -71,6 +74,11 @@ class DescribeModel(JobModel[OutputSection]):
     time = value(lambda config: config.model.time or "", "The column of survival times; none without.")
 
     @property
+    def event(self) -> str:
+        """What an event is, in words; "" without survival times."""
+        return f"{self.config.model.event} = {event_label(self.config, self.encoding)}" if self.time else ""
+
+    @property
     def here(self) -> bool:
         """Whether all is told as it is: all rows are in one process."""
         return self.config.level == "none" and not self.config.private
@@ -102,6 +110,11 @@ class DescribeModel(JobModel[OutputSection]):
         """The columns that are described by themselves: times and events are told by curves alone."""
         hidden = (self.config.model.time, self.config.model.event)
         return tuple(name for name in self.columns if name not in hidden)
+
+    @cached_property
+    def summed(self) -> tuple[tuple[int, str], ...]:
+        """The columns of numbers that are described by themselves, with their places among all of numbers."""
+        return tuple((j, name) for j, name in enumerate(self.numeric) if name in self.shown)
 
     def size(self, name: str) -> int:
         """Returns the number of cells of a column, with that of missing ones; of no column 1."""
@@ -146,38 +159,38 @@ class DescribeModel(JobModel[OutputSection]):
             "columns": len(self.numeric),
             "values": self.bins if self.here else FEW,
             "ends": self.bins - 1,
-            "groups": self.size(self.group),
+            "groups": self.groups,
             "pairs": len(self.pairs),
             "cells": sum(int(np.prod(self.shape(table))) for table in self.tables),
-            "parts": sum(sum(self.shape(table)) for table in self.tables) + self.sums,
+            "parts": sum(sum(self.shape(table)) for table in self.tables),
+            "sums": len(self.numeric) * self.groups + len(self.pairs),
         }
 
     @property
-    def sums(self) -> int:
-        """How many sums there are: of each column of numbers in all rows, and in those of groups, and of each pair."""
-        return 2 * len(self.numeric) + len(self.pairs)
+    def groups(self) -> int:
+        """The number of cells of groups, with that of missing ones, and behind them one of all rows."""
+        return 1 + self.size(self.group) * bool(self.group)
 
-    def told_sums(self, numbers: Array) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-        """Returns of the numbers of messages which sums are told: of columns in all rows, in those of groups, and of pairs."""
-        of_all, of_groups, of_pairs = np.split(
-            numbers[len(numbers) - self.sums :] >= 0, [len(self.numeric), 2 * len(self.numeric)]
-        )
-        return of_all, of_groups, of_pairs
+    @property
+    def tells_sums(self) -> bool:
+        """Whether sums of numbers are told: in one process, or masked, over clients enough."""
+        return self.here or (not self.private and secure.masks(self.config, len(self.names)))
+
+    def sums(self, numbers: Array) -> tuple[Array, Array]:
+        """Returns of the numbers of messages on sums those of columns in groups, and last in all rows, and those of pairs."""
+        n = len(self.numeric) * self.groups
+        return numbers[:n].reshape(-1, self.groups), numbers[n:]
 
     def told(self, numbers: Array) -> Told:
         """Restores what is told of the numbers of messages."""
-        ends = np.cumsum([sum(self.shape(table)) for table in self.tables])
+        ends = np.cumsum([sum(self.shape(table)) for table in self.tables])[:-1]
         axes = {table: np.split(own, [self.size(table.first)]) for table, own in zip(self.tables, np.split(numbers, ends))}
         return {table: None if both[0][0] < 0 else (to_parts(both[0]), to_parts(both[1])) for table, both in axes.items()}
 
-    def numbers(self, told: Told, sums: Array | None = None) -> Array:
-        """Returns the numbers of messages by which this is told: of each cell the first cell of its part, -1 of cells in none.
-
-        `sums`: behind them, of each sum 0 where it is told, else -1; None: all are.
-        """
+    def numbers(self, told: Told) -> Array:
+        """Returns the numbers of messages by which this is told: of each cell the first cell of its part, -1 of cells in none."""
         both = (zip(told[table] or ((), ()), self.shape(table)) for table in self.tables)
-        of_cells = [to_numbers(parts, n) for axes in both for parts, n in axes]
-        return np.concatenate([*of_cells, np.zeros(self.sums) if sums is None else sums])
+        return np.concatenate([to_numbers(parts, n) for axes in both for parts, n in axes])
 
     @property
     def all_told(self) -> Told:
@@ -188,18 +201,36 @@ class DescribeModel(JobModel[OutputSection]):
 
         return {table: (each(table.first), each(table.second)) for table in self.tables}
 
-    def common(self, answers: Sequence[Array]) -> Array:
-        """Returns the numbers of what all clients tell, by those of each: cells that any tells together are together.
+    def common(self, answers: Sequence[Array]) -> Told:
+        """Returns what all clients tell, by the numbers of each: cells that any tells together are together.
 
         What some client does not tell nobody does: else what is printed of all rows would be of some clients' alone.
         """
-        heard = [self.told(one) for one in answers]
-        every = {table: [both for one in heard if (both := one[table]) is not None] for table in self.tables}
-        shared = {
-            table: tuple(cells.common(*axis) for axis in zip(*both)) if len(both) == len(heard) else None
-            for table, both in every.items()
-        }
-        return self.numbers(shared, np.min(answers, axis=0)[-self.sums :] if self.sums else None)  # type: ignore[arg-type]
+        heard, found = [self.told(one) for one in answers], dict[Counted, Both | None]()
+        for table in self.tables:
+            every = [both for one in heard if (both := one[table]) is not None]
+            firsts, seconds = ([both[axis] for both in every] for axis in (0, 1))
+            found[table] = (cells.common(*firsts), cells.common(*seconds)) if len(every) == len(heard) else None
+        return found
+
+    def common_sums(self, told: Told, answers: Sequence[Array]) -> Array:
+        """Returns which sums are told, as `AskSums` has them: sums over several clients, to which all may add their rows.
+
+        A group's are told where all groups' may be: each is what all have less the others'.
+        """
+        if self.here:
+            return np.array([*[*range(self.groups - 1), 0] * len(self.numeric), *[0] * len(self.pairs)], np.float64)
+        may, of_pairs = (np.stack(one) for one in zip(*map(self.sums, answers)))  # clients first
+        found = np.full(may.shape[1:], -1.0)
+        for j, name in self.summed:
+            found[j, -1] = _several(may[:, j, -1]) - 1.0
+            both = told.get(Counted(name, self.group)) if self.group and found[j, -1] == 0 else None
+            of_parts = np.stack([_all(may[:, j, list(part)]) for part in (both or ((), ()))[1]] or [np.zeros(len(may))], axis=-1)
+            if both is not None and (_several(of_parts) | ~of_parts.any(axis=0)).all():
+                found[j, :-1] = to_numbers(both[1], self.groups - 1)
+        of_column = {name: found[j, -1] for j, name in self.summed}
+        of_both = [min(of_column[one] for one in pair) for pair in self.pairs]
+        return np.concatenate([found.ravel(), np.minimum(_several(of_pairs) - 1.0, of_both)])
 
     def parts_of(self, told: Told, name: str) -> Parts:
         """Returns the parts in which a column is told, without that of missing cells; of no column there is one, of all rows."""
@@ -210,7 +241,7 @@ class DescribeModel(JobModel[OutputSection]):
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The columns that are correlated."""
         wanted = self.config.model.correlations and not self.config.private
-        return tuple(combinations([name for name in self.numeric if name in self.shown], 2)) if wanted else ()
+        return tuple(combinations([name for _, name in self.summed], 2)) if wanted else ()
 
     def split(self, counts: Array) -> dict[Counted, Array]:
         """Returns each table's part of all counts."""
@@ -232,6 +263,17 @@ class DescribeModel(JobModel[OutputSection]):
             if declared is not None and declared.lower is not None and declared.upper is not None:
                 ends[j] = np.linspace(declared.lower, declared.upper, self.bins + 1)[1:-1]
         return ends
+
+
+def _several(may: Array) -> NDArray[np.bool_]:
+    """Tells of sums whether as many clients may add their rows (1) as hide each other's, and no other has any (0)."""
+    fit: NDArray[np.bool_] = (may >= 0).all(axis=0) & ((may > 0).sum(axis=0) >= FEWEST)
+    return fit
+
+
+def _all(may: Array) -> Array:
+    """Returns whether clients may add their rows of all of some groups."""
+    return np.where((may < 0).any(axis=1), -1.0, may.max(axis=1))
 
 
 def to_numbers(parts: Parts, n: int) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...algorithms.exchanges.described import Cells
+from ...algorithms.exchanges.described import Moments
 from ...disclosure import curves, measures
 from ...disclosure.cells import Parts
 from ...finding import Finding
+from ...jobs.keys import ColumnSection
 from ...jobs.publish import Fit
 from ...models import life_table
 from ...privacy import binned
@@ -26,7 +28,9 @@ from .model import FEW, TIMES, Counted, DescribeModel, Told
 
 Array = NDArray[np.float64]
 Row = dict[str, Any]
-LIMITS = tuple(f"{name}_{end}" for name in ("share", "mean", "sd") for end in ("q05", "q95"))  # where counts have noise
+Sums = tuple[float, float, float]
+LIMITS = tuple(f"{name}_{end}" for name in ("share", "mean", "sd") for end in ("q05", "q95"))  # where parties are apart
+EXACT = Noise(math.inf)
 PANES = 24  # bins that are shown of rows that are all in one process
 ALL = ""  # in the place of a client, a column or a level
 
@@ -41,7 +45,7 @@ class Facts:
     ends : (columns, ends) inner ends of bins
     values : the columns whose values are their cells
     centre : (columns,) about which sums are
-    replies : client -> its numbers; where sums are secure those of all
+    counts, moments : of all clients together, and of each that tells its own
     noise : of one client's counts; None where they have none
     """
 
@@ -50,16 +54,21 @@ class Facts:
     ends: Array
     values: frozenset[str]
     centre: Array
-    replies: Mapping[str, Cells]
+    counts: Mapping[str, Array]
+    moments: Mapping[str, Moments]
     noise: Noise | None = None
 
     @cached_property
-    def whose(self) -> dict[str, tuple[dict[Counted, Array], Cells]]:
-        """The counts by their tables, and the sums, of all together and of each client."""
-        fields = zip(*((reply.counts, reply.each, reply.pairs) for reply in self.replies.values()))
-        every = {ALL: Cells(0, *(np.sum(of_clients, axis=0) for of_clients in fields))}
-        every |= {} if len(self.replies) == 1 else self.replies
-        return {client: (self.model.split(reply.counts), reply) for client, reply in every.items()}
+    def tables(self) -> dict[str, dict[Counted, Array]]:
+        """The counts by their tables, of all together and of each client."""
+        return {client: self.model.split(counts) for client, counts in self.counts.items()}
+
+    def sums(self, client: str, name: str, group: int = -1) -> Sums:
+        """Returns rows, sum and sum of squares of a column in all rows, or in a group's; zeros where they are not told."""
+        if client not in self.moments or name not in self.model.numeric:
+            return 0.0, 0.0, 0.0
+        rows, first, second = self.moments[client].each[self.model.numeric.index(name), group].tolist()
+        return rows, first, second
 
     def noise_of(self, client: str) -> Noise | None:
         """Returns the noise of a client's counts, or of those of all together."""
@@ -81,6 +90,23 @@ class Facts:
         ends = [None, *self.ends_of(name).tolist(), None]
         return ends[min(there)], ends[max(there) + 1]
 
+    def intervals(self, name: str, parts: Parts) -> Array | None:
+        """Returns (parts, 2) between which numbers lie, values that are cells exactly; None where nobody knows.
+
+        Behind the first and the last end lie the limits that the job file gives.
+        """
+        last, declared = self.model.bins, self.model.declared.get(name, ColumnSection())
+        if any(last in part and len(part) > 1 for part in parts):  # which of its rows are missing ones is not told
+            return None
+        ends = self.ends_of(name)
+        if name in self.values:
+            of_cells = np.stack([np.append(ends[0], ends)] * 2, axis=-1)
+        elif declared.lower is None or declared.upper is None:
+            return None
+        else:
+            of_cells = np.stack([np.append(declared.lower, ends), np.append(ends, declared.upper)], axis=-1)
+        return np.array([[of_cells[min(part), 0], of_cells[max(part), 1]] for part in parts if last not in part])
+
     def label(self, name: str, part: Sequence[int]) -> str:
         """Returns the name of a part of a column's cells."""
         there = [cell for cell in part if cell < self.model.size(name) - 1]
@@ -89,11 +115,12 @@ class Facts:
             return " or ".join([*((levels or ())[cell] for cell in there), *missing])
         low, high = self.bounds(name, there)
         words = " ".join(f"{word} {end:g}" for word, end in (("from", low), ("below", high)) if end is not None) or "any"
-        return " or ".join([f"{low:g}" if self.is_value(name, part) else words, *missing])
+        return " or ".join([*([f"{value:g}" for value in self.values_of(name, part)] or [words]), *missing])
 
-    def is_value(self, name: str, part: Sequence[int]) -> bool:
-        """Tells whether a part of a column's cells is one value."""
-        return name in self.values and self.few(name) and len(part) == 1 and part[0] > 0
+    def values_of(self, name: str, part: Sequence[int]) -> list[float]:
+        """Returns the values that are a part of a column's cells; none where these are bins."""
+        cells = [cell - 1 for cell in part if 0 < cell < self.model.bins]
+        return self.ends_of(name)[cells].tolist() if name in self.values and self.few(name) else []
 
 
 def fit(facts: Facts) -> Fit:
@@ -101,6 +128,7 @@ def fit(facts: Facts) -> Fit:
     model = facts.model
     content: dict[str, Any] = {
         "group": model.group,
+        "event": model.event,
         "rows": [row for table in (*model.single, *model.double) for row in _rows(facts, table)],
     }
     content |= {"correlations": _correlations(facts), "survival": [], "log_rank": None}
@@ -109,9 +137,8 @@ def fit(facts: Facts) -> Fit:
     tables = {f"described-{name}.csv": content[name] for name in ("rows", "correlations", "survival")}
     return Fit(
         posterior=Stored({"parameters": {}}),
-        arrays={
-            f"{who}: {name}": getattr(one, name) for who, one in facts.replies.items() for name in ("counts", "each", "pairs")
-        },
+        arrays={f"{client}: counts": counts for client, counts in facts.counts.items()}
+        | {f"{client}: {name}": getattr(one, name) for client, one in facts.moments.items() for name in ("each", "pairs")},
         stop="rounds",
         rounds=1,
         chains=0,
@@ -135,14 +162,14 @@ def _verdict() -> Verdict:
 def _notes(facts: Facts) -> list[str]:
     """Returns what a reader has to know of columns."""
     found = list[str]()
-    model, (counts, sums) = facts.model, facts.whose[ALL]
+    model, counts = facts.model, facts.tables[ALL]
     for name in model.shown:
         own, declared = counts[Counted(name)][:, 0], model.declared.get(name)
         if own.sum() and own[-1] == own.sum():
             found.append(Finding.of("column-all-missing", column=name))
         elif name in model.numeric and declared is not None and declared.lower is not None and declared.upper is not None:
-            rows, first, _ = sums.each[j := model.numeric.index(name), -1].tolist()
-            if rows and not declared.lower <= facts.centre[j] + first / rows <= declared.upper:
+            mean = facts.centre[model.numeric.index(name)]  # 0: not known
+            if mean and not declared.lower <= mean <= declared.upper:
                 found.append(Finding.of("bins-hold-nothing", column=name))
     if model.time and not _survival(facts, model.time).get("survival"):
         found.append(Finding.of("no-curve"))
@@ -157,32 +184,29 @@ def _notes(facts: Facts) -> list[str]:
 def _rows(facts: Facts, table: Counted) -> Iterator[Row]:
     """Yields the rows of one column, of all clients and of each: in all rows, or in the rows of each level of another column."""
     told, last = facts.told[table], facts.model.size(table.second) - 1
-    for client, (counts, sums) in facts.whose.items() if told is not None else ():
+    for client, tables in facts.tables.items() if told is not None else ():
         for second in told[1] if told is not None else ():
             if table.second and second == (last,):
                 continue
-            moments = sums.each[:, -1] * (not table.second)
-            if table.second and table.second == facts.model.group:
-                moments = sums.each[:, min(second)]
+            sums = (0.0, 0.0, 0.0)
+            if table.second in ("", facts.model.group):
+                sums = facts.sums(client, table.first, min(second) if table.second else -1)
             head = {"column": table.first, "level": "", "from": None, "to": None, "client": client, "by": table.second}
             head["group"] = facts.label(table.second, second) if table.second else ""
-            yield from _of_column(facts, head, counts[table][:, min(second)], told[0] if told is not None else (), moments)
+            yield from _of_column(facts, head, tables[table][:, min(second)], told[0] if told is not None else (), sums)
 
 
-def _of_column(facts: Facts, head: Row, counts: Array, parts: Parts, moments: Array) -> Iterator[Row]:
+def _of_column(facts: Facts, head: Row, counts: Array, parts: Parts, sums: Sums) -> Iterator[Row]:
     """Yields a row with a column's numbers, and one for each part of its cells."""
     name, last, noise = head["column"], len(counts) - 1, facts.noise_of(head["client"])
     missing = counts[last] if (last,) in parts else None  # else few lack a cell
     n = counts.sum() - (missing or 0)
     row = {**head, "n": int(n), "missing": None if missing is None else int(missing), "count": None, "share": None}
-    row |= dict.fromkeys(("mean", "sd", *QUANTILES, *(f"{key}_in" for key in QUANTILES), *(LIMITS if noise else ())))
-    numbers: Row = {}
-    if name in facts.model.numeric:
-        numbers = _noisy(facts, name, counts[:-1], noise) if noise else _numbers(facts, name, counts, parts, moments)
-    yield {**row, **numbers}
+    row |= dict.fromkeys(("mean", "sd", *QUANTILES, *(f"{key}_in" for key in QUANTILES), *(() if facts.model.here else LIMITS)))
+    yield {**row, **(_numbers(facts, name, counts, parts, sums, noise) if name in facts.model.numeric else {})}
     for part in _shown(facts, name, parts):
         count = counts[list(part)].sum()
-        binned_part = name in facts.model.numeric and not facts.is_value(name, part)
+        binned_part = name in facts.model.numeric and not facts.values_of(name, part)
         low, high = facts.bounds(name, part) if binned_part else (None, None)
         shared = (
             _limits("share", binned.share(counts[:-1], noise, min(part))) if noise else {"share": float(count / n) if n else None}
@@ -202,23 +226,26 @@ def _shown(facts: Facts, name: str, parts: Parts) -> Parts:
     return tuple(tuple(np.flatnonzero(pane == k).tolist()) for k in np.unique(pane))
 
 
-def _numbers(facts: Facts, name: str, counts: Array, parts: Parts, moments: Array) -> Row:
-    """Returns mean, sd and quantiles: of sums, or of counts where each of three values or more has its own cell.
+def _numbers(facts: Facts, name: str, counts: Array, parts: Parts, sums: Sums, noise: Noise | None) -> Row:
+    """Returns mean, sd and quantiles: mean and sd of sums, else of counts of more than two parts whose ends are known.
 
     A quantile is a value where these are cells; else there is none, and `q25_in` and so on name the bins in which it lies. Those
-    are several where missing cells stand in a bin: any number of its rows may be missing ones.
+    are several where missing cells stand in a bin: any number of its rows may be missing ones. Of noisy counts it is an end.
     """
-    ends, j = facts.ends_of(name), facts.model.numeric.index(name)
-    rows, first, second = moments[j].tolist()
-    centre, inside = facts.centre[j], [part for part in parts if min(part) < len(counts) - 1]
-    if not rows and name in facts.values and all(len(part) == 1 for part in parts) and np.count_nonzero(counts[:-1]) > 2:
-        rows, first, second, centre = counts[1:-1].sum(), counts[1:-1] @ ends, counts[1:-1] @ ends**2, 0.0
-    row: Row = {"mean": float(centre + first / rows)} if rows else {}
+    ends, (rows, first, second) = facts.ends_of(name), sums
+    inside, row = [part for part in parts if min(part) < len(counts) - 1], dict[str, Any]()
     if rows > 1:
-        row["sd"] = float(max((second - first**2 / rows) / (rows - 1), 0.0) ** 0.5)
-        if not facts.model.here:
-            error = row["sd"] / rows**0.5
-            row = {"mean": measures.rounded(row["mean"], error), "sd": measures.rounded(row["sd"], error / 2**0.5)}
+        mean = float(facts.centre[facts.model.numeric.index(name)] + first / rows)
+        sd = float(max((second - first**2 / rows) / (rows - 1), 0.0) ** 0.5)
+        error = 0.0 if facts.model.here else sd / rows**0.5
+        row = {"mean": measures.rounded(mean, error), "sd": measures.rounded(sd, error / 2**0.5)}
+    elif not facts.model.here and (intervals := facts.intervals(name, parts)) is not None:
+        of_parts = np.array([counts[min(part)] for part in inside])
+        if np.count_nonzero(of_parts) > 2:
+            row |= _limits("mean", binned.mean(of_parts, noise or EXACT, intervals))
+            row |= _limits("sd", binned.sd(of_parts, noise or EXACT, intervals))
+        if noise:
+            return row | {key: binned.quantile(of_parts, noise, intervals, share).value for key, share in QUANTILES.items()}
     until = np.cumsum([counts[min(part)] for part in inside])
     if facts.model.here and name in facts.values and len(until) and until[-1]:  # between neighbours, as R has them
         at = {key: (until[-1] - 1) * share for key, share in QUANTILES.items()}
@@ -231,8 +258,8 @@ def _numbers(facts: Facts, name: str, counts: Array, parts: Parts, moments: Arra
         between = [cell for part in inside[min(ks) : max(ks) + 1] for cell in part if cell < last]
         row[f"{key}_in"] = facts.label(name, between)
         low, high = facts.bounds(name, between)
-        if facts.is_value(name, between):
-            row[key] = low
+        if len(values := facts.values_of(name, between)) == 1:
+            row[key] = values[0]
         elif facts.model.here and low is not None and high is not None:  # a thousandth of the column's range
             row[key] = low if share * until[-1] - (until[ks[0] - 1] if ks[0] else 0) <= until[ks[0]] - share * until[-1] else high
     return row
@@ -243,14 +270,6 @@ def _limits(name: str, interval: Interval) -> Row:
     return {name: interval.value + 0.0, f"{name}_q05": interval.lower, f"{name}_q95": interval.upper}
 
 
-def _noisy(facts: Facts, name: str, counts: Array, noise: Noise) -> Row:
-    """Returns numbers of noisy bins, with intervals that contain the noise."""
-    declared = facts.model.declared[name]
-    ends = [declared.lower, *facts.ends_of(name).tolist(), declared.upper]
-    row = _limits("mean", binned.mean(counts, noise, ends)) | _limits("sd", binned.sd(counts, noise, ends))
-    return row | {key: binned.quantile(counts, noise, ends, share).value for key, share in QUANTILES.items()}
-
-
 # Two columns of numbers, and times ----------
 
 
@@ -258,7 +277,7 @@ def _noisy(facts: Facts, name: str, counts: Array, noise: Noise) -> Row:
 def _correlations(facts: Facts) -> list[Row]:
     """Returns the correlations of columns of numbers."""
     found = list[Row]()
-    for client, (_, sums) in facts.whose.items():
+    for client, sums in facts.moments.items():
         for (first, second), (n, x, y, xx, yy, xy) in zip(facts.model.pairs, sums.pairs.tolist()):
             if n and (spread := (xx - x * x / n) * (yy - y * y / n)) > 0:
                 r = float(np.clip((xy - x * y / n) / spread**0.5, -1, 1))
@@ -277,7 +296,7 @@ def _survival(facts: Facts, time: str) -> Row:
         return {"survival": found, "log_rank": test}
     of_groups = [part for part in both[1] if not facts.model.group or part != (facts.model.size(facts.model.group) - 1,)]
     groups = [facts.label(facts.model.group, part) if facts.model.group else "" for part in of_groups]
-    for client, (tables, _) in facts.whose.items():
+    for client, tables in facts.tables.items():
         noise = facts.noise_of(client)
         told = curves.counts_of(both[0], tables[table][:, [min(part) for part in of_groups]].T, facts.ends_of(time))
         there = told.at_risk[:, :-1].sum(axis=0) > 0

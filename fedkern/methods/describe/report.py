@@ -18,7 +18,7 @@ def sections(run: RunFiles) -> list[str]:
     content = run.summary["describe"]
     head, *rows = described.table_one(content)
     drawn = described.correlations(content)
-    words = f"Kaplan-Meier, with its limits. {described.log_rank(content)}"
+    words = f"Kaplan-Meier, with its limits; an event is {content['event']}. {described.log_rank(content)}"
     return [
         section("Table 1", table(head, rows)),
         figure("Histograms", described.histograms(content), "Rows of all clients in each bin, by its width."),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from ...algorithms.core import once
 from ...algorithms.core.exchange import Answer, Ask
 from ...algorithms.core.rounds import in_order
-from ...algorithms.exchanges.described import AskCells, AskParts, AskSpread, Cells, FewValues, OwnParts, Spread
+from ...algorithms.exchanges.described import AskCells, AskParts, AskSums, Cells, FewValues, Moments, OwnParts
 from ...data.faults import Faults
 from ...data.header import not_there
 from ...data.joined import as_agreed
@@ -32,7 +31,6 @@ from ...jobs.keys import ColumnSection
 from ...jobs.publish import Fit
 from ...jobs.run import Run
 from ...jobs.secret import secret
-from ...privacy.masks import FEWEST
 from . import budget, own, publish, stages
 from .counts import Client
 from .keys import Config
@@ -45,13 +43,14 @@ Clients = Mapping[int, Client]
 
 
 class Agreed(NamedTuple):
-    """Holds what is agreed of cells: inner ends of bins (columns, ends), the columns whose values are their cells, the numbers of
-    what all clients tell, and about which centre sums are (columns,)."""
+    """Holds what is agreed of cells: inner ends of bins (columns, ends), the columns whose values are their cells, about which
+    centre sums are (columns,), and the numbers by which all clients tell counts, and sums."""
 
     ends: Array
     values: frozenset[str]
-    told: Array
     centre: Array
+    told: Array
+    sums: Array
 
 
 def fit(run: Run[Config]) -> Fit | None:
@@ -73,15 +72,18 @@ def fit(run: Run[Config]) -> Fit | None:
             clients[k] = Client(model, rows, run.requirement_of(k).rules, kept.read(account), jobs)
         notes = [*(f"column {name!r} is not in this file" for name in lacking), *notes_of_joined(table)]
         run.note_rows(k, [*notes, *not_there(model.ignored, table.names)], Faults(), rows.n)
-    privacy = model.privacy
+    privacy, sums = model.privacy, None
     if privacy is None:
         agreed = _agree(run, model, clients)
-        asked = AskCells(0, agreed.told, agreed.centre)
+        asked = AskCells(0, agreed.told)
         answers = _asked(run, model, Cells, asked, clients, partial(_told, run))
+        if model.tells_sums:
+            sums = _asked(run, model, Moments, AskSums(0, agreed.sums), clients, lambda k, client, asked: client.moments(asked))
     else:
-        agreed = Agreed(model.public_ends, frozenset(), model.numbers(model.all_told), np.zeros(len(model.numeric)))
-        asked = AskCells(0, agreed.told, agreed.centre)
-        noisy = {k: budget.add_noise(run, privacy, model, k, client.exact(agreed.ends)) for k, client in clients.items()}
+        ends = model.public_ends
+        agreed = Agreed(ends, frozenset(), np.zeros(len(ends)), model.numbers(model.all_told), np.zeros(0))
+        asked = AskCells(0, agreed.told)
+        noisy = {k: budget.add_noise(run, privacy, model, k, client.exact(ends)) for k, client in clients.items()}
         answers = run.collect(stages.asking(model, Cells), Cells, noisy, lambda cells: cells, asked)
     for k, client in clients.items():
         with owned(k):
@@ -89,9 +91,22 @@ def fit(run: Run[Config]) -> Fit | None:
     certificates = run.certified() if privacy is not None else {}
     if answers is None:
         return None
-    replies = dict(zip(model.telling, in_order(answers.replies)))
-    told = model.told(agreed.told)
-    facts = publish.Facts(model, told, agreed.ends, agreed.values, agreed.centre, replies, budget.noise(certificates))
+    counts = dict(zip(model.telling, (reply.counts for reply in in_order(answers.replies))))
+    moments = [] if sums is None else [*in_order(sums.replies)]
+    of_clients = dict(zip(model.telling, moments)) if model.here else {}
+    if moments:  # masked ones are all clients' together
+        fields = zip(*((of_client.each, of_client.pairs) for of_client in moments))
+        of_clients[publish.ALL] = Moments(0, *(np.sum(own, axis=0) for own in fields))
+    facts = publish.Facts(
+        model=model,
+        told=model.told(agreed.told),
+        ends=agreed.ends,
+        values=agreed.values,
+        centre=agreed.centre,
+        counts={publish.ALL: np.sum([*counts.values()], axis=0)} | (counts if len(counts) > 1 else {}),
+        moments=of_clients,
+        noise=budget.noise(certificates),
+    )
     return replace(publish.fit(facts), privacy=certificates)
 
 
@@ -122,28 +137,29 @@ def _told(run: Run[Config], k: int, client: Client, asked: AskCells) -> Cells:
 
 
 def _agree(run: Run[Config], model: DescribeModel, clients: Clients) -> Agreed:
-    """Agrees on ends of bins, and on cells that all clients tell; what is returned has a meaning at the server's place alone."""
+    """Agrees on ends of bins, and on what all clients tell; what is returned has a meaning at the server's place alone."""
     values = run.collect(stages.asking(model, FewValues), FewValues, clients, Client.values)
-    # Pooled means decide on ends of bins alone; a masked sum is of several clients.
-    many = [reply.n > reply.values.shape[1] for reply in (() if values is None else in_order(values.replies))]
-    asked = AskSpread(0, 1.0 * (np.sum(many, axis=0) >= np.full(len(model.numeric), FEWEST * model.secure)))
-    sums = _asked(run, model, Spread, asked, clients, lambda k, client, question: client.spread(question))
-    agreed = Agreed(np.zeros_like(model.public_ends), frozenset(), np.zeros(0), np.zeros(len(model.numeric)))
-    if values is not None and sums is not None:
-        total = np.sum([reply.sums for reply in in_order(sums.replies)], axis=0)
-        agreed = _with_ends(agreed, model, [*in_order(values.replies)], total)
-    answers = _asked(run, model, OwnParts, AskParts(0, agreed.ends), clients, lambda k, client, asked: client.parts(asked))
+    nothing = np.zeros(0)
+    agreed = Agreed(model.public_ends, frozenset(), np.zeros(len(model.numeric)), nothing, nothing)
+    if values is not None:
+        agreed = _with_ends(agreed, model, [*in_order(values.replies)])
+    asked = AskParts(0, agreed.ends, agreed.centre)
+    answers = _asked(run, model, OwnParts, asked, clients, lambda k, client, asked: client.parts(asked))
     if answers is None:
         return agreed
-    return agreed._replace(told=model.common([reply.first for reply in in_order(answers.replies)]))
+    replies = [*in_order(answers.replies)]
+    told = model.common([reply.first for reply in replies])
+    return agreed._replace(told=model.numbers(told), sums=model.common_sums(told, [reply.sums for reply in replies]))
 
 
-def _with_ends(agreed: Agreed, model: DescribeModel, replies: Sequence[FewValues], total: Array) -> Agreed:
-    """Returns the same with ends of bins: values, where columns have few, else round numbers about pooled means."""
-    ends, values, last = agreed.ends.copy(), set[str](), model.bins - 1
-    rows, first, second = (total / np.maximum(total[:, :1], 1)).T
+def _with_ends(agreed: Agreed, model: DescribeModel, replies: Sequence[FewValues]) -> Agreed:
+    """Returns the same with ends of bins: values, where columns have few, else round numbers about the mean of clients' means."""
+    ends, centre, values, last = agreed.ends.copy(), agreed.centre.copy(), set[str](), model.bins - 1
     for j, name in enumerate(model.numeric):
         told = [(int(reply.n[j]), reply.values[j].tolist()) for reply in replies]
+        sign, mean, sd = np.array([reply.scale[j] for reply in replies if reply.scale[j, 0]] or [[1.0, np.nan, np.nan]]).T
+        spread = float(np.sqrt(np.mean(sd**2) + np.var(mean)))
+        centre[j] = np.nan_to_num(mean.mean())
         most = len(told[0][1])
         found = sorted({value for n, own in told if n <= most for value in own[: n if n >= 0 else -1 - n]})
         if len(found) <= last and (model.here or max(told)[0] <= most):
@@ -152,10 +168,8 @@ def _with_ends(agreed: Agreed, model: DescribeModel, replies: Sequence[FewValues
             found = [found[k] for k in np.linspace(0, len(found) - 1, last).round().astype(int).tolist()]
         else:
             declared = model.declared.get(name, ColumnSection())
-            lower = 0.0 if name == model.time else declared.lower
-            sd = max(second[j] - first[j] ** 2, 0.0) ** 0.5
-            mean = float(first[j]) if rows[j] else math.nan
-            found = measures.ends(mean, sd if rows[j] else math.nan, lower, declared.upper, last).tolist() or found
+            lower = 0.0 if declared.lower is None and (name == model.time or sign.min() > 0) else declared.lower
+            found = measures.ends(float(mean.mean()), spread, lower, declared.upper, last).tolist() or found
         found = found[:last] or [0.0]
         ends[j] = [*found, *[found[-1]] * (last - len(found))]
-    return agreed._replace(ends=ends, values=frozenset(values), centre=first)
+    return agreed._replace(ends=ends, values=frozenset(values), centre=centre)

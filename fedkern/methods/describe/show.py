@@ -12,5 +12,5 @@ def describe_run(content: Record, why: str) -> Iterator[str]:
     """Yields how many clients were described, and the log-rank test."""
     about = content["describe"]
     yield f"{len(content['clients'])} clients, {len({row['column'] for row in about['rows']})} columns"
-    if test := described.log_rank(about):
-        yield test
+    if about["survival"]:
+        yield f"an event is {about['event']}; {described.log_rank(about) or 'no log-rank test'}"

@@ -8,7 +8,7 @@ from ...algorithms.core.exchange import Added, Answer
 from ...algorithms.exchanges import columns as agreement
 from ...algorithms.exchanges import described
 from ...algorithms.exchanges.answers import Certificate
-from ...algorithms.exchanges.described import Cells, FewValues, OwnParts, Spread
+from ...algorithms.exchanges.described import Cells, FewValues, Moments, OwnParts
 from ...data.design import describe
 from ...jobs import holders, joining, secure, tables
 from ...jobs.check import Check, OwnFile, Said
@@ -41,12 +41,13 @@ def stages(model: DescribeModel) -> list[Stage]:
     """Returns the exchanges once the columns are agreed."""
     if model.config.private:
         return [asking(model, Cells), Stage.asking(Certificate)]
-    return [asking(model, answer) for answer in (FewValues, Spread, OwnParts, Cells)]
+    return [asking(model, answer) for answer in (FewValues, OwnParts, Cells, *[Moments] * model.tells_sums)]
 
 
 def asking(model: DescribeModel, answer: type[Answer]) -> Stage:
-    """Returns the stage in which clients are asked a question; where sums are secure, what is added is masked."""
-    return Stage.asking(answer, model.dims, secure=model.secure and issubclass(answer, Added))
+    """Returns the stage in which clients are asked a question; sums of numbers are masked, and where sums are secure counts."""
+    masked = issubclass(answer, Added) and (model.secure or (answer is Moments and not model.here))
+    return Stage.asking(answer, model.dims, secure=masked)
 
 
 def check_job(check: Check[Config]) -> Said | None:
@@ -55,7 +56,8 @@ def check_job(check: Check[Config]) -> Said | None:
     if encoding is None:
         return None
     model = DescribeModel(check.config, check.names, encoding=encoding)
-    sums = [*secure.describe(check.place, check.names)] if model.secure else []
+    masked = secure.masks(check.config, len(check.names))
+    sums = [*secure.describe(check.place, check.names, units=not model.secure)] if masked or model.secure else []
     plans = {} if check.config.privacy is None else {name: budget.plan(check.config.privacy, model) for name in check.names}
     return Said(model, [*_lines(model), *sums, "", *_privacy(model)], check.unknown(encoding), plans)
 

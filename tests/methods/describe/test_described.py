@@ -15,6 +15,7 @@ from statsmodels.duration.survfunc import SurvfuncRight, survdiff
 import fedkern
 from fedkern.cli.__main__ import main
 from fedkern.errors import HolderError, JobError
+from fedkern.results import described
 from support.command import mpirun
 from support.parties import write_parties
 from support.refusal import refusal
@@ -441,3 +442,101 @@ def test_few_missing_cells_move_no_quartile() -> None:
         ends = dict(zip(words[::2], map(float, words[1::2])))
         assert ends.get("from", -np.inf) <= np.nanquantile(columns["x"], share) < ends.get("below", np.inf)
     assert {pair["n"] for pair in result.summary["describe"]["correlations"]} == {None}
+
+
+# Sums of several clients ----------
+
+
+def test_of_a_client_no_sum_leaves_and_of_two_clients_none_is_told(tmp_path: Path) -> None:
+    """Counts alone are a client's own; what is masked the server has of all together."""
+    random = np.random.default_rng(13)
+    columns = {"x": random.normal(50, 10, 300).round(2), "y": random.normal(size=300).round(3)}
+    columns["g"] = random.choice([0.0, 1.0, 2.0], 300)
+    for clients in (2, 3):
+        (folder := tmp_path / str(clients)).mkdir()
+        path = written(folder, columns, '[disclosure]\nlevel = "standard"\n', clients=clients)
+        result = fedkern.run(path, out=folder / "out")
+        means = {row["client"] for row in result.rows() if row["column"] == "x" and row["mean"] is not None}
+        assert means == ({""} if clients == 3 else set())
+        assert {row["client"] for row in result.summary["describe"]["correlations"]} == means
+        assert {row["client"] for row in result.rows()} == {"", *(f"site{k}" for k in range(clients))}
+        ledger = (folder / "out" / "ledger" / "site0.jsonl").read_text()
+        assert '"Cells"' in ledger
+        assert '"Moments"' not in ledger
+        assert ('"MaskedMoments"' in ledger) == (clients == 3)
+        counts_alone = fedkern.run(path, job={"sums": "none"})
+        assert not [row for row in counts_alone.rows() if row["column"] == "x" and row["mean"] is not None]
+        assert [row["count"] for row in counts_alone.rows()] == [row["count"] for row in result.rows()]
+        # Values of few are cells: their mean follows from counts.
+        assert one(result, "g", client="site0")["mean"] == pytest.approx(columns["g"][0::clients].mean())
+
+
+def test_a_group_has_a_mean_where_three_clients_have_rows_in_each() -> None:
+    random = np.random.default_rng(14)
+    columns = {"arm": random.choice(["a", "b"], 400), "x": random.normal(50, 10, 400).round(2)}
+    columns["arm"][0::4] = "a"
+    result = fedkern.describe(dealt(columns, 4), group="arm", disclosure=APART)
+    for group in ("a", "b"):
+        own = columns["x"][columns["arm"] == group]
+        assert abs(one(result, "x", group=group)["mean"] - own.mean()) < 0.1 * own.std() / len(own) ** 0.5
+    columns["arm"][1::4] = "a"  # so that two clients have rows in b
+    result = fedkern.describe(dealt(columns, 4), group="arm", disclosure=APART)
+    assert one(result, "x")["mean"] is not None
+    assert {one(result, "x", group=group)["mean"] for group in ("a", "b")} == {None}
+
+
+def test_limits_of_a_column_give_each_client_a_mean_between_bounds() -> None:
+    random = np.random.default_rng(15)
+    columns = {"x": np.clip(random.gamma(4, 10, 600), 0, 119).round(1)}
+    job = {"job": {"method": "describe"}, "data": {"columns": {"x": {"lower": 0.0, "upper": 120.0}}}, "disclosure": APART}
+    result = fedkern.run(job, data=dealt(columns, 2))
+    for client, rows in {"": slice(None), "site0": slice(0, None, 2)}.items():
+        row, values = one(result, "x", client=client), columns["x"][rows]
+        assert row["mean_q05"] < row["mean_q95"] < row["mean_q05"] + 15
+        assert row["mean_q05"] <= values.mean() <= row["mean_q95"]
+        assert row["sd_q05"] <= values.std() <= row["sd_q95"]
+        assert abs(row["mean"] - values.mean()) < 1.5
+
+
+def test_clients_under_one_name_of_data_are_described_by_their_own_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was told of one client's file says nothing of another's."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "policy.toml").write_text(f'[data.wards]\npaths = ["{tmp_path / "rows"}"]\nopen = true\n')
+    monkeypatch.setenv("FEDKERN_CLIENT_HOME", str(home))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    random = np.random.default_rng(16)
+    path = written(tmp_path, {"x": random.normal(50, 10, 600).round(1), "s": random.choice(["f", "m"], 600)})
+    first, again = (fedkern.run(path) for _ in range(2))
+    assert first.rows() == again.rows()
+    assert len([row for row in again.rows() if row["column"] == "x" and row["level"] and row["client"] == "site2"]) > 3
+    assert len(json.loads((home / "told.json").read_text())) == 3
+
+
+def test_a_table_one_has_limits_where_counts_have_noise(tmp_path: Path) -> None:
+    columns = {"age": np.where(np.arange(300) % 2, "old", "young"), "days": np.arange(300.0)}
+    head = PRIVATE.replace('dead = {levels = ["0", "1"]}\n', "") + "[privacy]\nepsilon = 4.0\n"
+    result = fedkern.run(written(tmp_path, columns, head))
+    lines = {line[0]: line[1] for line in described.table_one(result.summary["describe"])}
+    row, mean = one(result, "age", "old"), one(result, "days")
+    assert lines["age = old, n (%)"].endswith(f" [{100 * row['share_q05']:.1f} to {100 * row['share_q95']:.1f}]")
+    assert lines["days, mean (sd)"].endswith(f" [{mean['mean_q05']:.4g} to {mean['mean_q95']:.4g}]")
+
+
+def test_bins_of_numbers_that_are_not_below_0_begin_there_and_joined_values_are_named() -> None:
+    random = np.random.default_rng(17)
+    columns = {
+        "nodes": random.negative_binomial(2, 0.3, 600).astype(float),
+        "stage": random.choice([1.0, 2.0, 3.0, 4.0], 600, p=[0.05, 0.25, 0.6, 0.1]),
+        "rare": (np.arange(600) % 200 < 1).astype(float),
+        "sex": random.choice(["f", "m"], 600),
+    }
+    result = fedkern.describe(dealt(columns), group="sex", disclosure=APART)
+    assert all(row["from"] is None or row["from"] > 0 for row in result.rows() if row["column"] == "nodes")
+    assert "1 or 2" in {row["level"] for row in result.rows() if row["column"] == "stage" and row["by"]}
+    assert not [line for line in described.table_one(result.summary["describe"]) if line[0].startswith("rare =")]
+
+
+def test_a_description_says_what_an_event_is(transplants: Columns) -> None:
+    result = fedkern.describe(dealt(transplants), time="days", event="dead", positive=0)
+    assert result.summary["describe"]["event"] == "dead = 0"
