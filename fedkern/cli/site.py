@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 from ..bridges import audit as audits
 from ..bridges.audit import Audit
-from ..bridges.consent import MOST_RUNS, NAME, UNLIMITED, AcceptedSection, Consent
+from ..bridges.consent import MOST_RUNS, NAME, RUNS, UNLIMITED, AcceptedSection, Consent
 from ..bridges.digest import digest_of, names_of
 from ..bridges.gate import heeding, listening, one_resident
 from ..bridges.identity import Identity, as_fingerprint, check_peers, identity_of, read_key
 from ..bridges.saying import say, tell_manager
-from ..bridges.site import RUNS, Resident
+from ..bridges.site import Resident
 from ..disclosure.rules import NEAR, NEAR_ROWS
 from ..errors import FedkernError, JobError
 from ..jobs import sketched

@@ -16,7 +16,7 @@ from .opened import Opened
 from .stage import Stage
 
 SIZE = 16  # bytes of a state's digest
-EVENTS = {"lost": ClientLost, "back": ClientBack}  # of a client that a line names
+EVENTS: dict[str, type[ClientLost] | type[ClientBack]] = {"lost": ClientLost, "back": ClientBack}  # of a client that a line names
 
 
 def digest(saved: Saved) -> str:

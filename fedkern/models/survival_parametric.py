@@ -245,7 +245,8 @@ class Timed(Rows):
     def slopes(self, eta: Vector, points: Vector) -> tuple[Vector, Vector]:
         """(S, n) the derivative of `density` in eta, and minus the second one."""
         if self.layout.family in ACCELERATED:
-            jet = self._accelerated(*variables(eta), points)
+            (number,) = variables(eta)
+            jet = self._accelerated(number, points)
             return jet.first[0], -jet.second[0, 0]
         begin, _, d = self._hazards(eta, points)
         exact, inside = self.upper == self.y, np.isfinite(self.upper) & (self.upper != self.y)
