@@ -40,13 +40,13 @@ def others(model: SampledModel) -> list[Model]:
     """Returns the models that a job tries beside its own; none where it names its family."""
     if not isinstance(model, Model) or not model.by_evidence:
         return []
-    own = replace(model, widened=None)  # its default prior is none that another family's rows ask for
-    return [own.with_family(name) for name in COUNTS if name != model.family]
+    by_default = replace(model, widened=None)  # its default prior is none that another family's rows ask for
+    return [by_default.with_family(name) for name in COUNTS if name != model.family]
 
 
 def of_model(run: Run[Config], read: Read, model: Model) -> Read:
     """Returns the same rows under another model of them."""
-    return read._replace(model=model, likelihoods={k: model.likelihood(own, run.threads) for k, own in read.rows.items()})
+    return read._replace(model=model, likelihoods={k: model.likelihood(rows, run.threads) for k, rows in read.rows.items()})
 
 
 def evidence_at(server: importance.Server, number: int) -> tuple[float, float] | None:
@@ -61,17 +61,17 @@ def evidence_at(server: importance.Server, number: int) -> tuple[float, float] |
 
 def choose(run: Run[Config], tried: list[Drawn]) -> Drawn:
     """Tells all clients which family has the highest evidence; returns that one, with `families` and `chosen` of summary.json."""
-    asked, content = None, dict[str, Record]()
+    choice, content = None, dict[str, Record]()
     widest = max(drawn.server.widened for drawn in tried if drawn.server is not None) if run.place.is_server else 0
     for drawn in tried:
         if drawn.server is not None and (evidence := evidence_at(drawn.server, widest)) is not None:
             content[drawn.read.model.family] = dict(zip(("log_evidence", "error"), evidence))
     if run.place.is_server:
         values = [content[drawn.read.model.family]["log_evidence"] for drawn in tried]
-        asked = TellFamily(0, values.index(max(values)))
+        choice = TellFamily(0, values.index(max(values)))
     clients = {k: once.Client(partial(family_heard, tried=len(tried))) for k in tried[0].clients}
-    _, heard = run.ask(STAGE, FamilyHeard.question, asked, clients)
-    told = asked or next(one.asked for one in heard.values())
+    _, heard = run.ask(STAGE, FamilyHeard.question, choice, clients)
+    told = choice or next(client.asked for client in heard.values())
     assert told is not None
     chosen = tried[told.number]
     if chosen.read.model.secure:

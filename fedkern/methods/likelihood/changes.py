@@ -47,23 +47,23 @@ def changes(model: Model) -> list[Change]:
     if model.encoding.formula is not None:
         return of_formula(model.encoding.formula)
     listed: list[Change] = []
-    at, numeric = int(model.encoding.intercept), 0
+    place, numeric = int(model.encoding.intercept), 0
     declared = model.declared
     for column in model.encoding.columns:
         if column.levels is None:
             center, scale = column.constants
             ends = tuple(((value - center) / scale,) for value in (0.0, 1.0))
-            listed.append(Change(column.name, SLOPE, Slope(at, 1 / scale), numeric=numeric))
-            listed.append(Change(column.name, "1 against 0", Contrast((at,), *ends), binary=numeric))
-            at, numeric = at + 1, numeric + 1
+            listed.append(Change(column.name, SLOPE, Slope(place, 1 / scale), numeric=numeric))
+            listed.append(Change(column.name, "1 against 0", Contrast((place,), *ends), binary=numeric))
+            place, numeric = place + 1, numeric + 1
             continue
         base = (declared[column.name].reference if column.name in declared else None) or column.levels[0]
-        columns, one = tuple(range(at, at + len(column.levels))), np.eye(len(column.levels))
-        low = tuple(one[column.levels.index(base)].tolist())
-        for level, row in zip(column.levels, one.tolist()):
+        columns, indicators = tuple(range(place, place + len(column.levels))), np.eye(len(column.levels))
+        low = tuple(indicators[column.levels.index(base)].tolist())
+        for level, row in zip(column.levels, indicators.tolist()):
             if level != base:
                 listed.append(Change(f"{column.name}={level}", f"{level} against {base}", Contrast(columns, low, tuple(row))))
-        at += len(column.levels)
+        place += len(column.levels)
     return listed
 
 
@@ -92,7 +92,7 @@ def of_formula(formula: Formula) -> list[Change]:
 def stages(model: Model) -> list[Stage]:
     """Returns the exchange of marginal effects; nothing where the job asks for none, or has no covariate."""
     of = changes(model) if model.output.marginal else []
-    numeric = sum(one.numeric is not None for one in of)
+    numeric = sum(effect.numeric is not None for effect in of)
     dims = {"draws": TOLD, "numeric": numeric, "effects": len(of) * numbers(model)}
     dims |= {"d": model.layout.p}  # coefficients, by which `check` counts rows
     return [Stage.asking(MarginalSums, dims, secure=model.secure)] if of else []

@@ -55,18 +55,18 @@ def complete(
     run: Run[Config], model: Model, index: int, rows: Held, likelihood: Rows | levels.Rows, machine: importance.Client
 ) -> Own:
     """Completes a client's draws, and writes the effects of its groups, and its own, into its folder."""
-    own = complete_draws(model, index, rows, likelihood, machine)
-    write_effects(run, model, own)
-    return own
+    drawn = complete_draws(model, index, rows, likelihood, machine)
+    write_effects(run, model, drawn)
+    return drawn
 
 
 def exchange_checks(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Checked:
     """Asks clients for sums over their rows; returns the findings on the model at the server's place, nothing elsewhere."""
     chances = model.row.chances
-    replicate = lambda own: _replicated(own, run.secret_key(own.index, "replicated"), of_rows=chances)  # noqa: E731
-    told = run.collect(model.sums_stage, Replicated, owns, replicate)
+    replicate = lambda drawn: _replicated(drawn, run.secret_key(drawn.index, "replicated"), of_rows=chances)  # noqa: E731
+    replies = run.collect(model.sums_stage, Replicated, owns, replicate)
     return join(
-        Checked() if told is None else _predictive(model, told, mend_first=bool(run.hooks.doubts)),
+        Checked() if replies is None else _predictive(model, replies, mend_first=bool(run.hooks.doubts)),
         exchange_loo(run, model, owns),
         marginal.exchange_effects(run, model, owns),
         exchange_sites(run, model, owns),
@@ -74,17 +74,19 @@ def exchange_checks(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> 
 
 
 @guard.check("the predictive checks", Checked())
-def _predictive(model: Model, told: once.Server[Replicated], *, mend_first: bool) -> Checked:
+def _predictive(model: Model, replies: once.Server[Replicated], *, mend_first: bool) -> Checked:
     """Returns whether the model makes responses like those that were seen, by the clients' sums."""
     content: dict[str, Any] = {}
-    notes: list[str] = once.not_in(CHECKS, told, model.telling)
+    notes: list[str] = once.not_in(CHECKS, replies, model.telling)
     doubt, chances = "", model.row.chances
-    content |= sites.count_rows(model, model.telling, {k: {"rows": int(one.observed[0])} for k, one in told.replies.items()})
-    if sum(one.observed[0] for one in in_order(told.replies)):
-        whole = varying.pool(told.replies)
+    content |= sites.count_rows(
+        model, model.telling, {k: {"rows": int(reply.observed[0])} for k, reply in replies.replies.items()}
+    )
+    if sum(reply.observed[0] for reply in in_order(replies.replies)):
+        whole = varying.pool(replies.replies)
         content["predictive"] = _content(whole, model, chances=chances)
-        doubt = varying.describe(told.replies, model, mend_first=mend_first)
-        notes += describe_events(model.family, model.encoding, model.telling, told.replies)
+        doubt = varying.describe(replies.replies, model, mend_first=mend_first)
+        notes += describe_events(model.family, model.encoding, model.telling, replies.replies)
         zeros = varying.ZEROS.get(model.family, "") if model.one_intercept and not doubt else ""
         notes += _said(content["predictive"], zeros)
         notes += [] if doubt or chances else uneven(whole, model, len(model.names))
@@ -97,29 +99,29 @@ def exchange_loo(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Che
     """Asks clients for leave-one-out sums, where the job asks for them; returns `loo` of summary.json."""
     if not model.output.loo:
         return Checked()
-    told = run.collect(stage_of_loo(model), LooSums, owns, _left_out)
-    if told is None:
+    replies = run.collect(stage_of_loo(model), LooSums, owns, _left_out)
+    if replies is None:
         return Checked()
-    summary, notes = loo.told(told, model.telling, unit=model.units.scale, draws=TOLD)
+    summary, notes = loo.told(replies, model.telling, unit=model.units.scale, draws=TOLD)
     return Checked({"loo": summary}, tuple(notes))
 
 
 def exchange_sites(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Checked:
     """Asks clients for the modes of their rows alone, where the job asks for them; returns `sites` of summary.json."""
-    alone = {k: sites.Alone(_alone(own.rows), own.told, own.nodes) for k, own in owns.items()}
+    alone = {k: sites.Alone(_alone(drawn.rows), drawn.told, drawn.nodes) for k, drawn in owns.items()}
     return sites.exchange_modes(run, model, alone)
 
 
-def _replicated(own: Own, key: int, *, of_rows: bool) -> Replicated:
-    assert isinstance(own.rows, Rows)
-    return Replicated.made(*predictive.sums(own.rows, own.inner, key).arrays, of_rows=of_rows)
+def _replicated(drawn: Own, key: int, *, of_rows: bool) -> Replicated:
+    assert isinstance(drawn.rows, Rows)
+    return Replicated.made(*predictive.sums(drawn.rows, drawn.inner, key).arrays, of_rows=of_rows)
 
 
-def _left_out(own: Own) -> LooSums:
-    rows, n = own.rows, len(own.held)
+def _left_out(drawn: Own) -> LooSums:
+    rows, n = drawn.rows, len(drawn.held)
     if isinstance(rows, levels.Rows):
-        return loo.sums(n, lambda part: rows.density(own.inner, part))
-    return loo.sums_of(n, effects.row_densities(rows, own.inner, own.nodes))
+        return loo.sums(n, lambda part: rows.density(drawn.inner, part))
+    return loo.sums_of(n, effects.row_densities(rows, drawn.inner, drawn.nodes))
 
 
 def _alone(rows: Rows | levels.Rows) -> Rows | levels.Rows:
@@ -139,11 +141,11 @@ def _content(whole: predictive.Sums, model: Model, *, chances: bool) -> Record:
     n = max(float(rows.sum()), 1.0)
     about = _response(whole, model)
     if not chances:  # where responses stand in their predictive distributions
-        return {"rows": count, **about, "p": p, "tenths": [{"share": float(one) / n} for one in rows]}
+        return {"rows": count, **about, "p": p, "tenths": [{"share": float(count) / n} for count in rows]}
     tenths = [
-        {"rows": float(one), "probability": float(two / one), "frequency": float(three / one)}
-        for one, two, three in zip(rows, predictions, responses)
-        if one
+        {"rows": float(count), "probability": float(two / count), "frequency": float(three / count)}
+        for count, two, three in zip(rows, predictions, responses)
+        if count
     ]
     return {"rows": count, **about, "p": p, "tenths": tenths}
 

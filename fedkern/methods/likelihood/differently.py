@@ -50,8 +50,8 @@ def sensitivity(weights: Weighted, prior: Array, likelihood: Array, values: Mapp
     by_prior, _ = weighted.sensitivity(weights, prior, stacked)
     by_rows, _ = weighted.sensitivity(weights, likelihood, stacked)
     return {
-        name: {"prior": float(one), "likelihood": float(other), "mark": _mark(float(one), float(other))}
-        for name, one, other in zip(values, by_prior, by_rows)
+        name: {"prior": float(prior), "likelihood": float(other), "mark": _mark(float(prior), float(other))}
+        for name, prior, other in zip(values, by_prior, by_rows)
     }
 
 
@@ -62,24 +62,24 @@ def _mark(prior: float, likelihood: float) -> str:
 
 
 @guard.figure("the result without each client", {})
-def leave_out_clients(weights: Weighted, told: Array, values: Mapping[str, Array], names: Sequence[str]) -> dict[str, Row]:
+def leave_out_clients(weights: Weighted, draws: Array, values: Mapping[str, Array], names: Sequence[str]) -> dict[str, Row]:
     """Returns client -> the result without it: mean, sd, 95 % interval and shift of each of `values`.
 
     Shifts are in the standard deviations with the client. Where its weights cannot be trusted, the reason stands in their place.
 
     Parameters
     ----------
-    told : (N, J) the clients' log-likelihoods at the draws
+    draws : (N, J) the clients' log-likelihoods at the draws
     """
     out: dict[str, Row] = {}
-    for name, one in zip(names, weighted.without(weights, told)):
-        own = one.posterior
-        content: Row = {"k_hat": own.k_hat, "ess": own.effective, "known": bool(one.known)}
+    for name, without in zip(names, weighted.without(weights, draws)):
+        posterior = without.posterior
+        content: Row = {"k_hat": posterior.k_hat, "ess": posterior.effective, "known": bool(without.known)}
         out[name] = content
-        if not one.known:
+        if not without.known:
             content["why"] = UNKNOWN
             continue
-        content["parameters"] = {label: _shifted(column, own.weights, weights.weights) for label, column in values.items()}
+        content["parameters"] = {label: _shifted(column, posterior.weights, weights.weights) for label, column in values.items()}
     return out
 
 
@@ -99,12 +99,12 @@ def _moments(column: Array, weights: Array) -> tuple[float, float]:
 @guard.figure("differences between sites", None)
 def compare_clients(at_mode: Found, model: Model) -> heterogeneity.Heterogeneity | None:
     """Returns Cochran's Q of the clients' coefficients, at the mode of all else; None of one client."""
-    names, at, intercept = model.compared
+    names, places, intercept = model.compared
     coding, before = model.coding, len(names) - model.layout.p  # a threshold, which stands before the coefficients
     # A row depends on the coefficients at reference levels alone: what it says of these is what it says of those that are kept.
     kept = [*range(before), *(before + j for j in coding.kept)]
     # About the mode, from which sites differ by their gradients: about 0 these would be lost beside a column's large centre.
-    h, P = at_mode.own_gradient[:, at], at_mode.own_hessian[:, at][:, :, at]
+    h, P = at_mode.own_gradient[:, places], at_mode.own_hessian[:, places][:, :, places]
     spoken = (*names[:before], *coding.spoken)
     return heterogeneity.compare_sites(spoken, intercept, h[:, kept], P[:, kept][:, :, kept])
 
@@ -124,11 +124,11 @@ def find_reversed(at_mode: Found, model: Model, events: Mapping[int, Mapping[str
     if at_mode.first is None:
         return None
     column = model.encoding.response
-    there = [k for k in range(len(model.names)) if k not in model.summaries]  # others were not asked where it began
-    names, first = [model.names[k] for k in there], (at_mode.first[0][there], at_mode.first[1][there])
+    with_values = [k for k in range(len(model.names)) if k not in model.summaries]  # others were not asked where it began
+    names, first = [model.names[k] for k in with_values], (at_mode.first[0][with_values], at_mode.first[1][with_values])
     if not model.of_two or model.layout.group or model.layout.client:
-        at, own = model.of_slopes
-        told_at = first[0][:, at], first[1][:, at][:, :, at]
+        places, own = model.of_slopes
+        told_at = first[0][:, places], first[1][:, places][:, :, places]
         found = heterogeneity.find_opposed(*told_at, own, heterogeneity.LEFT if model.of_two else heterogeneity.LEFT_OF_OTHERS)
         mirrored: tuple[int, ...] = ()
     else:
@@ -139,24 +139,24 @@ def find_reversed(at_mode: Found, model: Model, events: Mapping[int, Mapping[str
     return other_way.describe_rates([names[k] for k in mirrored], column) if mirrored else None
 
 
-def _reversed_events(at_mode: Found, model: Model, told: Mapping[int, Mapping[str, int]]) -> Reversed | None:
+def _reversed_events(at_mode: Found, model: Model, counts: Mapping[int, Mapping[str, int]]) -> Reversed | None:
     """Returns the words on a client whose share of events is that of rows without one at all others together.
 
     It is a doubt where the client's rows at higher risk, by the others' slopes, do not have the event earlier.
     """
-    there = [k for k, one in sorted(told.items()) if one["rows"]]
-    if len(there) < 2:
+    with_rows = [k for k, count in sorted(counts.items()) if count["rows"]]
+    if len(with_rows) < 2:
         return None
-    rows, events = (np.array([told[k][name] for k in there], np.float64) for name in ("rows", "events"))
+    rows, events = (np.array([counts[k][name] for k in with_rows], np.float64) for name in ("rows", "events"))
     shares = (events + 0.5) / (rows + 1)
-    _, at, intercept = model.compared
-    P = at_mode.own_hessian[there][:, at][:, :, at]
-    h = P @ at_mode.mode[at] + at_mode.own_gradient[there][:, at]
+    _, places, intercept = model.compared
+    P = at_mode.own_hessian[with_rows][:, places][:, :, places]
+    h = P @ at_mode.mode[places] + at_mode.own_gradient[with_rows][:, places]
     found = heterogeneity.find_reversed_events(rows, shares, h, P, int(intercept))
     mirrored = found or heterogeneity.mirrored_rates(rows, shares, OF_EVENTS)
     if not mirrored:
         return None
-    whose = {"clients": [model.telling[there[k]] for k in mirrored], "column": model.encoding.response}
+    whose = {"clients": [model.telling[with_rows[k]] for k in mirrored], "column": model.encoding.response}
     note = Finding.of("events-reversed-by-risk" if found else "events-reversed", **whose, remedies=[REWRITE])
     return Reversed(note, Finding.of("event-reversed", **whose) if found else "")
 
@@ -164,7 +164,7 @@ def _reversed_events(at_mode: Found, model: Model, told: Mapping[int, Mapping[st
 @guard.figure("columns that follow from others", [])
 def decided_by_prior(model: Model, at_mode: Found, columns: Sequence[str]) -> list[str]:
     """Returns those of the columns of which the prior has more than half of the information, beside all others."""
-    decided = [name for name, own in zip(model.published, _share_of_prior(model, at_mode)) if own > HALF]
+    decided = [name for name, share in zip(model.published, _share_of_prior(model, at_mode)) if share > HALF]
     return [column for column in columns if any(model.published[j] in decided for j in model.numbers_of([column]))]
 
 
@@ -191,30 +191,30 @@ def describe_sensitivity(
     `model`: None of an own model, whose priors are its own.
     """
     marked = {why: [name for name, row in sensitive.items() if row["mark"] == why] for why in (CONFLICT, STRONG)}
-    said = list[str]()
+    findings = list[str]()
     if model is not None and at_mode is not None:
         given, marked = _of_named(model, marked)
-        said, remedy, judged = _of_coefficients(model, at_mode, [*marked[CONFLICT], *marked[STRONG]])
-        hardly = {label(n) for n, own in zip(model.published, _share_of_prior(model, at_mode)) if own > HALF}
+        findings, remedy, judged = _of_coefficients(model, at_mode, [*marked[CONFLICT], *marked[STRONG]])
+        hardly = {label(n) for n, share in zip(model.published, _share_of_prior(model, at_mode)) if share > HALF}
         # Other numbers' default priors are not made wider, so that there is none to leave out.
         conflict = [name for name in marked[CONFLICT] if _is_coefficient(name) and not judged]
-        strong = [name for name in marked[STRONG] if not (_is_coefficient(name) and judged) or (name in hardly and not said)]
+        strong = [name for name in marked[STRONG] if not (_is_coefficient(name) and judged) or (name in hardly and not findings)]
         keys = [key_of(name) for name in strong if name in by_name(model) and not _is_coefficient(name)]
         another = f"; another prior is {' and '.join(keys)}" if keys else ""
-        marked, said = {CONFLICT + remedy: conflict, STRONG + another: strong}, [*given, *said]
-    said += [Finding.of("sensitive-to-the-prior", why=why, names=names) for why, names in marked.items() if names]
-    if unknown := [name for name, one in alone.items() if not one["known"]]:
-        said.append(Finding.of("unknown-without-a-client", clients=unknown))
-    return said
+        marked, findings = {CONFLICT + remedy: conflict, STRONG + another: strong}, [*given, *findings]
+    findings += [Finding.of("sensitive-to-the-prior", why=why, names=names) for why, names in marked.items() if names]
+    if unknown := [name for name, row in alone.items() if not row["known"]]:
+        findings.append(Finding.of("unknown-without-a-client", clients=unknown))
+    return findings
 
 
 def _of_named(model: Model, marked: Mapping[str, list[str]]) -> tuple[list[str], dict[str, list[str]]]:
     """Returns notes on numbers with priors of their own, which name the keys, and all other names."""
     keys, notes = model.named.keys, list[str]()
     for why, names in marked.items():
-        if own := [name for name in names if name in keys]:
-            by = f"{why}; given by {' and '.join(dict.fromkeys(keys[name] for name in own))}"
-            notes.append(Finding.of("sensitive-to-the-prior", why=by, names=own))
+        if with_keys := [name for name in names if name in keys]:
+            by = f"{why}; given by {' and '.join(dict.fromkeys(keys[name] for name in with_keys))}"
+            notes.append(Finding.of("sensitive-to-the-prior", why=by, names=with_keys))
     return notes, {why: [name for name in names if name not in keys] for why, names in marked.items()}
 
 
@@ -239,12 +239,12 @@ def _of_coefficients(model: Model, at_mode: Found, marked: Sequence[str]) -> tup
 def doubt_scales(found: Found, model: Model) -> str:
     """Returns why the center and scale that the job gives do not fit the rows; "" where they do, or none are given."""
     given = given_scales.given_columns(model.encoding, model.given_constants)
-    names, at, intercept = model.compared
+    names, places, intercept = model.compared
     if not given or not intercept:
         return ""
     _, slope, prior = model.prior.curvature(found.mode)
-    rows = found.own_gradient.sum(axis=0)[at], found.own_hessian.sum(axis=0)[np.ix_(at, at)]
-    return given_scales.doubt(names, given, rows, (slope[at], prior[np.ix_(at, at)]))
+    rows = found.own_gradient.sum(axis=0)[places], found.own_hessian.sum(axis=0)[np.ix_(places, places)]
+    return given_scales.doubt(names, given, rows, (slope[places], prior[np.ix_(places, places)]))
 
 
 @guard.check("whether the mode is reached", None)

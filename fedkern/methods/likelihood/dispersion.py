@@ -36,27 +36,27 @@ def stages(model: Model) -> list[Stage]:
 def say(run: Run[Config], model: Model, mode: importance.Server | None, rows: Mapping[int, Held]) -> None:
     """Asks the clients for their Pearson sums; where counts vary more it is the first note, and stands at the terminal now."""
     (stage,) = stages(model)
-    asked = None if mode is None else AskPearson(0, importance.read_result(mode).mode)
-    clients = {k: once.Client(partial(_told, model, k, own)) for k, own in rows.items()}
-    told, _ = run.ask(stage, PearsonSums.question, asked, clients)
-    if told is not None and (text := _describe(model, told)):
+    question = None if mode is None else AskPearson(0, importance.read_result(mode).mode)
+    clients = {k: once.Client(partial(_told, model, k, held)) for k, held in rows.items()}
+    replies, _ = run.ask(stage, PearsonSums.question, question, clients)
+    if replies is not None and (text := _describe(model, replies)):
         run.say_first(text)
 
 
 @guard.figure("the dispersion at the mode", "")
-def _describe(model: Model, told: once.Server[PearsonSums]) -> str:
+def _describe(model: Model, replies: once.Server[PearsonSums]) -> str:
     """Returns the sentence; "" where counts vary as the model says, or the family is taken by evidence."""
-    ratio = dispersion.pool(model.family, 1.0, in_order(told.replies), model.layout.size)
+    ratio = dispersion.pool(model.family, 1.0, in_order(replies.replies), model.layout.size)
     if ratio is None or not ratio.off or ratio.ratio < 1 or model.by_evidence:
         return ""
-    of_clients = model.takes_client and not model.secure and varying.levels_differ_at_mode(told.replies)
+    of_clients = model.takes_client and not model.secure and varying.levels_differ_at_mode(replies.replies)
     first = varying.CLIENTS_FIRST if of_clients else "set "
     return f'{ratio.words}, at the mode: {ratio.narrow}; {first}model.family = "auto", which takes the family by evidence'
 
 
-def _told(model: Model, client: int, rows: Held, asked: AskPearson) -> PearsonSums:
+def _told(model: Model, client: int, rows: Held, question: AskPearson) -> PearsonSums:
     """Computes a client's Pearson sums at the mode that it was told."""
     if model.box is not None:
-        model.box.check(asked.mean, type(asked).__name__)
+        model.box.check(question.mean, type(question).__name__)
     with owned(client):
-        return PearsonSums.at(asked.mean, glm.Rows(rows.X, rows.y, rows.offset), model.family, masked=model.secure)
+        return PearsonSums.at(question.mean, glm.Rows(rows.X, rows.y, rows.offset), model.family, masked=model.secure)

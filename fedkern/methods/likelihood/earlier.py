@@ -89,7 +89,7 @@ class Earlier:
             raise JobError(
                 f"{begin}: its rows say nothing of {', '.join(blank)}, and others' may; run it again, with all clients"
             )
-        before, now = (flat(plain(one)) for one in (run.tables, config.model_dump()))
+        before, now = (flat(plain(tables)) for tables in (run.tables, config.model_dump()))
         for key in sorted({*before, *now}):
             if not key.startswith((*FREE, "run.")) and before.get(key) != now.get(key):
                 raise JobError(f"{begin}: {key} is {before.get(key)!r} there and {now.get(key)!r} here; take the run's")
@@ -172,8 +172,8 @@ class Known:
                 continue
             means = np.array([column.center + column.scale * cells.mean(), column.center])
             variances = np.array([column.scale * cells.std(), column.scale]) ** 2
-            said = of_column(f"column {head!r}", who, rows, means, variances, (), owner=head)
-            found += _of_newcomer(said, means, variances)
+            compared = of_column(f"column {head!r}", who, rows, means, variances, (), owner=head)
+            found += _of_newcomer(compared, means, variances)
         if model.measured:
             y = design.y - (0.0 if design.offset is None else design.offset)
             means, variances = np.array([y.mean(), model.units.pooled]), np.array([y.std(), model.units.scale]) ** 2
@@ -188,7 +188,7 @@ class Known:
 def _of_newcomer(found: Iterable[Finding], means: Array, variances: Array) -> list[Finding]:
     """Returns doubts about the first of two, and not about all others together."""
     (mean, theirs), (variance, their_variance) = means.tolist(), variances.tolist()
-    return [one for one in found if one.doubt and is_of_client(mean, variance, theirs, their_variance)]
+    return [finding for finding in found if finding.doubt and is_of_client(mean, variance, theirs, their_variance)]
 
 
 def agree(run: At[Config], tables: Tables) -> Known:
@@ -201,7 +201,7 @@ def agree(run: At[Config], tables: Tables) -> Known:
     """
     config, names = run.config, run.names
     earlier = Earlier.of(config, run.part.folder)
-    there = [name for name in names if name in earlier.clients]
+    known = [name for name in names if name in earlier.clients]
     if config.job.drops is not None:
         begin = f"job.drops = {config.job.drops!r}"
         if config.job.drops not in earlier.clients:
@@ -209,13 +209,13 @@ def agree(run: At[Config], tables: Tables) -> Known:
         if earlier.summary[ENTRY]["values"] == [ALL]:
             raise JobError(f"{begin}: the run has the sum of all clients' values alone; run it again with output.without = true")
         names = tuple(name for name in earlier.clients if name != config.job.drops)
-    elif len(there) == len(names):
+    elif len(known) == len(names):
         raise JobError(f"job.extends: {', '.join(map(repr, names))} is in the run already; give clients that are not")
-    elif there and there != list(names[len(names) - len(earlier.clients) :]):
-        lack = [name for name in earlier.clients if name not in there]
+    elif known and known != list(names[len(names) - len(earlier.clients) :]):
+        lack = [name for name in earlier.clients if name not in known]
         why = f"{', '.join(map(repr, lack))} of the run is missing" if lack else "the newcomers stand among the run's clients"
         raise JobError(f"job.extends: {why}; name newcomers alone, or first these and then all of the run's clients")
-    elif there and config.secure:
+    elif known and config.secure:
         raise JobError("job.extends with job.sums: one newcomer cannot hide in a sum; run all clients in one job")
     if run.summaries:
         raise JobError("job.extends: a client has too few rows for values of the likelihood at draws; pool them with another's")

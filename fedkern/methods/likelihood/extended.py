@@ -56,7 +56,7 @@ def fit(run: Run[Config], read: Read) -> Fit | None:
 
     def clients() -> dict[int, importance.Client]:
         return {
-            k: model.client(k, own, run.requirement_of(k).rules) for k, own in {**read.likelihoods, **read.structured}.items()
+            k: model.client(k, rows, run.requirement_of(k).rules) for k, rows in {**read.likelihoods, **read.structured}.items()
         }
 
     def points() -> importance.Server:

@@ -18,30 +18,30 @@ from ...models.encoding import Encoding
 ENOUGH = 5  # events a coefficient
 
 
-def describe_events(family: str, encoding: Encoding, names: Sequence[str], told: Mapping[int, Replicated]) -> list[str]:
+def describe_events(family: str, encoding: Encoding, names: Sequence[str], replies: Mapping[int, Replicated]) -> list[str]:
     """Returns notes for the reader of a result; none of a response without events.
 
     Parameters
     ----------
     names : of those who have told sums: one where sums are secure, of which nobody knows whose events they are
-    told : number of a client -> its sums; zeros from one with fewer rows than such sums are of
+    replies : number of a client -> its sums; zeros from one with fewer rows than such sums are of
     """
     record = FAMILIES[family]
     if not (record.binary or record.counted):
         return []
-    said = list[str]()
-    known = {names[k]: one.observed.tolist() for k, one in sorted(told.items()) if one.observed[0] > 0}
+    findings = list[str]()
+    known = {names[k]: reply.observed.tolist() for k, reply in sorted(replies.items()) if reply.observed[0] > 0}
     if len(known) > 1:
         none = [(name, int(rows)) for name, (rows, events, *_) in known.items() if events == 0]
-        every = [(name, int(rows)) for name, (rows, events, *_) in known.items() if record.binary and events == rows]
-        said += [Finding.of("no-event-at", clients=none, column=encoding.response)] if none else []
-        said += [Finding.of("only-events-at", clients=every, column=encoding.response)] if every else []
+        only_events = [(name, int(rows)) for name, (rows, events, *_) in known.items() if record.binary and events == rows]
+        findings += [Finding.of("no-event-at", clients=none, column=encoding.response)] if none else []
+        findings += [Finding.of("only-events-at", clients=only_events, column=encoding.response)] if only_events else []
     if len(known) < len(names):  # of the others events are not known
-        return said
-    rows, events = (sum(one[j] for one in known.values()) for j in range(2))
+        return findings
+    rows, events = (sum(counts[j] for counts in known.values()) for j in range(2))
     fewer = min(events, rows - events) if record.binary else events
     slopes = sum(1 if column.levels is None else max(len(column.levels) - 1, 1) for column in encoding.columns)
     if 0 < fewer < ENOUGH * slopes:
         which = "events" if fewer == events else "rows without the event"
-        said.append(Finding.of("few-events", events=fewer, which=which, slopes=slopes, least=ENOUGH))
-    return said
+        findings.append(Finding.of("few-events", events=fewer, which=which, slopes=slopes, least=ENOUGH))
+    return findings

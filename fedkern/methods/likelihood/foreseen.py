@@ -48,15 +48,15 @@ def predict_times(
     JobError
         The job names no time.
     """
-    asked = Times.of(job)
+    times = Times.of(job)
     read, lacking = new_rows.read(job, encoding, rows)
     X, offset = columns(read, encoding)
     notes = new_rows.notes(job["data"].get("columns"), encoding, X)
     family = str(job["model"]["family"])
     drawn = Predictive.of(posterior, encoding, family, terms)
     base = _baseline(posterior, family, [float(cut) for cut in job["model"].get("cuts") or ()], len(drawn.theta))
-    made = asked.prediction(*_curves(asked, drawn, base, X, offset), notes)
-    return without_lacking(replace(made, sampler=partial(_sampled, asked, drawn, base, X, offset, seed)), lacking)
+    made = times.prediction(*_curves(times, drawn, base, X, offset), notes)
+    return without_lacking(replace(made, sampler=partial(_sampled, times, drawn, base, X, offset, seed)), lacking)
 
 
 def at_holder(job: Record, own: Known, read: Table, groups: Indices) -> Prediction:
@@ -73,16 +73,16 @@ def at_holder(job: Record, own: Known, read: Table, groups: Indices) -> Predicti
     JobError
         The job names no time.
     """
-    asked = Times.of(job)
+    times = Times.of(job)
     X, offset = columns(read, own.new.encoding)
     assert own.baseline is not None
-    values, linear = np.full((1 + len(ENDS), len(asked.at) + 1, len(X)), np.nan), np.empty((2, len(X)))
+    values, linear = np.full((1 + len(ENDS), len(times.at) + 1, len(X)), np.nan), np.empty((2, len(X)))
     for known, (some, drawn, shift) in own.parts(X, offset, groups):
         base = own.baseline
         if known:  # a draw of the baseline for each of the effects that were drawn beside it
             base = replace(base, own=np.repeat(base.own, len(drawn.theta) // len(base.own), axis=0))
-        values[:, :, some], linear[:, some] = _curves(asked, drawn, base, X[some], shift)
-    return asked.prediction(values, linear, new_rows.notes(job["data"].get("columns"), own.new.encoding, X))
+        values[:, :, some], linear[:, some] = _curves(times, drawn, base, X[some], shift)
+    return times.prediction(values, linear, new_rows.notes(job["data"].get("columns"), own.new.encoding, X))
 
 
 def columns(read: Table, encoding: Encoding) -> tuple[Array, Array | None]:
@@ -127,17 +127,17 @@ class Times:
         return Prediction(summary[0, -1], dict(zip(ENDS, summary[1:, -1])), linear[0], linear[1], more=more, notes=(*notes, *far))
 
 
-def _curves(asked: Times, drawn: Predictive, base: Baseline, X: Array, offset: Array | None) -> tuple[Array, Array]:
+def _curves(times: Times, drawn: Predictive, base: Baseline, X: Array, offset: Array | None) -> tuple[Array, Array]:
     """(5, T + 1, n) summaries at the times, and (2, n) of the predictor; offset (n,), or (m, n) at each draw."""
     n, m = len(X), len(drawn.theta)
-    summary, linear = np.full((1 + len(ENDS), len(asked.at) + 1, n), np.nan), np.empty((2, n))
-    for part in pieces(n, MOST // (m * (len(asked.at) + 1))):
+    summary, linear = np.full((1 + len(ENDS), len(times.at) + 1, n), np.nan), np.empty((2, n))
+    for part in pieces(n, MOST // (m * (len(times.at) + 1))):
         eta, variance = drawn.linear(X[part], None if offset is None else offset[..., part])
         linear[:, part] = eta.mean(axis=0), np.sqrt(eta.var(axis=0) + variance.mean(axis=0))
-        if asked.at:
-            summary[:, : len(asked.at), part] = _summary(survival_parametric.survival(base, eta, variance, np.array(asked.at)))
-        if asked.tau is not None:
-            summary[:, -1, part] = _summary(survival_parametric.restricted_mean(base, eta, variance, asked.tau))
+        if times.at:
+            summary[:, : len(times.at), part] = _summary(survival_parametric.survival(base, eta, variance, np.array(times.at)))
+        if times.tau is not None:
+            summary[:, -1, part] = _summary(survival_parametric.restricted_mean(base, eta, variance, times.tau))
     return summary, linear
 
 
@@ -163,8 +163,8 @@ def _summary(values: Array) -> Array:
 def _baseline(posterior: Group, family: str, cuts: Sequence[float], m: int) -> Baseline:
     """The baseline hazard at the m draws that `Predictive.of` takes."""
     flat = {name: np.asarray(values).ravel() for name, (axes, values) in posterior.variables.items() if len(axes) == 2}
-    every = len(next(iter(flat.values())))
-    some = np.unique(np.linspace(0, every - 1, m).astype(int))
+    n_draws = len(next(iter(flat.values())))
+    some = np.unique(np.linspace(0, n_draws - 1, m).astype(int))
     if family in SHAPES:
         return Baseline.of_family(family, np.log(flat[SHAPES[family][0].label][some])[:, np.newaxis], np.zeros(0))
     later = [flat[name][some] - flat[INTERCEPT][some] for name in flat if name.startswith("log_hazard[")]

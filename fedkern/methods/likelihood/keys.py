@@ -414,8 +414,8 @@ class Config(JobConfig):
         given = model.given_priors.items()
         held = [f"model.{name} = {value:g}" for name, value in given if value <= HELD and name != "intercept_centre"]
         # In the column's own unit nobody knows how narrow a prior is before the columns are agreed (`named_priors`).
-        of_any = {name: one for name, one in model.priors.items() if one.kind not in POSITIVE and one.unit == "sd"}
-        in_sds = {name: one.sd or one.scale or HELD for name, one in of_any.items()}
+        of_any = {name: prior for name, prior in model.priors.items() if prior.kind not in POSITIVE and prior.unit == "sd"}
+        in_sds = {name: prior.sd or prior.scale or HELD for name, prior in of_any.items()}
         held += [f"model.priors.{toml_key(name)}" for name, sd in in_sds.items() if sd <= HELD]
         # A wide one is as a default that rows have widened: clients refuse the questions at which few of their rows have weight.
         return (Finding.of("narrow-prior-tells-rows", priors=" and ".join(held), part="the posterior"),) if held else ()
@@ -443,7 +443,7 @@ class Config(JobConfig):
             'model.family = "auto"': self.model.by_evidence,
             "job.sums": self.secure,
         }
-        return next((what for what, there in given.items() if there), None)
+        return next((what for what, present in given.items() if present), None)
 
     @property
     def extendable(self) -> bool:
@@ -499,18 +499,18 @@ class Config(JobConfig):
             'data.weight_kind = "survey"': self.survey,
             'model.family = "auto"': self.model.by_evidence,
         }
-        return next((what for what, there in unlike.items() if there), None)
+        return next((what for what, present in unlike.items() if present), None)
 
     @property
     def requirement(self) -> Requirement:
         terms = self.random.n_terms
         group = terms > 0
         additive = self._additive and not self._alone  # in one process no site signs, and nobody adds
-        asked = replace(super().requirement, groups=group, names_groups=not (group or self.survey), additive=additive)
+        requirement = replace(super().requirement, groups=group, names_groups=not (group or self.survey), additive=additive)
         if self.own:  # which columns say something, and of what, the factory knows alone
-            return replace(asked, looks_at_values=False)
+            return replace(requirement, looks_at_values=False)
         if self._plain_linear:
-            return replace(asked, tells="products", whole=ALL)
+            return replace(requirement, tells="products", whole=ALL)
         others, ordered = max(len(self.levels) - 1, 1), self.leveled and not self.nominal
         counted_too = ""
         if self.nominal:
@@ -523,7 +523,7 @@ class Config(JobConfig):
             counted_too = f", and {self.shapes} number{'s' if self.shapes > 1 else ''} of {whose}"
         levels = "levels (one that nobody has need not be in data.levels)"
         return replace(
-            asked,
+            requirement,
             tells="values",
             whole=ALL,
             blocks=others if self.nominal else 1,
@@ -592,13 +592,13 @@ def fill_defaults(raw: Raw) -> dict[str, Any]:
         raw["model"] = {**raw["model"], "family": COUNTS[0], "by_evidence": True}
     builtin = table(raw, "data").get("builtin")
     family = table(raw, "model").get("family")
-    own = table(raw, "model").get("kind") == "own"
+    is_own = table(raw, "model").get("kind") == "own"
     base = {"hmc": CHAINS, "sfvi": FITTED}.get(str(table(raw, "algorithm").get("sampler")), BASE)
     return layered(
         raw,
         [
             base,
-            *[DROP] * (not own),
+            *[DROP] * (not is_own),
             *[BUILTIN] * (builtin is not None),
             *[ADULT] * (builtin == "adult" or family in families.WITHOUT_INTERCEPT),
         ],
@@ -660,30 +660,30 @@ def _secure(config: Config) -> Iterator[str]:
     if not config.secure:
         return
     yield from faults_of_sums(config)
-    asked, why = 'job.sums = "secure"', "the server has no client's own numbers"
+    key, why = 'job.sums = "secure"', "the server has no client's own numbers"
     if config.own:
         yield (
-            f"{asked}: answers of the holders' own packages are kept, and sent again after a crash, under masks that nobody "
+            f"{key}: answers of the holders' own packages are kept, and sent again after a crash, under masks that nobody "
             "has by then; remove it"
         )
     if config.output.sites:
-        yield f"{asked}: {why}, and output.sites is made of them; remove one of the two"
+        yield f"{key}: {why}, and output.sites is made of them; remove one of the two"
     if config.output.without and not config.job.sums_except:
         yield (
-            f"{asked}: {why}, and output.without is made of them; remove one of the two, or set job.sums_except = "
+            f"{key}: {why}, and output.without is made of them; remove one of the two, or set job.sums_except = "
             '"without", with which each client also sends its own log-likelihoods at the draws, one by one (a policy that '
             'binds its data must say sums_except = "without" and values = true)'
         )
     if config.model.family == "cox" and config.output.survival_at:
         yield (
-            f"{asked}: {why}, and output.survival_at averages the clients' own hazards; remove one of the two, or take a "
+            f"{key}: {why}, and output.survival_at averages the clients' own hazards; remove one of the two, or take a "
             'baseline hazard that all share (model.family = "piecewise" or "weibull")'
         )
 
 
 def _powers(config: Config) -> Iterator[str]:
     """Faults of a job with powers of clients' likelihoods."""
-    asked, output = "algorithm.client_weights", config.output
+    key, output = "algorithm.client_weights", config.output
     if not config.algorithm.client_weights:
         return
     for used, what, why in (
@@ -695,7 +695,7 @@ def _powers(config: Config) -> Iterator[str]:
         (output.sites or output.without, "output.sites and output.without", "they tell of a client's whole likelihood"),
     ):
         if used:
-            yield f"{asked} is not for {what}: {why}; remove one of the two"
+            yield f"{key} is not for {what}: {why}; remove one of the two"
 
 
 def _extension(config: Config) -> Iterator[str]:
@@ -703,8 +703,8 @@ def _extension(config: Config) -> Iterator[str]:
     job, output = config.job, config.output
     if job.drops is not None and (job.extends is None or config.data.clients):
         yield "job.drops names a client of job.extends, and nobody is asked anything: give that, and no data.clients"
-    asked = "output.extendable" if output.extendable else "job.extends" if job.extends else None
-    if asked is None:
+    key = "output.extendable" if output.extendable else "job.extends" if job.extends else None
+    if key is None:
         return
     for used, what, why in (
         (config.own or config.algorithm.sampler != "importance", "own models, chains and sfvi", "it is of weighted points"),
@@ -714,7 +714,7 @@ def _extension(config: Config) -> Iterator[str]:
         (config.data.builtin, "data.builtin", "its rows are dealt to the clients of one job"),
     ):
         if used:
-            yield f"{asked} is not for {what}: {why}; remove one of the two"
+            yield f"{key} is not for {what}: {why}; remove one of the two"
     for name in ("loo", "marginal", "sites", "without", "survival_at", "restricted_mean"):
         if job.extends and getattr(output, name):
             yield f"output.{name} with job.extends is of all clients' rows, and the earlier clients are not asked; remove it"
@@ -845,7 +845,7 @@ def _times(config: Config) -> Iterator[str]:
         yield f'data.response = "{data.response}": of survival times the response is data.time and data.event; remove it'
     roles = {name: column for name in (*TIMES, "offset", "weight", "row_id") if (column := getattr(data, name)) is not None}
     for column in dict.fromkeys(column for column in roles.values() if [*roles.values()].count(column) > 1):
-        both = " and ".join(f"data.{name}" for name, own in roles.items() if own == column)
+        both = " and ".join(f"data.{name}" for name, role in roles.items() if role == column)
         yield f'{both} are both "{column}"; name different columns'
     terms = config.formula.variables if config.formula else ()
     for column in (data.time, data.entry, data.strata, data.time_upper):
@@ -924,26 +924,29 @@ def _random(config: Config) -> Iterator[str]:
     if random.groups is not None and (random.group is not None or random.slopes):
         yield "model.random has group or slopes, and [[model.random.groups]] too: write all as entries of these"
         return
-    every = random.every
-    if not every and not random.client:
+    groupings = random.every
+    if not groupings and not random.client:
         yield 'model.random has neither a group nor client = true: give group = "COLUMN", or client = true, or remove the section'
     yield from _one_intercept(config)
-    if not every and random.slopes:
+    if not groupings and random.slopes:
         yield 'model.random.slopes are slopes of groups: give model.random.group = "COLUMN", or take client_slopes'
     if not random.client and random.client_slopes:
         yield "model.random.client_slopes need model.random.client = true"
     if random.client and not config.model.intercept and not config.leveled:
         yield "model.random.client = true is a deviation from an intercept, and model.intercept = false; remove one of them"
-    if every and data.builtin:
-        yield f'model.random.group = "{every[0].column}" is for data.clients; built-in data have no groups'
+    if groupings and data.builtin:
+        yield f'model.random.group = "{groupings[0].column}" is for data.clients; built-in data have no groups'
     roles = {data.response: "response", data.offset: "offset", data.row_id: "row_id", data.trials: "trials"}
     yield from _several_groups(config)
-    for name in {column for grouping in every for column in (*grouping.by, grouping.column)}:
+    for name in {column for grouping in groupings for column in (*grouping.by, grouping.column)}:
         if role := roles.get(name):
             yield f'model.random.group = "{name}" is also data.{role}; name another column'
         if name in data.columns and name not in (config.formula.variables if config.formula else ()):
             yield f'data.columns.{name}: model.random.group = "{name}" is no covariate; remove the table'
-    for name, slopes in [*(("slopes", grouping.slopes) for grouping in every), ("client_slopes", tuple(random.client_slopes))]:
+    for name, slopes in [
+        *(("slopes", grouping.slopes) for grouping in groupings),
+        ("client_slopes", tuple(random.client_slopes)),
+    ]:
         if len(slopes) >= MOST_TERMS or len(set(slopes)) < len(slopes):
             wanted = f"at most {MOST_TERMS - 1} different columns"
             yield f"model.random.{name} = {[*slopes]}: wanted {wanted}"

@@ -96,7 +96,7 @@ class Known:
     def numbers(self, labels: Sequence[Sequence[str]], n: int) -> Indices:
         """Returns (n, kinds) the numbers of n rows' groups, by the labels of each kind (as `labels.label` writes them); `NEW`
         where the client has no such group."""
-        found = [[own.get(text, NEW) for text in of_kind] for own, of_kind in zip(self._numbers, labels, strict=True)]
+        found = [[numbers.get(text, NEW) for text in of_kind] for numbers, of_kind in zip(self._numbers, labels, strict=True)]
         return np.array(found, np.int64).reshape(len(found), n).T
 
     def foreseen(
@@ -136,15 +136,15 @@ class Known:
             size = m * several * max(1, *(len(terms) for _, terms, _ in kinds), 1)
             left = [
                 (terms, np.repeat(covariance, several, axis=0) if any_known else covariance)
-                for (terms, covariance), own in zip(self.new.covariances, known)
-                if not own
+                for (terms, covariance), is_known in zip(self.new.covariances, known)
+                if not is_known
             ]
             drawn = replace(several_draws if any_known else self.new, covariances=left)
             for a, b in blocks(len(chosen), max(1, BLOCK // size)):
                 some = chosen[a:b]
                 shift = None if offset is None else offset[some]
                 for (_, terms, _), effects, numbers in (
-                    kind for kind, own in zip(zip(kinds, self.drawn, groups.T), known) if own
+                    kind for kind, is_known in zip(zip(kinds, self.drawn, groups.T), known) if is_known
                 ):
                     of_rows = effects[:, :, numbers[some]].reshape(m * several, len(some), -1).astype(np.float64)
                     more = np.einsum("mnd,nd->mn", of_rows, self._columns(X[some], terms))

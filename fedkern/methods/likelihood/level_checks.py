@@ -164,7 +164,7 @@ def _content(model: LevelModel, seen: Array, again: Array) -> dict[str, Any]:
     content: dict[str, Any] = {
         "rows": int(n),
         "response": {"levels": {level: int(number) for level, number in zip(model.levels, numbers)}},
-        "p": {level: one["p"] for level, one in shares.items()},
+        "p": {level: share["p"] for level, share in shares.items()},
         "shares": shares,
     }
     if seen.shape[1] > 1:

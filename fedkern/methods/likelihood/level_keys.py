@@ -23,9 +23,11 @@ def _texts(value: object) -> object:
     """Levels as cells have them; numbers as a person writes them."""
     if value is None:
         return value
-    if not isinstance(value, list) or not all(isinstance(one, str | int | float) and not isinstance(one, bool) for one in value):
+    if not isinstance(value, list) or not all(
+        isinstance(level, str | int | float) and not isinstance(level, bool) for level in value
+    ):
         raise PydanticCustomError("levels", 'a list of texts, such as ["none", "mild", "severe"]')
-    return [canonical(one) if isinstance(one, str) else plain(one) for one in value]
+    return [canonical(level) if isinstance(level, str) else plain(level) for level in value]
 
 
 Levels = Annotated[list[str] | None, BeforeValidator(_texts)]

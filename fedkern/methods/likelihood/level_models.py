@@ -101,8 +101,8 @@ class LevelModel(Model):
 
     def describe_kind(self) -> Iterator[str]:
         yield self._listed
-        asked = self.config.requirement
-        least = look.of_a_level(asked, look.of_a_value(asked, self.config.row.name))
+        requirement = self.config.requirement
+        least = look.of_a_level(requirement, look.of_a_value(requirement, self.config.row.name))
         few = f"; one that occurs there must be in {least} rows or more" if least > 1 else ""
         yield f"         each client tells how many of its rows have each{few}"
         yield from super().describe_kind()
@@ -166,8 +166,8 @@ class OrderedModel(LevelModel):
     def other_way(self) -> tuple[str, Mapping[str, str]]:
         return "slopes-reversed-of-levels", {"last": self.levels[-1], "first": self.levels[0]}
 
-    def others_at_client(self, told: Array, inner: Array) -> dict[str, Array]:
-        return self.others(told) | self._family_numbers(inner)  # a client's effect shifts its thresholds
+    def others_at_client(self, draws: Array, inner: Array) -> dict[str, Array]:
+        return self.others(draws) | self._family_numbers(inner)  # a client's effect shifts its thresholds
 
     def _family_numbers(self, points: Array) -> dict[str, Array]:
         """Name -> (N,) thresholds on the data's scale, at points whose last numbers are theirs: c - x'b of standardised columns
@@ -204,8 +204,8 @@ class NominalModel(LevelModel):
         return Layout(levels.block_names(self.levels, self.encoding.names), self.family)
 
     def prior_of(self, layout: Layout) -> Prior:
-        own = self.encoding.names, self.pooled_shares, self.config.model.intercept_centre
-        usual = levels.prior_of_blocks(layout, *own, *self.prior_sds)
+        facts = self.encoding.names, self.pooled_shares, self.config.model.intercept_centre
+        usual = levels.prior_of_blocks(layout, *facts, *self.prior_sds)
         return self.named.over(usual if self.effects is None else usual.of_effects(self.effects, len(self.blocks)), self)
 
     @property

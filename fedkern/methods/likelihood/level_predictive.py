@@ -70,13 +70,13 @@ class Nominal(Predictive):
         cls, posterior: Group, encoding: Encoding, family: str, terms: Mapping[str, Sequence[str]], nu: float | None = None
     ) -> Nominal:
         flat = cls.thinned(posterior)
-        own = flat["theta_std" if "theta_std" in flat else "theta"]
+        slopes_of = flat["theta_std" if "theta_std" in flat else "theta"]
         slopes, theta = [str(name) for name in posterior.coordinates["slope"]], list[Array]()
         for level in encoding.labels[1:]:
             begins = f"{level}:"
-            told = {name.removeprefix(begins): own[:, j] for j, name in enumerate(slopes) if name.startswith(begins)}
-            theta += with_references(encoding, told, len(own))
-        return cls(encoding, family, np.column_stack(theta), (), np.ones(len(own)))
+            by_name = {name.removeprefix(begins): slopes_of[:, j] for j, name in enumerate(slopes) if name.startswith(begins)}
+            theta += with_references(encoding, by_name, len(slopes_of))
+        return cls(encoding, family, np.column_stack(theta), (), np.ones(len(slopes_of)))
 
     def of_rows(self, X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float]) -> Foreseen:
         n, k = len(X), len(self.encoding.labels)

@@ -62,17 +62,17 @@ def complete(
     """Completes a client's draws, and writes the effects of its groups, and its own, into its folder."""
     assert machine.told is not None
     held, times = rows
-    own = complete_draws(model, index, held, lived.rows, machine, lived.inner(machine.told))
-    write_effects(run, model, own)
+    drawn = complete_draws(model, index, held, lived.rows, machine, lived.inner(machine.told))
+    write_effects(run, model, drawn)
     order = slice(None) if held.order is None else held.order
     entry = None if times.entry is None else np.maximum(times.entry[order], 0.0)
-    return Ended(own, lived, times.event[order], entry, middle(times)[order])
+    return Ended(drawn, lived, times.event[order], entry, middle(times)[order])
 
 
 def exchange_checks(run: Run[Config], model: LifetimeModel, ended: Mapping[int, Ended]) -> Checked:
     """Asks clients for sums over their rows; returns the findings on the model at the server's place, nothing elsewhere."""
-    server = run.collect(model.sums_stage, LifetimeSums, ended, lambda one: sums(model, one))
-    alone = {k: sites.Alone(one.lived.alone, one.own.told, one.own.nodes) for k, one in ended.items()}
+    server = run.collect(model.sums_stage, LifetimeSums, ended, lambda client: sums(model, client))
+    alone = {k: sites.Alone(client.lived.alone, client.own.told, client.own.nodes) for k, client in ended.items()}
     return join(Checked() if server is None else _of_times(model, server), sites.exchange_modes(run, model, alone))
 
 
@@ -80,29 +80,29 @@ def exchange_checks(run: Run[Config], model: LifetimeModel, ended: Mapping[int, 
 def _of_times(model: LifetimeModel, server: once.Server[LifetimeSums]) -> Checked:
     """Returns whether the model makes times like those that were seen, by the clients' sums."""
     notes = once.not_in("the checks of times", server, model.telling)
-    none = [model.telling[k] for k, one in sorted(server.replies.items()) if one.rows and not one.events]
+    none = [model.telling[k] for k, reply in sorted(server.replies.items()) if reply.rows and not reply.events]
     if none:
         notes.append(Finding.of("no-event-at-in-hazard", clients=none))
-    content, said, doubt = _content(model, in_order(server.replies))
-    told = {k: {"rows": one.rows, "events": one.events} for k, one in server.replies.items()}
-    notes += said
+    content, findings, doubt = _content(model, in_order(server.replies))
+    counts = {k: {"rows": reply.rows, "events": reply.events} for k, reply in server.replies.items()}
+    notes += findings
     if not model.asks_level and len(model.names) > 1:
         notes.append(Finding.of("times-not-compared"))
-    return Checked({**content, **sites.count_rows(model, model.telling, told)}, tuple(notes), doubt, told)
+    return Checked({**content, **sites.count_rows(model, model.telling, counts)}, tuple(notes), doubt, counts)
 
 
 def sums(model: LifetimeModel, ended: Ended) -> LifetimeSums:
     """Returns the sums over a client's rows."""
-    rows, own = ended.lived.rows, ended.own
+    rows, drawn = ended.lived.rows, ended.own
     n, events = len(rows), ended.lived.events
     several = int(np.clip(MOST // max(31 * n, 1), 1, DRAWS))
-    inner = own.inner[np.linspace(0, len(own.inner) - 1, several).round().astype(int)]
+    inner = drawn.inner[np.linspace(0, len(drawn.inner) - 1, several).round().astype(int)]
     unit = np.exp(model.log_unit)
     of_rows: _Whole | _Late
     if rows.entry is None:
         of_rows = _Whole.of(rows, inner, None if ended.entry is None else ended.entry / unit)
     else:
-        of_rows = _Late.of(rows, inner, rows.entry, key_of_effects(model, own.index, OF_GROUPS))
+        of_rows = _Late.of(rows, inner, rows.entry, key_of_effects(model, drawn.index, OF_GROUPS))
     low = 1 - of_rows.seen(rows.y)
     end = np.where(np.isinf(rows.upper), 0.0, of_rows.seen(np.where(np.isinf(rows.upper), rows.y, rows.upper)))
     high = np.where(rows.upper == rows.y, low, 1 - end)
@@ -121,7 +121,7 @@ def sums(model: LifetimeModel, ended: Ended) -> LifetimeSums:
         None,
         offset,
     )
-    pairs, right = survival.concordance(cox, own.told[:, : rows.layout.p].mean(axis=0))
+    pairs, right = survival.concordance(cox, drawn.told[:, : rows.layout.p].mean(axis=0))
     of_piece = np.searchsorted(np.array(model.cuts), ended.middle[ended.event])
     pieces = np.bincount(of_piece, minlength=1 + len(model.cuts)).astype(np.float64)
     exact = int((ended.event & (rows.upper == rows.y)).sum())
@@ -205,7 +205,7 @@ class _Late:
 def _scores(event: NDArray[np.bool_], e: Array, e0: Array) -> Array:
     """(5, ..) of cumulative hazards e (.., n) that are a e^k: derivatives in log a and log k at 1, and minus the second ones."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        log, log0 = (np.where(one > WALKING, np.log(one), 0.0) for one in (e, e0))
+        log, log0 = (np.where(hazard > WALKING, np.log(hazard), 0.0) for hazard in (e, e0))
     x, x0, d = e * log, e0 * log0, event.astype(np.float64)
     return np.array(
         [
@@ -220,19 +220,19 @@ def _scores(event: NDArray[np.bool_], e: Array, e0: Array) -> Array:
 
 def _content(model: LifetimeModel, replies: Sequence[LifetimeSums]) -> tuple[dict[str, Any], list[str], str]:
     """Events, concordance, tenths, and whether the hazard has the shape that it has in the model."""
-    rows, events, pairs, right = (sum(getattr(one, name) for one in replies) for name in ("rows", "events", "pairs", "right"))
+    rows, events, pairs, right = (sum(getattr(reply, name) for reply in replies) for name in ("rows", "events", "pairs", "right"))
     if not rows:
         return {}, [], ""
-    tenths = np.sum([one.tenths for one in replies], axis=0)
+    tenths = np.sum([reply.tenths for reply in replies], axis=0)
     shares = tenths / tenths.sum()
     content: dict[str, Any] = {
         "events": int(events),
-        "exact_events": sum(one.exact for one in replies),
+        "exact_events": sum(reply.exact for reply in replies),
         "predictive": {"rows": int(rows), "tenths": [{"share": x} for x in shares.tolist()]},
     }
     if pairs:
         content["concordance"] = right / pairs
-    first, second, of_level, across, of_shape = np.sum([one.scores for one in replies], axis=0).tolist()
+    first, second, of_level, across, of_shape = np.sum([reply.scores for reply in replies], axis=0).tolist()
     information = of_shape - across**2 / of_level if of_level > 0 else 0.0
     notes, doubt = list[str](), ""
     if information > 0:
@@ -241,7 +241,7 @@ def _content(model: LifetimeModel, replies: Sequence[LifetimeSums]) -> tuple[dic
         content["shape_of_hazard"] = {"log_shape": log_shape, "z": z}
         if model.family == "exponential" and abs(z) > SURE and abs(log_shape) > OFF:
             doubt = Finding.of("hazard-not-constant", z=z)
-    seen, begins = np.sum([one.pieces for one in replies], axis=0), [0.0, *model.cuts]
+    seen, begins = np.sum([reply.pieces for reply in replies], axis=0), [0.0, *model.cuts]
     if model.cuts and (empty := [_piece(begins, k) for k in np.flatnonzero(seen == 0).tolist()]):
         notes.append(Finding.of("piece-without-event", pieces=empty))
     chi2 = 10 * float(((shares - 0.1) ** 2).sum()) * events

@@ -24,7 +24,11 @@ def of_chains() -> Lines[hmc.Server]:
     """Returns the line of a round of the chains."""
 
     def line(server: hmc.Server, due: bool) -> Line:
-        at = float(server.acceptance.mean())
-        return Line({"acceptance": round(at, 4)}, f"acceptance {at:.2f}") if np.isfinite(at) else Line({}, "burn-in")
+        acceptance = float(server.acceptance.mean())
+        return (
+            Line({"acceptance": round(acceptance, 4)}, f"acceptance {acceptance:.2f}")
+            if np.isfinite(acceptance)
+            else Line({}, "burn-in")
+        )
 
     return line

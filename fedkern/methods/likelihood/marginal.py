@@ -39,7 +39,7 @@ NEAR = 1e-6  # so near to 0 or 1 is a cell that is one, once it was standardised
 def exchange_effects(run: Run[Config], model: Model, owns: Mapping[int, Own]) -> Checked:
     """Returns `marginal` of summary.json and notes, at the server's place; nothing elsewhere, or where the job asks for none."""
     for stage in changes.stages(model):
-        server = run.collect(stage, MarginalSums, owns, lambda own: sum_effects(model, own))
+        server = run.collect(stage, MarginalSums, owns, lambda drawn: sum_effects(model, drawn))
         if server is not None:
             return _averaged(model, server)
     return Checked()
@@ -51,49 +51,49 @@ def _averaged(model: Model, server: once.Server[MarginalSums]) -> Checked:
     return Checked(_content(model, server), tuple(_notes(server, model.telling)))
 
 
-def sum_effects(model: Model, own: Own) -> MarginalSums:
+def sum_effects(model: Model, drawn: Own) -> MarginalSums:
     """Returns a client's sums.
 
     From 0 to 1 no column is moved whose values are others: the mean of the response there may be far from any row's.
     """
     of = changes.changes(model)
-    binaries = np.array([_is_binary(own, one.effect) for one in of if one.binary is not None], np.float64)
-    sent = [k for k, one in enumerate(of) if one.binary is None or binaries[one.binary]]
-    columns = np.zeros((len(own.told), len(of), changes.numbers(model)))
+    binaries = np.array([_is_binary(drawn, change.effect) for change in of if change.binary is not None], np.float64)
+    sent = [k for k, change in enumerate(of) if change.binary is None or binaries[change.binary]]
+    columns = np.zeros((len(drawn.told), len(of), changes.numbers(model)))
     if model.encoding.formula is None:
-        columns[:, sent] = _sums(model, own, [_effect(model, own, of[k].effect) for k in sent])
+        columns[:, sent] = _sums(model, drawn, [_effect(model, drawn, of[k].effect) for k in sent])
     for k in sent if model.encoding.formula is not None else ():  # whose rows are there twice: one change after the other
-        columns[:, [k]] = _sums(model, own, [_effect(model, own, of[k].effect)])
-    told = columns.reshape(len(columns), -1)
-    return MarginalSums(0, len(own.held), binaries, digits(DIGITS_OF_LEVELS)(told) if model.levels else told)
+        columns[:, [k]] = _sums(model, drawn, [_effect(model, drawn, of[k].effect)])
+    flat = columns.reshape(len(columns), -1)
+    return MarginalSums(0, len(drawn.held), binaries, digits(DIGITS_OF_LEVELS)(flat) if model.levels else flat)
 
 
-def _sums(model: Model, own: Own, effects: Sequence[Slope | Contrast | Moved]) -> Array:
+def _sums(model: Model, drawn: Own, effects: Sequence[Slope | Contrast | Moved]) -> Array:
     """(S, E, numbers) sums over rows of the response's mean, or of the probability of each of its levels."""
     if model.levels:
-        totals = levels.effect_sums(own.rows, own.told, effects, len(model.levels))
+        totals = levels.effect_sums(drawn.rows, drawn.told, effects, len(model.levels))
     else:
-        assert isinstance(own.rows, Rows)
-        totals = sums(own.rows, own.told, effects)
-    return totals.reshape(len(own.told), len(effects), -1)
+        assert isinstance(drawn.rows, Rows)
+        totals = sums(drawn.rows, drawn.told, effects)
+    return totals.reshape(len(drawn.told), len(effects), -1)
 
 
-def _effect(model: Model, own: Own, effect: Slope | Contrast | Of) -> Slope | Contrast | Moved:
+def _effect(model: Model, drawn: Own, effect: Slope | Contrast | Of) -> Slope | Contrast | Moved:
     """A change as the model computes it; with a formula, of this client's rows."""
     if not isinstance(effect, Of):
         return effect
-    formula, held = model.encoding.formula, own.held
+    formula, held = model.encoding.formula, drawn.held
     assert formula is not None
     assert held.table is not None
     order = np.arange(len(held)) if held.order is None else held.order
     return move_rows(model.encoding, formula, held.table, order, effect)
 
 
-def _is_binary(own: Own, effect: Slope | Contrast | Of) -> bool:
+def _is_binary(drawn: Own, effect: Slope | Contrast | Of) -> bool:
     if isinstance(effect, Of):
-        assert own.held.table is not None
-        return is_binary(own.held.table, effect.name)
-    return isinstance(effect, Contrast) and _binary(own.held.X[:, effect.columns[0]], effect)
+        assert drawn.held.table is not None
+        return is_binary(drawn.held.table, effect.name)
+    return isinstance(effect, Contrast) and _binary(drawn.held.X[:, effect.columns[0]], effect)
 
 
 def _binary(cells: Array, effect: Contrast) -> bool:
@@ -104,21 +104,21 @@ def _binary(cells: Array, effect: Contrast) -> bool:
 
 def _content(model: Model, server: once.Server[MarginalSums]) -> dict[str, Any]:
     """`marginal` of summary.json: means over all rows, by draws of equal weight."""
-    replies = [one for one in in_order(server.replies) if one.rows]
-    n = sum(one.rows for one in replies)
+    replies = [reply for reply in in_order(server.replies) if reply.rows]
+    n = sum(reply.rows for reply in replies)
     if not n:
         return {}
-    at_draws = model.units.scale * np.sum([one.sums for one in replies], axis=0) / n
-    binary = np.min([one.binary for one in replies], axis=0)
+    at_draws = model.units.scale * np.sum([reply.sums for reply in replies], axis=0) / n
+    binary = np.min([reply.binary for reply in replies], axis=0)
     equal, effects = np.full(len(at_draws), 1 / len(at_draws)), {}
     each = at_draws.T.reshape(-1, changes.numbers(model), len(at_draws))
-    for one, numbers in zip(changes.changes(model), each):
-        if (one.numeric is not None and binary[one.numeric]) or (one.binary is not None and not binary[one.binary]):
+    for change, numbers in zip(changes.changes(model), each):
+        if (change.numeric is not None and binary[change.numeric]) or (change.binary is not None and not binary[change.binary]):
             continue
         for level, values in zip(model.levels or [""], numbers):
             row = {key: number for key, number in summarised(values, equal).items() if key in changes.SHOWN}
-            name = f"{level}:{one.name}" if level else one.name
-            effects[name] = {"change": one.words, **({"level": level} if level else {}), **row}
+            name = f"{level}:{change.name}" if level else change.name
+            effects[name] = {"change": change.words, **({"level": level} if level else {}), **row}
     return {"marginal": {"rows": n, "effects": effects}}
 
 
@@ -126,6 +126,6 @@ def _notes(server: once.Server[MarginalSums], names: tuple[str, ...]) -> list[st
     """Notes on clients that are not in the effects."""
     if names == (ALL,):
         return [describe_few(f"{LEAST} rows", EFFECTS)]
-    out = {k: f"it has fewer than {LEAST} rows" for k, one in server.replies.items() if not one.rows}
+    out = {k: f"it has fewer than {LEAST} rows" for k, reply in server.replies.items() if not reply.rows}
     out |= dict.fromkeys(server.lost, "it was lost") | dict(server.dropped)
     return once.left_out(EFFECTS, out, names)

@@ -244,22 +244,22 @@ class Model(WeighedModel[OutputSection]):
 
     def likelihood(self, rows: Any, n_threads: int) -> importance.Model:
         """Returns the log-likelihood of a client's rows, for kernels: a response with a unit is in the model's."""
-        own: Held = rows
-        X, y, offset, root = own.X, own.y, None, None
+        held: Held = rows
+        X, y, offset, root = held.X, held.y, None, None
         if self.measured:
-            y = (y - own.offset - self.units.level) / self.units.scale
+            y = (y - held.offset - self.units.level) / self.units.scale
         elif self.offset:
-            offset = own.offset
-        trials = own.trials if self.row.trials else None
+            offset = held.offset
+        trials = held.trials if self.row.trials else None
         if self.precise and self.measured:
-            assert own.weights is not None
-            root = np.sqrt(own.weights)
+            assert held.weights is not None
+            root = np.sqrt(held.weights)
             X, y = X * root[:, np.newaxis], y * root
         elif self.precise:
-            trials = own.weights
+            trials = held.weights
         kind = OfAll if self.layout.joint else Rows
-        given = (self.layout, X, y, own.starts, trials, offset)
-        return kind(*given, n_threads=n_threads, root=root, codes=own.codes, key=own.key)
+        given = (self.layout, X, y, held.starts, trials, offset)
+        return kind(*given, n_threads=n_threads, root=root, codes=held.codes, key=held.key)
 
     def weighted(self, likelihood: Any, weights: Array | None) -> Any:
         """Returns a client's log-likelihood as its machine takes it; `weights`: of the rows in its order."""
@@ -318,8 +318,8 @@ class Model(WeighedModel[OutputSection]):
     @property
     def groupings(self) -> tuple[Grouping, ...]:
         """The kinds of groups that have effects, in the order of `Layout.effects`: the last one of the job first."""
-        every = self.config.random.every
-        return (*every[-1:], *every[:-1])
+        groupings = self.config.random.every
+        return (*groupings[-1:], *groupings[:-1])
 
     @property
     def group_columns(self) -> tuple[str, ...]:
@@ -342,8 +342,8 @@ class Model(WeighedModel[OutputSection]):
     def centre(self) -> float:
         """The centre of the intercept's prior, in the model's units."""
         given = self.config.model.intercept_centre
-        at = self.units.level if given is None else given
-        return (at - self.units.level) / self.units.scale if self.measured else at
+        centre = self.units.level if given is None else given
+        return (centre - self.units.level) / self.units.scale if self.measured else centre
 
     @cached_property
     def prior(self) -> Prior | survival_parametric.Walk:
@@ -422,8 +422,8 @@ class Model(WeighedModel[OutputSection]):
         """Returns a client's response beside all others'; `numbers`: of all rows, as `exchanges.odd_response` has them."""
         if self.measured:
             return level.compare_alone(client, *numbers)
-        own, n = sums(self.level_family, client.rows, weights=client.weights), float(len(client.rows.y))
-        return rates.of_client(self._column, own, *numbers[:2], n, several=len(self.names) > 2)
+        level_sums, n = sums(self.level_family, client.rows, weights=client.weights), float(len(client.rows.y))
+        return rates.of_client(self._column, level_sums, *numbers[:2], n, several=len(self.names) > 2)
 
     @property
     def found_alone(self) -> tuple[str, str]:
@@ -628,11 +628,11 @@ class Model(WeighedModel[OutputSection]):
     @property
     def _standardised(self) -> NDArray[np.bool_]:
         """(p,) whether each coefficient is of a column whose unit is its standard deviation, of a level, or the intercept."""
-        own = [self.encoding.standardised] * int(self.encoding.intercept)
+        scaled_ones = [self.encoding.standardised] * int(self.encoding.intercept)
         for column in self.encoding.columns:
             scaled = (column.center, column.scale) != (0.0, 1.0) and column.name not in self.given_constants
-            own += [scaled] if column.levels is None else [True] * len(column.levels)
-        return np.tile(own, len(self.blocks))
+            scaled_ones += [scaled] if column.levels is None else [True] * len(column.levels)
+        return np.tile(scaled_ones, len(self.blocks))
 
     @property
     def coordinates(self) -> importance.Coordinates:
@@ -681,16 +681,19 @@ class Model(WeighedModel[OutputSection]):
 
     def start(self, settings: Settings | None = None) -> tuple[importance.Server, ServerEffects]:
         """Returns the server's machine with its first messages."""
-        at, keeps = self.start_at[np.newaxis], self.may_be_reversed
+        point, keeps = self.start_at[np.newaxis], self.may_be_reversed
         return importance.start(
-            settings or self.settings, self.priors, self.telling, self.coordinates, at, keeps_first=keeps, widened=self.widened
+            settings or self.settings, self.priors, self.telling, self.coordinates, point, keeps_first=keeps, widened=self.widened
         )
 
     def client(self, index: int, likelihood: importance.Model, rules: Rules) -> importance.Client:
         """Returns a client's machine, before it has seen anything; `rules`: of the job and of the client's holder."""
         usual, least = RULES["standard"], None
         # Where a number is lowered to that of a file, points at which fewer rows weigh are not asked for more.
-        rows, each = (own if given >= own else 0 for given, own in ((rules.rows, usual.rows), (rules.linear, usual.linear)))
+        rows, each = (
+            usual_number if given >= usual_number else 0
+            for given, usual_number in ((rules.rows, usual.rows), (rules.linear, usual.linear))
+        )
         leverage = rules.leverage if rules.leverage <= usual.leverage else 1.0
         if not self.row.linear and (rows or each or leverage < 1):  # rows of linear models weigh the same everywhere
             least = Least.of(cast(Weighed, likelihood).X, rows, each, leverage)
@@ -780,9 +783,9 @@ class Model(WeighedModel[OutputSection]):
         }
         return theta @ coding.matrix.T, None if standard is None else standard @ coding.matrix.T, others
 
-    def others_at_client(self, told: Array, inner: Array) -> dict[str, Array]:
-        """Returns the same for a client's own rows: `inner` are the draws `told` with the client's effect in them."""
-        return self.others(told)
+    def others_at_client(self, draws: Array, inner: Array) -> dict[str, Array]:
+        """Returns the same for a client's own rows: `inner` are the `draws` with the client's effect in them."""
+        return self.others(draws)
 
     def _family_numbers(self, points: Array) -> dict[str, Array]:
         """Name -> (N,) the family's numbers beside its coefficients, in the data's units."""
@@ -871,15 +874,15 @@ class Model(WeighedModel[OutputSection]):
     def describe_kind(self) -> Iterator[str]:
         """Yields the lines on the disclosure of rows of this kind by clients' answers."""
         d, wanted = self.encoding.size, self.config.requirement.told_up_to(self.encoding.size)
-        told = "the sums tell X'WX of all clients' rows" if self.secure else "what a client sends tells X'WX of its rows"
+        consequence = "the sums tell X'WX of all clients' rows" if self.secure else "what a client sends tells X'WX of its rows"
         needs = f"; each client needs more than {wanted} rows" if wanted else ""
-        yield f"curvature {told}, and their labels{needs}"
+        yield f"curvature {consequence}, and their labels{needs}"
         yield from described.rotation(self.config.requirement, d)
 
     @property
     def named_in_words(self) -> str:
         """The priors of single numbers, and how a line goes on with them."""
-        return "".join(f", {of_number(name, one.model_dump())}" for name, one in self.given_to_numbers.items())
+        return "".join(f", {of_number(name, section.model_dump())}" for name, section in self.given_to_numbers.items())
 
     def describe_priors(self) -> str:
         """Returns the priors of coefficients and intercept, on one line."""

@@ -63,7 +63,7 @@ def move_rows(encoding: Encoding, formula: Formula, table: Table, order: NDArray
         step = STEP * np.where(x == 0, sd, np.minimum(sd, np.abs(x)))
         ends = [_Instead(reader, of.name, x + step), _Instead(reader, of.name, x - step)]
         at = [x + step, x - step]
-        high, low = (_rows(encoding, formula, one, table.n_rows) for one in ends)
+        high, low = (_rows(encoding, formula, end, table.n_rows) for end in ends)
         here = _rows(encoding, formula, reader, table.n_rows)
         # A term may have no value on one side, as log(x - 25) next to 25: the difference is then from here to the other side.
         for X, where in ((high, at[0]), (low, at[1])):
@@ -72,10 +72,10 @@ def move_rows(encoding: Encoding, formula: Formula, table: Table, order: NDArray
         return Moved(low[order], high[order], (at[0] - at[1])[order])
     whole, (first, second) = np.ones(table.n_rows), of.between
     if isinstance(first, str):
-        both = [_Instead(reader, of.name, label=str(one)) for one in (second, first)]
+        both = [_Instead(reader, of.name, label=str(level)) for level in (second, first)]
     else:
-        both = [_Instead(reader, of.name, float(one) * whole) for one in (second, first)]
-    high, low = (_rows(encoding, formula, one, table.n_rows) for one in both)
+        both = [_Instead(reader, of.name, float(number) * whole) for number in (second, first)]
+    high, low = (_rows(encoding, formula, instead, table.n_rows) for instead in both)
     return Moved(low[order], high[order], whole[order])
 
 

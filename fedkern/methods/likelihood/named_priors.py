@@ -109,8 +109,8 @@ class Named:
         """Returns the layout with these priors of the family's numbers."""
         if not self.shapes:
             return layout
-        own = tuple(replace(s, prior=self.shapes.get(k, s.prior)) for k, s in enumerate(layout.shapes))
-        return replace(layout, own=own)
+        shapes = tuple(replace(s, prior=self.shapes.get(k, s.prior)) for k, s in enumerate(layout.shapes))
+        return replace(layout, own=shapes)
 
     def over(self, prior: Prior, model: Numbered) -> Prior:
         """Returns a prior with these of coefficients and effects in the place of its own."""
@@ -166,15 +166,15 @@ def _plain(name: str) -> str:
 def _why_not(name: str, known: Mapping[str, Number], model: Numbered) -> str:
     plain = _plain(name)
     for column, base in model.bases.items():
-        if plain in [f"{block}{one}" for block in model.blocks for one in (f"{column}={base}", f"{column}[T.{base}]")]:
+        if plain in [f"{block}{written}" for block in model.blocks for written in (f"{column}={base}", f"{column}[T.{base}]")]:
             return (
                 f"level {base!r} of {column!r} is what the others are compared with, and has no coefficient; give the prior to "
                 "one of these, or choose another reference"
             )
     near = [known[alias].names[0] for alias in get_close_matches(name, known, 3)]
     hint = f"did you mean {' or '.join(map(repr, dict.fromkeys(near)))}?" if near else ""
-    every = listed([repr(one) for one in dict.fromkeys(number.names[0] for number in known.values())], MOST)
-    return f"no number of the result that may have a prior of its own has this name; {hint or f'there are {every}'}"
+    known_names = listed([repr(name) for name in dict.fromkeys(number.names[0] for number in known.values())], MOST)
+    return f"no number of the result that may have a prior of its own has this name; {hint or f'there are {known_names}'}"
 
 
 def by_name(model: Numbered) -> dict[str, Number]:
@@ -205,15 +205,15 @@ def _with(found: Named, number: Number, section: PriorSection, model: Numbered, 
         wanted = '"normal" or "student"' if of_any else '"half-normal", "half-student" or "gamma"'
         what = "may have any sign" if of_any else "is above 0"
         raise JobError(f"{key}: {number.names[0]!r} {what}, and is one number: wanted kind = {wanted}, without size")
-    prior, own, place = block_of(section.kind, section.block), section.unit != "sd", number.place
+    prior, own_unit, place = block_of(section.kind, section.block), section.unit != "sd", number.place
     if number.kind == "coefficient":
         assert isinstance(place, int)
-        found.rows[place] = _of_coefficient(place, prior, model, key, own=own)
+        found.rows[place] = _of_coefficient(place, prior, model, key, own_unit=own_unit)
     elif number.kind == "length":
         assert isinstance(place, tuple)
         terms = model.plain_layout.terms(place[0])
         correlated = model.plain_layout.effect(place[0]).shifts is None
-        if own and correlated and place[1] == 0 and model.moves_intercept(terms):
+        if own_unit and correlated and place[1] == 0 and model.moves_intercept(terms):
             raise JobError(
                 f"{key}: with slopes an intercept's sd hangs on where the columns are 0; give it where they have their means, by "
                 'unit = "sd"'
@@ -224,23 +224,23 @@ def _with(found: Named, number: Number, section: PriorSection, model: Numbered, 
                 f'{key}: chains (algorithm.sampler = "hmc") do not come near an sd of 0 with this prior; take kind = "gamma" '
                 f"with a shape of {d + 1} or more, or weighted draws"
             )
-        found.lengths[place] = prior.over(model.units_of(terms)[place[1]] if own else 1.0)
+        found.lengths[place] = prior.over(model.units_of(terms)[place[1]] if own_unit else 1.0)
     elif number.kind == "threshold":
-        first = model.coding.bases if not own else model.coding.bases - levels.centres(model.encoding)
+        first = model.coding.bases if not own_unit else model.coding.bases - levels.centres(model.encoding)
         return replace(found, shapes={0: OfNumber(prior)}, shift=-first)
     else:
         assert isinstance(place, int)
         shape = model.plain_layout.shapes[place]
-        scaled = prior.over(model.units.scale) if own and shape.label == "sigma" else prior
+        scaled = prior.over(model.units.scale) if own_unit and shape.label == "sigma" else prior
         found.shapes[place] = Squared(scaled) if shape.folded else OfNumber(scaled)
     return found
 
 
-def _of_coefficient(k: int, prior: Block, model: Numbered, key: str, *, own: bool) -> Row:
+def _of_coefficient(k: int, prior: Block, model: Numbered, key: str, *, own_unit: bool) -> Row:
     """Returns the number that stands in the place of a coefficient, in standard deviations of columns, and its prior."""
     coding = model.coding
     row = coding.matrix[coding.kept.index(k)]
-    if own:
+    if own_unit:
         zero = model.zero_of_intercept if model.plain_layout.coefficients[k] == "intercept" else 0.0
         if zero is None:
             raise JobError(
@@ -251,7 +251,7 @@ def _of_coefficient(k: int, prior: Block, model: Numbered, key: str, *, own: boo
         row = row @ model.affine / unit if model.encoding.standardised else row
         prior = prior.over(model.units.scale * unit, zero)
     sd = prior.scale if prior.kind == "student" else prior.sd
-    if own and sd <= HELD and not model.row.linear and model.looked_at:
+    if own_unit and sd <= HELD and not model.row.linear and model.looked_at:
         raise JobError(
             f"{key}: this prior is {sd:.2g} wide in standard deviations of its column, and so holds the posterior where the job "
             'has it; give it by unit = "sd", so that holders can judge it before they answer, or take a wider one'

@@ -84,18 +84,18 @@ def complete_draws(
     return Own(index, held, rows, client.told, inner, effect, client.nodes, client.converged)
 
 
-def write_effects(run: Run[Config], model: Model, own: Own) -> None:
+def write_effects(run: Run[Config], model: Model, drawn: Own) -> None:
     """Writes groups.csv and client.csv into the client's own folder, and the draws that `fedkern predict` needs there."""
-    folder, layout, held = run.hooks.folder, model.layout, own.held
+    folder, layout, held = run.hooks.folder, model.layout, drawn.held
     if folder is None:
         return
     groups, labels = list[effects.Effects](), (held.labels, *held.outer)
-    if layout.group and isinstance(own.rows, Rows):
-        groups = effects.of_all_groups(own.rows, own.inner, own.nodes, key_of_effects(model, own.index, OF_GROUPS))
+    if layout.group and isinstance(drawn.rows, Rows):
+        groups = effects.of_all_groups(drawn.rows, drawn.inner, drawn.nodes, key_of_effects(model, drawn.index, OF_GROUPS))
         sizes = [np.diff(held.starts), *(np.bincount(codes, minlength=len(of)) for codes, of in zip(held.codes, held.outer))]
         parts = [
             {
-                "converged": [own.converged] * len(labels_of_kind),
+                "converged": [drawn.converged] * len(labels_of_kind),
                 "factor": [grouping.label] * len(labels_of_kind),
                 "group": list(labels_of_kind),
                 "rows": rows.tolist(),
@@ -109,11 +109,11 @@ def write_effects(run: Run[Config], model: Model, own: Own) -> None:
         columns: dict[str, Sequence[Any]] = {
             name: [value for part in parts for value in part.get(name, [""] * len(part["group"]))] for name in (*names, "rank")
         }
-        folder.write_csv("groups.csv", columns, client=own.index)
-    if own.effect is not None:
-        columns = {"converged": [own.converged], "rows": [len(own.held)], **_columns(model, layout.client, own.effect)}
-        folder.write_csv("client.csv", columns, client=own.index)
-    known.write(folder, model, own.index, known.Ended(own.told, own.inner, groups, labels, own.converged))
+        folder.write_csv("groups.csv", columns, client=drawn.index)
+    if drawn.effect is not None:
+        columns = {"converged": [drawn.converged], "rows": [len(drawn.held)], **_columns(model, layout.client, drawn.effect)}
+        folder.write_csv("client.csv", columns, client=drawn.index)
+    known.write(folder, model, drawn.index, known.Ended(drawn.told, drawn.inner, groups, labels, drawn.converged))
 
 
 def _columns(model: Model, terms: Sequence[str], drawn: Effects) -> dict[str, list[float]]:

@@ -60,7 +60,7 @@ def _lines(model: OwnModel) -> Iterator[str]:
     yield f'model    own: the log-likelihood that "{model.terms.factory}" computes, of a package that each holder has installed'
     yield f"         {P} parameters: {', '.join(model.parameters)}"
     yield f"prior    {'of [model.priors]' if model.terms.priors is not None else 'of the model itself (log_prior)'}"
-    changed = [said for said, name in zip(model.prior.coordinates, model.parameters) if said != name]
+    changed = [parameter for parameter, name in zip(model.prior.coordinates, model.parameters) if parameter != name]
     if changed:
         yield f"         points travel as {', '.join(changed)}"
     if model.local:

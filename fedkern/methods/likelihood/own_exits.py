@@ -19,10 +19,10 @@ class ProcessExit(SystemExit):
 @contextmanager
 def refused() -> Iterator[None]:
     """Raises `ProcessExit` in the place of `os._exit`, in this process alone: processes that a package forks may end."""
-    real, own = os._exit, os.getpid()
+    real, process = os._exit, os.getpid()
 
     def instead(status: int) -> NoReturn:
-        if os.getpid() != own:
+        if os.getpid() != process:
             real(status)
         raise ProcessExit(f"os._exit({status}) would have ended this party's process")
 

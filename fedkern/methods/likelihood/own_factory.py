@@ -77,8 +77,8 @@ def _columns(who: str, table: Table, ignored: tuple[str, ...]) -> dict[str, np.n
     if table.broken:
         row, why = next(iter(table.broken.items()))
         text = f"{who}: rows of the file cannot be read"
-        own = f"{text}: {len(table.broken)}, first {table.place(row)}: {why}; correct them, or remove the rows"
-        raise OwnFault(f"{text}; correct them, or remove the rows", own, look=HINT)
+        detail = f"{text}: {len(table.broken)}, first {table.place(row)}: {why}; correct them, or remove the rows"
+        raise OwnFault(f"{text}; correct them, or remove the rows", detail, look=HINT)
     columns: dict[str, np.ndarray] = {}
     for name in table.names:
         column = table.columns[name]
@@ -163,27 +163,27 @@ def _owner(specs: list[ModuleSpec], job: Path) -> Distribution | None:
     if not files or specs[-1].origin is None:
         return None
     barred = [os.path.realpath(folder) for folder in (os.curdir, job)]
-    for one in distributions():
-        home, project = os.path.realpath(str(one.locate_file(""))), loose.project(one)
+    for distribution in distributions():
+        home, project = os.path.realpath(str(distribution.locate_file(""))), loose.project(distribution)
         if project is not None and all(loose.below(project, file) for file in files):
-            return one
+            return distribution
         if (
             home not in barred
             and all(loose.below(home, file) for file in files)
-            and _lists(one, [file[len(home) + 1 :] for file in files])
+            and _lists(distribution, [file[len(home) + 1 :] for file in files])
         ):
-            return one
+            return distribution
     return None
 
 
-def _lists(one: Distribution, files: list[str]) -> bool:
+def _lists(distribution: Distribution, files: list[str]) -> bool:
     """Whether a distribution says that these files, relative to where it lies, are its own."""
     names = [file.replace(os.sep, "/") for file in files]
-    record = one.read_text("RECORD")
+    record = distribution.read_text("RECORD")
     if record is not None and not all(name in record for name in names):  # before thousands of lines are taken apart
         return False
-    return set(names) <= {str(file) for file in one.files or ()}
+    return set(names) <= {str(file) for file in distribution.files or ()}
 
 
-def _same(one: str, other: str) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
+def _same(name: str, other: str) -> bool:
+    return os.path.realpath(name) == os.path.realpath(other)

@@ -56,7 +56,9 @@ class PriorSection(Section):
 
 def priors(tables: Mapping[str, PriorSection]) -> Priors:
     """Returns the prior of all parameters, in the job file's order."""
-    return Priors(tuple(Block(name, one.kind, one.size or 1, one.size is not None, **one.block) for name, one in tables.items()))
+    return Priors(
+        tuple(Block(name, prior.kind, prior.size or 1, prior.size is not None, **prior.block) for name, prior in tables.items())
+    )
 
 
 def conflicts(data: Any, model: Any, algorithm: Any, output: Any) -> Iterator[str]:
@@ -68,16 +70,16 @@ def conflicts(data: Any, model: Any, algorithm: Any, output: Any) -> Iterator[st
     elif not FACTORY.fullmatch(model.factory):
         yield f'model.factory = "{model.factory}": wanted "package.module:function"'
     for name, table, other in (("data", data, BARE), ("model", model, OWN)):
-        for field, said in type(table).model_fields.items():
-            if field not in other and getattr(table, field) != said.get_default():
+        for field, description in type(table).model_fields.items():
+            if field not in other and getattr(table, field) != description.get_default():
                 yield (
                     f'{name}.{field} is not for model.kind = "own", whose factory reads the columns itself, as they are, and '
                     "foresees no rows; remove it, or say it in [model.options]"
                 )
     yield from _options(model.options)
-    for name, one in model.priors.items():
-        yield from _prior(name, one)
-        if one.unit is not None:
+    for name, prior in model.priors.items():
+        yield from _prior(name, prior)
+        if prior.unit is not None:
             yield f'model.priors.{toml_key(name)}.unit is of a regression\'s numbers, not of model.kind = "own"; remove it'
     yield from _counted(model.priors)
     if model.local and algorithm.sampler == "importance":
@@ -110,8 +112,8 @@ def not_own(model: Any, algorithm: Any) -> Iterator[str]:
     for name in ("factory", "options", "local"):
         if getattr(model, name):
             yield f'model.{name} is for model.kind = "own"; set it, or remove the key'
-    for name, one in model.priors.items():
-        yield from _prior(name, one)
+    for name, prior in model.priors.items():
+        yield from _prior(name, prior)
     if algorithm.sampler == "sfvi":
         yield 'algorithm.sampler = "sfvi" is for model.kind = "own" with model.local = true; take "importance", or "hmc"'
     if algorithm.starts is not None:
@@ -120,30 +122,31 @@ def not_own(model: Any, algorithm: Any) -> Iterator[str]:
 
 def _counted(tables: Mapping[str, PriorSection]) -> Iterator[str]:
     """Names that are two parameters', or too many of them."""
-    names = [name for name, one in tables.items() if one.kind != "lkj" for name in _names(name, one)]
+    names = [name for name, prior in tables.items() if prior.kind != "lkj" for name in _names(name, prior)]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         yield f"model.priors: {', '.join(map(repr, twice))} would be two parameters; rename one"
-    every = sum(
-        1 if one.size is None else one.size * (one.size - 1) // 2 if one.kind == "lkj" else one.size for one in tables.values()
+    n_numbers = sum(
+        1 if prior.size is None else prior.size * (prior.size - 1) // 2 if prior.kind == "lkj" else prior.size
+        for prior in tables.values()
     )
-    if every > MOST:
-        yield f"model.priors: {every} parameters, and at most {MOST} can be shared; have fewer"
+    if n_numbers > MOST:
+        yield f"model.priors: {n_numbers} parameters, and at most {MOST} can be shared; have fewer"
 
 
-def _names(name: str, one: PriorSection) -> list[str]:
-    return [name] if one.size is None else [f"{name}[{i + 1}]" for i in range(one.size)]
+def _names(name: str, prior: PriorSection) -> list[str]:
+    return [name] if prior.size is None else [f"{name}[{i + 1}]" for i in range(prior.size)]
 
 
-def _prior(name: str, one: PriorSection) -> Iterator[str]:
+def _prior(name: str, prior: PriorSection) -> Iterator[str]:
     """Keys that a prior lacks, or has no use for."""
-    needed, may = WANTED[one.kind]
+    needed, may = WANTED[prior.kind]
     for lacks in needed:
-        if getattr(one, lacks) is None:
-            yield f'model.priors.{toml_key(name)}.{lacks} is missing: kind = "{one.kind}" needs {" and ".join(needed)}'
+        if getattr(prior, lacks) is None:
+            yield f'model.priors.{toml_key(name)}.{lacks} is missing: kind = "{prior.kind}" needs {" and ".join(needed)}'
     for more in SAID:
-        if getattr(one, more) is not None and more not in (*needed, *may):
-            yield f'model.priors.{toml_key(name)}.{more}: kind = "{one.kind}" has none; it has {", ".join((*needed, *may))}'
-    if one.kind == "lkj" and one.size == 1:
+        if getattr(prior, more) is not None and more not in (*needed, *may):
+            yield f'model.priors.{toml_key(name)}.{more}: kind = "{prior.kind}" has none; it has {", ".join((*needed, *may))}'
+    if prior.kind == "lkj" and prior.size == 1:
         yield f"model.priors.{toml_key(name)}.size = 1: a correlation matrix has at least 2 rows"
 
 

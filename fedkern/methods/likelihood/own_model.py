@@ -240,12 +240,12 @@ class OwnModel(JobModel[OutputSection]):
 
     def walker(self, index: int, likelihood: Own, at_mode: importance.Client | None) -> hmc.Client:
         """Returns a client's machine of the chains."""
-        s, own = self.walks, likelihood
+        s, machine = self.walks, likelihood
         if self.local:
-            u = 0.1 * s.starts(index, own.local_size)
-            return hmc.client(self.names[index], index, s, Joint(own), u)
+            u = 0.1 * s.starts(index, machine.local_size)
+            return hmc.client(self.names[index], index, s, Joint(machine), u)
         units = self.settings.units_of_chains(s.rounds * s.chains * s.leapfrog)
-        return hmc.client(self.names[index], index, s, Whole(own, units))
+        return hmc.client(self.names[index], index, s, Whole(machine, units))
 
     @property
     def published(self) -> tuple[str, ...]:

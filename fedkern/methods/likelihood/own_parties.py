@@ -74,7 +74,7 @@ def of_server(terms: Terms, folder: Path) -> AtServer | None:
         return AtServer(factory, Given(Own(model, who, np.arange(len(names), dtype=np.int64), apart=factory.apart), names))
 
 
-def check_prior(terms: Terms, who: str, factory: Factory, own: Own) -> None:
+def check_prior(terms: Terms, who: str, factory: Factory, machine: Own) -> None:
     """Refuses a client's model whose prior is not that of the model without rows: the server has that one, and it counts once.
 
     Raises
@@ -82,13 +82,13 @@ def check_prior(terms: Terms, who: str, factory: Factory, own: Own) -> None:
     JobError
         They differ, or the model has a density of its own without any rows.
     """
-    if terms.priors is not None or not own.has("log_prior"):
+    if terms.priors is not None or not machine.has("log_prior"):
         return
     made: Any = factory.made(f"{who}, called without rows", None, (), terms.options)
     _refuse_observed(who, made)
-    without = Own(made, f"{who}, called without rows", np.arange(own.size, dtype=np.int64), apart=factory.apart)
-    points = np.random.default_rng(0).normal(size=(CALLED, own.size))
-    mine, servers = (one.answer("log_prior", one.taken(points), (CALLED,)) for one in (own, without))
+    without = Own(made, f"{who}, called without rows", np.arange(machine.size, dtype=np.int64), apart=factory.apart)
+    points = np.random.default_rng(0).normal(size=(CALLED, machine.size))
+    mine, servers = (called.answer("log_prior", called.taken(points), (CALLED,)) for called in (machine, without))
     if not np.allclose(mine, servers, rtol=1e-6, atol=1e-6, equal_nan=True):
         raise JobError(
             f"{who}: its log_prior depends on rows, or is not that of the model without any, which the server takes: a prior "
@@ -116,20 +116,22 @@ def agree_on_package(
         Holders have different packages, or other versions of one.
     """
     names = terms.priors.names if terms.priors is not None else () if server is None else server.prior.names
-    told = {k: OwnModel.of(one.distribution, one.version, editable=one.editable) for k, one in factories.items()}
-    asked = own_model_question(names) if at.place.is_server else None
-    clients = {k: once.ready_client(answer) for k, answer in told.items()}
-    server_after, after = at.ask(Stage.asking(OwnModel), OwnModel.question, asked, clients)
+    answers = {
+        k: OwnModel.of(factory.distribution, factory.version, editable=factory.editable) for k, factory in factories.items()
+    }
+    question = own_model_question(names) if at.place.is_server else None
+    clients = {k: once.ready_client(answer) for k, answer in answers.items()}
+    server_after, after = at.ask(Stage.asking(OwnModel), OwnModel.question, question, clients)
     if server_after is None:
-        return next(one.asked.parameters for one in after.values() if one.asked is not None), []
+        return next(client.asked.parameters for client in after.values() if client.asked is not None), []
     replies = sorted(server_after.replies.items())
     packages = {} if server is None else {"": (server.factory.distribution, server.factory.version)}
-    packages |= {at.names[k]: one.said for k, one in replies}
+    packages |= {at.names[k]: reply.said for k, reply in replies}
     if len(set(packages.values())) > 1:
         error = JobError(_differ(terms.factory, packages))
         mark_party(error, SERVER)
         raise error
-    editable = [repr(at.names[k]) for k, one in replies if one.editable]
+    editable = [repr(at.names[k]) for k, reply in replies if reply.editable]
     if not editable:
         return names, []
     what = "is installed from a folder that may change (editable), and its version says nothing of its code"
@@ -139,8 +141,8 @@ def agree_on_package(
 def _differ(factory: str, packages: Mapping[str, tuple[str, str]]) -> str:
     """The sentence that names the parties with another package than most."""
     (usual, _), *_ = Counter(packages.values()).most_common(1)
-    others = [f"{_who(name)} has {' '.join(one)}" for name, one in packages.items() if one != usual]
-    those = [_who(name) for name, one in packages.items() if one == usual]
+    others = [f"{_who(name)} has {' '.join(package)}" for name, package in packages.items() if package != usual]
+    those = [_who(name) for name, package in packages.items() if package == usual]
     return (
         f'model.factory = "{factory}": {", ".join(others)}, and {", ".join(those)} {" ".join(usual)}: install the same version '
         f"everywhere (pip install {usual[0]}=={usual[1]})"

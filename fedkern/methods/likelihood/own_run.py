@@ -83,27 +83,27 @@ def complete(run: Run[Config], model: OwnModel, index: int, rows: Own, likelihoo
 
 def _bind(run: Run[Config], party: int, factory: Factory) -> None:
     """Refuses to go on with another package, or another version, than the run began with."""
-    said = f"{factory.distribution} {factory.version}"
-    fault = f"the package of {factory.name} is now {said}, and another version when the run began"
-    run.hooks.bind(party, factory=(hashlib.blake2b(said.encode(), digest_size=16).hexdigest(), fault))
+    package = f"{factory.distribution} {factory.version}"
+    fault = f"the package of {factory.name} is now {package}, and another version when the run began"
+    run.hooks.bind(party, factory=(hashlib.blake2b(package.encode(), digest_size=16).hexdigest(), fault))
 
 
 def exchange_checks(run: Run[Config], model: OwnModel, ended: Mapping[int, Ended]) -> Checked:
     """Asks clients for the modes of their rows alone, where the job asks for them; returns `sites`, and nothing of chains."""
     for stage in stages_of_sites(model) if not model.chains else ():
-        server = run.collect(stage, SiteMode, ended, lambda one: _alone(model, *one))
+        server = run.collect(stage, SiteMode, ended, lambda client: _alone(model, *client))
         if server is not None:
             return of_parameters(model.parameters, server, run.names)
     return Checked()
 
 
-def _alone(model: OwnModel, own: Own, client: Machine) -> SiteMode:
+def _alone(model: OwnModel, drawn: Own, client: Machine) -> SiteMode:
     """A client's own mode in the coordinates and in the parameters, with standard deviations by the delta method; NaN without."""
     priors, P = model.terms.priors, model.size
     assert isinstance(priors, Priors)
     assert isinstance(client, importance.Client)
     assert client.told is not None
-    at_mode = find_mode(own, priors, client.told.mean(axis=0), 1)
+    at_mode = find_mode(drawn, priors, client.told.mean(axis=0), 1)
     if at_mode is None:
         return SiteMode(0, np.full((2, P), np.nan), np.full((2, P), np.nan))
     xi, covariance = at_mode

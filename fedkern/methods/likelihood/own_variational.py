@@ -85,9 +85,9 @@ def stages(model: OwnModel) -> list[Stage]:
 
 def fitted(model: OwnModel) -> Stage:
     """Returns the rounds of the fit."""
-    own = settings(model)
-    sizes, agreed = {**own.sizes(model.size), "d": model.size}, model.agreed if own.lead else None
-    return Stage(sfvi.protocol(own), sizes, rounds=own.rounds, resumable=True, agreed=agreed)
+    chosen = settings(model)
+    sizes, agreed = {**chosen.sizes(model.size), "d": model.size}, model.agreed if chosen.lead else None
+    return Stage(sfvi.protocol(chosen), sizes, rounds=chosen.rounds, resumable=True, agreed=agreed)
 
 
 def weighed() -> Stage:
@@ -101,9 +101,9 @@ def fit(run: Run[Config], read: Read) -> Fit | None:
     Returns the result at the server's place, None elsewhere; clients find local.csv in their folders.
     """
     model: OwnModel = read.model
-    own, owns = settings(model), read.likelihoods
+    chosen, owns = settings(model), read.likelihoods
 
-    machines = {k: sfvi.client(model.names[k], k, own, Joint(one), len(model.names)) for k, one in owns.items()}
+    machines = {k: sfvi.client(model.names[k], k, chosen, Joint(likelihood), len(model.names)) for k, likelihood in owns.items()}
     server, clients = run.exchange(fitted(model), lambda: start(model), machines)
     weighing = _weigh(run, model, server, clients)
     for k, client in clients.items():
@@ -127,20 +127,22 @@ def _weigh(run: Run[Config], model: OwnModel, server: sfvi.Server | None, client
     weighing, asks = Weighing(None, 0), server is not None
     for piece in range(PIECES):
         stage = weighed().with_alias(f"terms-{piece + 1}")
-        told = run.collect(stage, LogTerms, clients, partial(_answer, model, piece), LogTerms.ask(piece), asks=asks)
-        if told is None or server is None or not asks:
+        replies = run.collect(stage, LogTerms, clients, partial(_answer, model, piece), LogTerms.ask(piece), asks=asks)
+        if replies is None or server is None or not asks:
             continue
-        run.hooks.notes += [f"no weights: client {run.names[k]!r} has none, for {why}" for k, why in sorted(told.dropped.items())]
-        if not told.complete:
+        run.hooks.notes += [
+            f"no weights: client {run.names[k]!r} has none, for {why}" for k, why in sorted(replies.dropped.items())
+        ]
+        if not replies.complete:
             asks = False
             continue
         made = _draws(model, server.parameters, piece)
-        values = summed(reply.values for reply in in_order(told.replies))
+        values = summed(reply.values for reply in in_order(replies.replies))
         prior = np.asarray(model.prior.values(made.inner), np.float64)
         drawn.append((made.inner, values + prior - (made.log_q - made.beside)))
-        every = Weighted(*(np.concatenate(part) for part in zip(*drawn)))
-        weighing = Weighing(every, piece + 1)
-        asks = not (every.reliable and every.effective >= model.settings.effective)
+        all_draws = Weighted(*(np.concatenate(part) for part in zip(*drawn)))
+        weighing = Weighing(all_draws, piece + 1)
+        asks = not (all_draws.reliable and all_draws.effective >= model.settings.effective)
     return None if server is None else weighing
 
 
@@ -167,8 +169,8 @@ def log_likelihoods(client: sfvi.Client, xi: Array, key: int, first: int = 0) ->
     xi : (m, P)
     key, first : of the draws of u, and the number of the first xi among all that are asked about
     """
-    own, family = client.model, client.family
-    assert isinstance(own, Joint)
+    own_model, family = client.model, client.family
+    assert isinstance(own_model, Joint)
     assert isinstance(family, sfvi.Family)
     assert client.centre is not None
     out, d = np.empty(len(xi)), family.n_normals
@@ -178,7 +180,7 @@ def log_likelihoods(client: sfvi.Client, xi: Array, key: int, first: int = 0) ->
         scale = family.block.scale(given)
         L = scale if family.block.full else np.diag(scale)
         log_q = -0.5 * (eps**2).sum(axis=1) - np.log(np.diag(L)).sum() - d * HALF_LOG_TAU
-        value = own.log_joint_grads(np.tile(x, (INNER, 1)), given[:d] + eps @ L.T)[0]
+        value = own_model.log_joint_grads(np.tile(x, (INNER, 1)), given[:d] + eps @ L.T)[0]
         out[k] = logsumexp(np.where(np.isnan(value), -np.inf, value - log_q)) - np.log(INNER)
     return out
 

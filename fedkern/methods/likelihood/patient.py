@@ -86,9 +86,9 @@ def patient_of(
 
 def describe_values(values: Record, most: int = SHOWN) -> str:
     """Returns the patient in words, such as "age 61.2, sex F"; "" where a model has no columns."""
-    every = [f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in values.items()]
-    more = f" and {len(every) - most} more (summary.json)" if len(every) > most else ""
-    return ", ".join(every[:most]) + more
+    written = [f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in values.items()]
+    more = f" and {len(written) - most} more (summary.json)" if len(written) > most else ""
+    return ", ".join(written[:most]) + more
 
 
 def notes_of(patient: Patient) -> list[str]:
@@ -107,7 +107,7 @@ def _of_formula(
     encoding: Encoding, formula: Formula, centers: Mapping[str, float | None], references: Mapping[str, str], standardise: str
 ) -> Patient:
     """The patient of a formula's columns of the file."""
-    own = {
+    effects = {
         formula.factors[made.of[0][0]].variables[0]: column
         for made, column in zip(formula.made, encoding.columns, strict=True)
         if len(made.of) == 1 and formula.factors[made.of[0][0]].plain
@@ -126,8 +126,8 @@ def _of_formula(
             assumed.append(name)
         elif exchanged and known.center is not None:
             values[name] = known.center
-        elif formula.intercept and name in own:  # without an intercept columns are not centred
-            values[name] = own[name].constants[0]
+        elif formula.intercept and name in effects:  # without an intercept columns are not centred
+            values[name] = effects[name].constants[0]
         else:
             unknown.append(name)
     if unknown:
@@ -140,8 +140,8 @@ def _of_formula(
     if bad:
         what, why = next(iter(bad.items()))
         name = what if what in formula.variables else formula.factors[what].variables[0]
-        said = f"{KEYS} ({describe_values(values)}), for whom model.formula is no model"
-        raise JobError(f"{said}: {what!r} {why}: {_remedy(name)}")
+        begin = f"{KEYS} ({describe_values(values)}), for whom model.formula is no model"
+        raise JobError(f"{begin}: {what!r} {why}: {_remedy(name)}")
     centre, scale = np.array([column.constants for column in encoding.columns]).reshape(-1, 2).T
     return Patient(values, np.concatenate([np.ones(int(encoding.intercept)), (made - centre) / scale]), tuple(assumed))
 

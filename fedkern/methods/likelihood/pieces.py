@@ -69,8 +69,8 @@ def _few(cuts: Array, rows: Times) -> Iterator[Few]:
         late = np.searchsorted(cuts, rows.entry[rows.entry > 0], side="right")
         yield from _of_pieces(cuts, np.bincount(late, minlength=m), "piece-begins")
     seen, inside = _seen(cuts, rows, between)
-    there = (seen > 0) | inside
-    yield from _of_pieces(cuts, there.sum(axis=0), "piece-seen")
+    with_rows = (seen > 0) | inside
+    yield from _of_pieces(cuts, with_rows.sum(axis=0), "piece-seen")
     for j in range(m):
         for k in range(j):
             apart = _apart(seen[:, [k, j]], inside[:, k] | inside[:, j])
@@ -118,8 +118,8 @@ def _apart(seen: Array, inside: NDArray[np.bool_]) -> int:
     inside : (n,) whether an interval reaches into one of them: such a row never cancels
     """
     total = seen.sum(axis=1)
-    there = ~inside & (total > 0)
-    part = np.round(seen[there, 0] / total[there], ALIKE)
+    beside = ~inside & (total > 0)
+    part = np.round(seen[beside, 0] / total[beside], ALIKE)
     if len(part) < 2 * LEAST:
         most = int(np.unique(part, return_counts=True)[1].max(initial=0))
     else:  # what nearly all have is also in their middle

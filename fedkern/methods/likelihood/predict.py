@@ -85,23 +85,23 @@ def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool
         The run left nothing there to predict with, the rows lack the column of groups, or a fault of the rows.
     """
     _refuse(record)
-    own = known.read(folder, record["run"]["id"], record["run"]["party"])
-    about, encoding = own.about, own.new.encoding
+    known_effects = known.read(folder, record["run"]["id"], record["run"]["party"])
+    about, encoding = known_effects.about, known_effects.new.encoding
     with new_rows.own():
         read, lacking = new_rows.read(record, encoding, rows, *about.columns)
         if gone := [name for name in about.columns if name not in read.names]:
             remedy = "add it; where it is empty, or a label that this client has not, a row is of a new group"
             raise JobError(f"{read.source}: column {gone[0]!r} (model.random.group) is missing; {remedy}")
         labels = [read.cells(name) for name in about.columns]
-        groups = own.numbers(labels, read.n_rows)
+        groups = known_effects.numbers(labels, read.n_rows)
 
         def foresee(X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float], which: Indices) -> Foreseen:
-            return own.foreseen(X, offset, y, groups[which], at)
+            return known_effects.foreseen(X, offset, y, groups[which], at)
 
-        if own.baseline is not None:
-            prediction = without_lacking(foreseen.at_holder(record, own, read, groups), lacking)
+        if known_effects.baseline is not None:
+            prediction = without_lacking(foreseen.at_holder(record, known_effects, read, groups), lacking)
         else:
-            prediction = _prediction(read, lacking, encoding, own.new, foresee, record)
+            prediction = _prediction(read, lacking, encoding, known_effects.new, foresee, record)
     used, notes = dict[str, list[str]](), prediction.notes
     for column, cells, numbers in zip(about.columns, labels, groups.T):
         name = f"group_effect[{column}]" if about.columns[1:] else "group_effect"

@@ -64,7 +64,7 @@ def join(*parts: Checked) -> Checked:
     """Returns several checks as one: entries and notes in order, and the first doubt."""
     content = {name: entry for part in parts for name, entry in part.content.items()}
     doubts = [part.doubt for part in parts if part.doubt]
-    events = {k: told for part in parts for k, told in part.events.items()}
+    events = {k: counts for part in parts for k, counts in part.events.items()}
     return Checked(content, tuple(note for part in parts for note in part.notes), doubts[0] if doubts else "", events)
 
 
@@ -145,17 +145,17 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     made, sampled = bare(model, ended, test), importance.read_result(ended.mode)
     weights, posterior = sampled.posterior, cast(WeightedDraws, made.posterior)
     assert weights is not None
-    on_data_scale = {name: own for name, own in posterior.values.items() if "_std" not in name.partition("[")[0]}
+    on_data_scale = {name: draws for name, draws in posterior.values.items() if "_std" not in name.partition("[")[0]}
     # Wherever effects are compared a level's coefficient says what it is compared with.
     against, levels = contrasts.of_levels(model, on_data_scale)
-    told = {name: own for name, own in on_data_scale.items() if name not in levels} | against
+    posterior_of = {name: draws for name, draws in on_data_scale.items() if name not in levels} | against
     log_prior = model.prior.without_jacobian(weights.draws)
-    sensitive = sensitivity(weights, log_prior, sampled.values.sum(axis=1), told)
+    sensitive = sensitivity(weights, log_prior, sampled.values.sum(axis=1), posterior_of)
     of_clients = sampled.values if ended.singly is None else ended.singly
     posterior = replace(posterior, own_sums=_own_sums(model, ended, of_clients))
     blank = untold(model, sampled)
     published = posterior.without(blank)
-    alone = leave_out_clients(weights, of_clients, told, model.names) if model.output.without else {}
+    alone = leave_out_clients(weights, of_clients, posterior_of, model.names) if model.output.without else {}
     differ = compare_clients(sampled, model)
     if differ is not None and model.layout.client:
         differ = replace(differ, intercept=None)  # differences of intercepts are the model's
@@ -268,11 +268,11 @@ def _left_out(model: Model, content: Record, weights: weighted.Weighted, values:
         return {}
     if content["loo"]["rows"] != content.get("predictive", {}).get("rows"):
         return {}
-    told = weights.resampled(TOLD, importance.offset(model.seed))
-    own = np.where(weights.weights > 0, values, 0.0)  # where it is not finite, the weight is 0
-    mean = float(weights.weights @ own)
-    variance = float(weights.weights @ (own - mean) ** 2)
-    return {"loo": loo.corrected(content["loo"], float(values[told].mean()), mean, variance)}
+    resampled = weights.resampled(TOLD, importance.offset(model.seed))
+    terms = np.where(weights.weights > 0, values, 0.0)  # where it is not finite, the weight is 0
+    mean = float(weights.weights @ terms)
+    variance = float(weights.weights @ (terms - mean) ** 2)
+    return {"loo": loo.corrected(content["loo"], float(values[resampled].mean()), mean, variance)}
 
 
 @guard.figure("notes on the tails", [])
@@ -292,7 +292,7 @@ def _tails(model: Model, posterior: WeightedDraws) -> list[str]:
 @guard.figure("contrasts", {})
 def describe_contrasts(contrasts_of: Mapping[str, Array], weights: Array) -> dict[str, object]:
     """Returns levels against their references, as the parameters are summarised."""
-    return {"contrasts": {name: summarised(own, weights) for name, own in contrasts_of.items()}} if contrasts_of else {}
+    return {"contrasts": {name: summarised(draws, weights) for name, draws in contrasts_of.items()}} if contrasts_of else {}
 
 
 def _named(blank: Sequence[str]) -> dict[str, object]:

@@ -90,10 +90,10 @@ class Columns:
             noted[k] = notes
         server = column_notes.exchange(run, degenerates)
         found = [] if server is None else column_notes.findings(run, server)
-        follows = {str(one.values["column"]): one for one in found if one.id == "column-collinear"}
+        follows = {str(finding.values["column"]): finding for finding in found if finding.id == "column-collinear"}
         if server is not None:  # of masked sums what all say
             model = replace(model, following=(tuple(follows),) if model.secure else tuple(server.following))
-        run.hooks.find([one for one in found if one.id != "column-collinear"])
+        run.hooks.find([finding for finding in found if finding.id != "column-collinear"])
         test = _read_test_rows(run, model)
         model = survey.exchange_weights(run, model, designs)
         model = self.exchange_response(run, model, designs, rows)

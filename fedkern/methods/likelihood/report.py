@@ -107,11 +107,11 @@ def _without(run: RunFiles) -> str:
     if not by_client:
         return ""
     rows = []
-    for client, one in by_client.items():
-        if not one["known"]:
-            rows.append([client, f"not known: {one['why']}", "", "", "", ""])
+    for client, site in by_client.items():
+        if not site["known"]:
+            rows.append([client, f"not known: {site['why']}", "", "", "", ""])
             continue
-        for name, row in one["parameters"].items():
+        for name, row in site["parameters"].items():
             rows.append([client, name, *(number(real(row[key])) for key in ("mean", "q025", "q975", "shift"))])
     text = (
         "The result as if a client had not been there, by weights of the draws; shifts are in standard deviations. "
@@ -185,7 +185,9 @@ def _model(run: RunFiles) -> str:
     if "shares" in content:
         return _levels(content)
     if "p" not in content:  # of survival times
-        rows = [[f"{k / 10:.1f} to {(k + 1) / 10:.1f}", number(real(one["share"]))] for k, one in enumerate(content["tenths"])]
+        rows = [
+            [f"{k / 10:.1f} to {(k + 1) / 10:.1f}", number(real(tenth["share"]))] for k, tenth in enumerate(content["tenths"])
+        ]
         text = (
             "Where times stand in their predictive distributions: each tenth should have a share of 0.1. A row without event is "
             "spread over what comes after it, as the model says."
@@ -198,7 +200,7 @@ def _model(run: RunFiles) -> str:
         few = "a client's tenths of fewer than 10 rows are counted with the next"
         about = f"{text} Rows in tenths of the predicted probability; {few}."
         return figure("Does the model fit?", plots.reliability(tenths), about)
-    rows = [[f"{k / 10:.1f} to {(k + 1) / 10:.1f}", number(real(one["share"]))] for k, one in enumerate(tenths)]
+    rows = [[f"{k / 10:.1f} to {(k + 1) / 10:.1f}", number(real(tenth["share"]))] for k, tenth in enumerate(tenths)]
     about = "Where responses stand in their predictive distributions: each tenth should have a share of 0.1."
     return section("Does the model fit?", paragraph(text, ""), paragraph(about, ""), table(["quantile", "share"], rows))
 
@@ -209,13 +211,13 @@ def _levels(content: Record) -> str:
         "Shares of the levels as seen, and as the model makes them; p is how often a share that is drawn from the model is "
         "larger (near 0 or 1 the model is not right)."
     )
-    rows = [[level, *(number(real(one[key])) for key in ("seen", "model", "p"))] for level, one in content["shares"].items()]
+    rows = [[level, *(number(real(share[key])) for key in ("seen", "model", "p"))] for level, share in content["shares"].items()]
     pieces = [paragraph(text, ""), table(["level", "seen", "model", "p"], rows)]
     if columns := content.get("columns"):
         about = (
             "Whether one coefficient is right for all thresholds (proportional odds): by how many standard deviations of what "
             "the model makes the sum of a column over the rows of a level is larger than that."
         )
-        of = [[name, *(number(real(z)) for z in own.values())] for name, own in columns.items()]
+        of = [[name, *(number(real(z)) for z in numbers.values())] for name, numbers in columns.items()]
         pieces += [paragraph(about, ""), table(["column", *content["shares"]], of)]
     return section("Does the model fit?", *pieces)

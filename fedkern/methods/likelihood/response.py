@@ -35,9 +35,9 @@ def exchange_response(run: Run[Config], model: Model, designs: Mapping[int, Desi
     if not model.asks_level:
         return model
     asked = model.asked_level
-    responses = {k: _responses(own, model.exposure(rows[k])) for k, own in designs.items()}
+    responses = {k: _responses(design, model.exposure(rows[k])) for k, design in designs.items()}
     # By a precision no row counts more often.
-    weights = {k: None if model.precise else own.weights for k, own in designs.items()}
+    weights = {k: None if model.precise else design.weights for k, design in designs.items()}
     clients = {k: level.Client(run.names[k], asked, responses[k], weights=weights[k]) for k in designs}
     stage = model.response_stages[0]
     server, clients = run.exchange(stage, lambda: level.start(asked, model.telling), clients)
@@ -50,7 +50,7 @@ def exchange_response(run: Run[Config], model: Model, designs: Mapping[int, Desi
         run.hooks.find([finding for finding in found if not (expected and finding.id in OF_LEVELS)])
     if model.compares_alone:
         _compare_alone(run, model, server, clients)
-    units = next(one.units for one in (server, *clients.values()) if one is not None and one.units is not None)
+    units = next(party.units for party in (server, *clients.values()) if party is not None and party.units is not None)
     if server is None:
         return model.with_units(units)
     counts = {name: count for name, (count, _) in zip(server.clients, server.answers)}
@@ -67,7 +67,7 @@ def _is_coarse(model: Model, server: level.Server) -> bool:
 
 def _compare_alone(run: Run[Config], model: Model, server: level.Server | None, clients: Mapping[int, level.Client]) -> None:
     """Has each client compare its response with those of all others together; what is odd is noted for its holder alone."""
-    comparing = {k: odd_response.Client(partial(_compared, model, own)) for k, own in clients.items()}
+    comparing = {k: odd_response.Client(partial(_compared, model, client)) for k, client in clients.items()}
 
     def ask() -> tuple[odd_response.Server, ServerEffects]:
         assert server is not None
@@ -78,8 +78,8 @@ def _compare_alone(run: Run[Config], model: Model, server: level.Server | None, 
     found, compared = run.exchange(model.response_stages[1], ask, comparing)
     if found is not None:
         run.hooks.find(found.found)
-    for k, one in compared.items():
-        run.hooks.own_notes.setdefault(k, []).extend(one.notes)
+    for k, client in compared.items():
+        run.hooks.own_notes.setdefault(k, []).extend(client.notes)
 
 
 def _compared(model: Model, client: level.Client, first: float, second: float, third: float) -> odd_response.Compared:

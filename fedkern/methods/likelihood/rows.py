@@ -108,9 +108,9 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
     """
     spec = with_event(spec, table)
     check_groups(config, table, spec, client)
-    asked = config.requirement
-    coefficients = few.coefficients(asked, table, spec)
-    family, wanted = config.model.family, asked.told_up_to(coefficients) + 1
+    requirement = config.requirement
+    coefficients = few.coefficients(requirement, table, spec)
+    family, wanted = config.model.family, requirement.told_up_to(coefficients) + 1
     if config.survey:
         check_clusters(table, spec, client, coefficients + config.shapes, config.rules)
     if (columns := times_of(config)) is not None:
@@ -183,8 +183,8 @@ def sort_by_group(design: Design, table: Table, random: RandomSection) -> Held:
 def _codes(table: Table, group: str, of_file: NDArray[np.int64]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """(n,) numbers of rows' groups, and (G,) their labels."""
     cells = labels(table.columns[group])
-    there, codes = np.unique(cells.codes[of_file], return_inverse=True)
-    return codes.astype(np.int64), tuple(cells.levels[code] for code in there.tolist())
+    present, codes = np.unique(cells.codes[of_file], return_inverse=True)
+    return codes.astype(np.int64), tuple(cells.levels[code] for code in present.tolist())
 
 
 def describe_groups(table: Table, groups: Sequence[str]) -> list[str]:
@@ -278,9 +278,9 @@ def _small_groups(config: Config, table: Table, spec: Spec, column: str, client:
     """
     codes = labels(table.columns[column]).codes
     table, spec = looked_at(table, spec)
-    asked, numbers, errors = config.requirement, np.bincount(codes), Refusals()
+    requirement, numbers, errors = config.requirement, np.bincount(codes), Refusals()
     ones, twos = (int((numbers == size).sum()) for size in (1, 2))
-    p, least = few.coefficients(asked, table, spec), min(LEAST_OF_LEVEL, config.rules.rows_per_value)
+    p, least = few.coefficients(requirement, table, spec), min(LEAST_OF_LEVEL, config.rules.rows_per_value)
     fewest = min(ones or twos, twos or ones)
     # With slopes a group's message is of its own rows, and not of all of its size.
     sloped = config.rules.sloped_groups if config.random.n_terms > 1 else 0
@@ -296,8 +296,8 @@ def _small_groups(config: Config, table: Table, spec: Spec, column: str, client:
         errors.errors.append(RuleRefusal("small-groups", client, rule, **values))
     errors.refuse()
     alone = look.weights(table, spec) * (numbers[codes] == 1)
-    for found in look.Look.at(asked, table, spec, alone).few() if ones else ():
-        raise found.refusal(asked, client, f"{table.source}, among groups of one row")
+    for found in look.Look.at(requirement, table, spec, alone).few() if ones else ():
+        raise found.refusal(requirement, client, f"{table.source}, among groups of one row")
 
 
 def check_slopes(held: Held, slopes: Sequence[Mapping[str, int]], client: str, source: str) -> None:

@@ -105,12 +105,12 @@ def _exchange_single_values(
     for k, machine in at_mode.items():
         assert machine.values is not None  # there were draws
         clients[k] = once.Client(single_values.answer_of(machine.values, model.settings.most_questions))
-    asked = None if mode is None else AskSingleValues(sum(len(one.xi) for one in mode.draws) // mode.settings.per_question)
-    told, _ = run.ask(stage_of_single_values(model), single_values.QUESTION, asked, clients)
-    if mode is None or told is None:
+    question = None if mode is None else AskSingleValues(sum(len(piece.xi) for piece in mode.draws) // mode.settings.per_question)
+    replies, _ = run.ask(stage_of_single_values(model), single_values.QUESTION, question, clients)
+    if mode is None or replies is None:
         return None
     sums = importance.read_result(mode).values[:, 0]
-    return single_values.read([told.replies[k] for k in range(len(run.names))], sums)
+    return single_values.read([replies.replies[k] for k in range(len(run.names))], sums)
 
 
 def _walk(

@@ -45,7 +45,7 @@ class Alone(NamedTuple):
 def exchange_modes(run: Run[Config], model: Model, owns: Mapping[int, Alone]) -> Checked:
     """Returns `sites` of summary.json and notes, at the server's place; nothing elsewhere, or where the job asks for none."""
     for stage in stages_of_sites(model):
-        server = run.collect(stage, SiteMode, owns, lambda own: find_own_mode(model, own))
+        server = run.collect(stage, SiteMode, owns, lambda alone: find_own_mode(model, alone))
         if server is not None:
             return of_coefficients(model, server, run.names)
     return Checked()
@@ -59,21 +59,21 @@ def count_rows(model: SampledModel, names: Sequence[str], told: Mapping[int, Rec
     told : client number -> its rows and events, as its sums for the checks of the model have told the server. A client with
         fewer rows or events than such sums are of has told zeros, and is left out, or `uncounted`
     """
-    counts = {names[k]: one for k, one in sorted(told.items()) if any(one.values())}
-    uncounted = sum(not one.get("rows", one.get("events")) for one in told.values())
+    counts = {names[k]: count for k, count in sorted(told.items()) if any(count.values())}
+    uncounted = sum(not count.get("rows", count.get("events")) for count in told.values())
     return {
         **({"uncounted": uncounted} if uncounted else {}),
         **({"site_counts": counts} if model.output.sites and counts else {}),
     }
 
 
-def find_own_mode(model: Model, own: Alone) -> SiteMode:
+def find_own_mode(model: Model, alone: Alone) -> SiteMode:
     """Returns a client's own coefficients as they are published, on both scales; NaN where it has no mode."""
-    rows = own.rows
+    rows = alone.rows
     all_names, prior = list(model.layout.names), model.prior_of_a_client(rows.layout)
     # The layout lacks the client's effect: the search begins at the means of the unknowns that are left.
-    start = own.told.mean(axis=0)[[all_names.index(name) for name in rows.layout.names]]
-    at_mode = find_mode(rows, prior, start, own.nodes)
+    start = alone.told.mean(axis=0)[[all_names.index(name) for name in rows.layout.names]]
+    at_mode = find_mode(rows, prior, start, alone.nodes)
     if at_mode is None:
         none = np.full((2, model.n_of_a_site), np.nan)
         return SiteMode(0, none, none)
@@ -109,10 +109,10 @@ def _content(shown: Sequence[tuple[str, int, int]], server: once.Server[SiteMode
     """The result; `shown`: name, scale (0 or 1) and place of each number."""
     out = dict.fromkeys(server.lost, "it was lost") | dict(server.dropped)
     content: dict[str, object] = {}
-    for k, one in sorted(server.replies.items()):
-        if not one.sd.all():
+    for k, reply in sorted(server.replies.items()):
+        if not reply.sd.all():
             out[k] = "it found no mode of its own"
             continue
-        content[names[k]] = {name: {"mode": float(one.mode[i, j]), "sd": float(one.sd[i, j])} for name, i, j in shown}
+        content[names[k]] = {name: {"mode": float(reply.mode[i, j]), "sd": float(reply.sd[i, j])} for name, i, j in shown}
     notes = [Finding.of("not-among-sites", client=names[k], why=why) for k, why in sorted(out.items())]
     return Checked({"sites": content} if content else {}, tuple(notes))

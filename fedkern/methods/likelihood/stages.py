@@ -40,7 +40,7 @@ MAY_SEND = (
     *counted.PROTOCOL.to_server,
     *column_notes.PROTOCOL.to_server,
     *level.PROTOCOL.to_server,
-    *(one.masked for one in column_sums.SUMS),
+    *(declared.masked for declared in column_sums.SUMS),
     level.MaskedLevelSums,
     odd_response.MaskedOddResponse,
     importance.Curvature,
@@ -90,8 +90,8 @@ def stages(model: SampledModel) -> list[Stage]:
     """Returns the exchanges once the columns are agreed, in their order."""
     if not (others := by_evidence.others(model)):
         return _stages(model)
-    every = [stage for one in (model, *others) for stage in _stages(one)]
-    return [*{str(stage.words): stage for stage in every}.values(), by_evidence.STAGE]
+    listed_stages = [stage for of_model in (model, *others) for stage in _stages(of_model)]
+    return [*{str(stage.words): stage for stage in listed_stages}.values(), by_evidence.STAGE]
 
 
 def _stages(model: SampledModel) -> list[Stage]:
@@ -191,8 +191,8 @@ def stages_of_sites(model: SampledModel) -> list[Stage]:
 
 def check_job(check: Check[Config]) -> Said | None:
     """Returns the words on the job, at the server's place; None elsewhere."""
-    if (own := terms_of(check.config)) is not None:
-        return own_check.checked(check, own)
+    if (terms := terms_of(check.config)) is not None:
+        return own_check.checked(check, terms)
     if check.config.extends:
         model = earlier.agree(check, {}).model
         return Said(model, [*_lines_of_extension(model), "", *_privacy(model)], [])
@@ -217,8 +217,8 @@ def check_job(check: Check[Config]) -> Said | None:
 
 def look_through(file: OwnFile[Config]) -> list[str]:
     """Returns more lines on a holder's own file; JobError where it would end a run."""
-    if (own := terms_of(file.config)) is not None:
-        return own_check.look_through(file, own)
+    if (terms := terms_of(file.config)) is not None:
+        return own_check.look_through(file, terms)
     return durations.describe_duration(file, file.config.job.deadline)
 
 
@@ -233,22 +233,22 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
     d, size = model.encoding.size, model.layout.size
     how = f"{model.walks.chains} chains of {model.walks.rounds} rounds of draws" if model.chains else "rounds of draws"
     yield f"job      {config.job.method}, the mode and {how}, seed {model.seed}"
-    others = "".join(f" or {one.family}, by evidence" for one in by_evidence.others(model))
+    others = "".join(f" or {other.family}, by evidence" for other in by_evidence.others(model))
     yield f"model    {model.family}{others}, {model.describe_priors()}{model.named_in_words}"
     scale = EFFECT_SCALE_IN_SDS if model.measured else EFFECT_SCALE
-    every = config.random.every
-    kinds = [(f"groups   of column {grouping.column!r}", grouping.terms, grouping.correlated) for grouping in every]
+    groupings = config.random.every
+    kinds = [(f"groups   of column {grouping.column!r}", grouping.terms, grouping.correlated) for grouping in groupings]
     kinds += [("effects  of clients", model.layout.client, True)]
     for what, terms, correlated in kinds:
         if terms:
             of = f"{_effects(terms)}{'' if correlated else ', not correlated where columns are 0'}"
             yield f"{what}: {of}; sd ~ half-student({EFFECT_DF:g}, {scale:g}){model.unit_in_words}"
-    if every[1:]:
+    if groupings[1:]:
         yield f"         {_integrated(model)}"
-    if every:
+    if groupings:
         least = config.rules.groups
-        asked = f"{least} groups of each client at least; " if least else ""
-        yield f"         {asked}their labels stay with it, and what is sent can tell their sizes"
+        groups_asked = f"{least} groups of each client at least; " if least else ""
+        yield f"         {groups_asked}their labels stay with it, and what is sent can tell their sizes"
         if model.layout.joint or (config.random.all_slopes and model.row.linear):
             yield f"         and the squares and products of each group's rows: of up to {d + 1} rows these, up to a rotation"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"

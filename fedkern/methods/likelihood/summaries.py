@@ -43,17 +43,17 @@ def content(found: Found, names: Sequence[str], summaries: Collection[int], size
     return {"summaries": {"clients": clients, "moved": moved, "share": share, "remains": remains}}
 
 
-def judged(own: Verdict, found: Found, *, may_sign: bool) -> Verdict:
+def judged(verdict: Verdict, found: Found, *, may_sign: bool) -> Verdict:
     """Returns the verdict of draws where clients take part by a summary: the posterior, or approximate, or far from it.
 
     `may_sign`: whether all of them do, and could take part by signed sums.
     """
-    if found.summed is None or own.converged is not True:
-        return own
+    if found.summed is None or verdict.converged is not True:
+        return verdict
     moved, share, remains = found.summed
     word: Word = moved <= FAR and "approximate"
     if moved <= MOVED and remains <= REMAINS:
         word = True
     values: dict[str, Value] = {"share": 100 * share, "moved": moved, "wanted": MOVED, "remains": remains, "most": REMAINS}
     values["remedies"] = ["all-by-signed-sums"] if may_sign and word is not True else []
-    return own.also(Check(Finding.of("summaries-moved", **values), word))
+    return verdict.also(Check(Finding.of("summaries-moved", **values), word))

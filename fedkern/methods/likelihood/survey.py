@@ -106,14 +106,14 @@ def exchange_scores(run: Run[Config], model: Model, ended: Mapping[int, Ended]) 
     """Asks clients for sums over their clusters; returns the covariance of the score at the server's place."""
     lower = np.tril_indices(model.size)
 
-    def answer(client: Ended, asked: survey.AskScores) -> survey.ClusterScores:
-        scores = client.rows.scores(asked.xi, client.clusters)
+    def answer(client: Ended, question: survey.AskScores) -> survey.ClusterScores:
+        scores = client.rows.scores(question.xi, client.clusters)
         return survey.ClusterScores(0, scores.clusters, scores.total, scores.products[lower], scores.curvature[lower])
 
     clients = {k: once.Client(partial(answer, client)) for k, client in ended.items()}
-    asked = None if model.asked_at is None else survey.AskScores(0, model.asked_at)
-    server, _ = run.ask(stage_of_scores(model), survey.ClusterScores.question, asked, clients)
-    if server is None or asked is None:
+    question = None if model.asked_at is None else survey.AskScores(0, model.asked_at)
+    server, _ = run.ask(stage_of_scores(model), survey.ClusterScores.question, question, clients)
+    if server is None or question is None:
         return Checked()
 
     def full(lower: Array) -> Array:
@@ -122,7 +122,7 @@ def exchange_scores(run: Run[Config], model: Model, ended: Mapping[int, Ended]) 
     sums = [
         Scores(reply.clusters, reply.total, full(reply.products), full(reply.curvature)) for reply in in_order(server.replies)
     ]
-    covariance = sandwich(sums, model.prior.curvature(asked.xi)[2], strata=model.clusters[1] is not None)
+    covariance = sandwich(sums, model.prior.curvature(question.xi)[2], strata=model.clusters[1] is not None)
     clusters = sum(scores.clusters for scores in sums)
     return Checked({"survey": {"effective": model.effective, "clusters": clusters}}, covariance=covariance)
 

@@ -148,8 +148,8 @@ class CoxModel(TimeModel):
 
     def describe_kind(self) -> Iterator[str]:
         data, wanted = self.config.data, self.config.requirement.told_up_to(self.encoding.size)
-        at = ", ".join(f"{t:g}" for t in self.survival_at)
-        curves = f"of which it tells the cumulative hazard at {at}" if at else "which stays with it"
+        times = ", ".join(f"{t:g}" for t in self.survival_at)
+        curves = f"of which it tells the cumulative hazard at {times}" if times else "which stays with it"
         yield f"hazards  each client's own baseline{f', by {data.strata!r}' if data.strata else ''}, {curves}"
         yield "curvature what a client sends tells, at each time of an event, means and squares of the columns of who is at risk:"
         yield f"         each client needs more than {wanted} events while {LEAST_AT_RISK} rows or more are at risk, or no event"
@@ -303,8 +303,8 @@ class LifetimeModel(TimeModel):
 
         They are those of `patient`, as a row of a new group and a new client.
         """
-        at, tau = self.survival_at, self.output.restricted_mean
-        if not (at or tau):
+        times, tau = self.survival_at, self.output.restricted_mean
+        if not (times or tau):
             return {}
         unit, layout = float(np.exp(self.log_unit)), self.layout
         base = Baseline.of(layout, points, np.array(self.cuts) / unit)
@@ -315,9 +315,9 @@ class LifetimeModel(TimeModel):
         eta, variance = (points[:, : layout.p] @ self.patient.row)[:, np.newaxis], variance[:, np.newaxis]
         content: dict[str, Any] = self.of_patient
         equal = np.full(len(points), 1 / len(points))
-        if at:
-            values = survival_parametric.survival(base, eta, variance, np.array(at) / unit)[:, :, 0]
-            content["survival"] = [{"time": t, **summarised(one, equal)} for t, one in zip(at, values.T)]
+        if times:
+            values = survival_parametric.survival(base, eta, variance, np.array(times) / unit)[:, :, 0]
+            content["survival"] = [{"time": t, **summarised(curve, equal)} for t, curve in zip(times, values.T)]
         if tau is not None:
             mean = unit * survival_parametric.restricted_mean(base, eta, variance, tau / unit)[:, 0]
             content["restricted_mean"] = {"until": tau, **summarised(mean, equal)}
@@ -349,13 +349,13 @@ class LifetimeModel(TimeModel):
             together = "of groups that are there because all of their rows were without event until these"
             yield f"entries  {together if self.entered_together else one_by_one}"
         if not given:
-            told = "each client tells its events, and how long it saw rows"
-            yield f"unit     of time: how long rows were seen for one event; {told}"
-        told = (
+            consequence = "each client tells its events, and how long it saw rows"
+            yield f"unit     of time: how long rows were seen for one event; {consequence}"
+        consequence = (
             "the sums tell X'WX of all clients' rows, and which had events"
             if self.secure
             else ("what a client sends tells X'WX of its rows, and whose events they are")
         )
-        yield f"curvature {told}:"
+        yield f"curvature {consequence}:"
         yield f"         each client needs more than {wanted} events while {LEAST_AT_RISK} rows or more are at risk, or no event"
         yield "         at all: it takes part then, and adds how long its rows were seen"

@@ -48,40 +48,42 @@ def of_rates(
     client : whether the model has an effect of each client
     exact : whether each event is taken to be at its time, and in no interval
     """
-    told = [(name, time / events, events) for name, (events, time) in zip(names, answers, strict=True) if events > 0 < time]
-    found = _compared("time per event", told, HIDDEN if client else DIFFERS)
-    return [*found, *_rounded(told)] if exact else found
+    rates = [(name, time / events, events) for name, (events, time) in zip(names, answers, strict=True) if events > 0 < time]
+    found = _compared("time per event", rates, HIDDEN if client else DIFFERS)
+    return [*found, *_rounded(rates)] if exact else found
 
 
-def _rounded(told: Sequence[tuple[str, float, float]]) -> list[Finding]:
+def _rounded(rates: Sequence[tuple[str, float, float]]) -> list[Finding]:
     """Returns notes on clients whose times are whole numbers while the others' have fractions: rounded up, each is too long.
 
     It is seen by the sum of times, which is whole. Fractions of hundredths have one such sum in a hundred, and those of
-    thousandths fewer: so all others' sums have to have finer ones. `told`: as `_compared` takes it.
+    thousandths fewer: so all others' sums have to have finer ones. `rates`: as `_compared` takes it.
     """
-    sums = np.array([each * events for _, each, events in told])
+    sums = np.array([each * events for _, each, events in rates])
     whole, fine = (np.abs(part - np.round(part)) < WHOLE * (1 + part) for part in (sums, 100 * sums))
-    matters = [name for (name, each, _), one in zip(told, whole.tolist()) if one and HALF / each > MATTERS]
-    if not matters or (fine & ~whole).any() or whole.sum() * 2 >= len(told):
+    matters = [name for (name, each, _), is_whole in zip(rates, whole.tolist()) if is_whole and HALF / each > MATTERS]
+    if not matters or (fine & ~whole).any() or whole.sum() * 2 >= len(rates):
         return []
     return [Finding.of("times-rounded-up", client=name) for name in matters]
 
 
-def of_client(own: tuple[float, float], events: float, time: float, *, client: bool = False, several: bool = False) -> Compared:
+def of_client(
+    totals: tuple[float, float], events: float, time: float, *, client: bool = False, several: bool = False
+) -> Compared:
     """Compares a client's times with those of all others together, where the server gets sums alone.
 
     Parameters
     ----------
-    own : its events, and how long it saw its rows
+    totals : its events, and how long it saw its rows
     events, time : the same of all clients
     client : as `of_rates` has it
     several : whether the others are more than one client
     """
-    others = events - own[0], time - own[1]
-    if not min(*own, *others) > 0:
+    others = events - totals[0], time - totals[1]
+    if not min(*totals, *others) > 0:
         return Compared()
-    off = math.log(own[1] / own[0] * others[0] / others[1])
-    noted, doubt = is_another_level(off, math.sqrt(1 / own[0] + 1 / others[0]), several=several)
+    off = math.log(totals[1] / totals[0] * others[0] / others[1])
+    noted, doubt = is_another_level(off, math.sqrt(1 / totals[0] + 1 / others[0]), several=several)
     if not noted:
         return Compared()
     of = {"times": in_words(math.exp(off)), "nearest": _nearest(off)}
@@ -89,25 +91,25 @@ def of_client(own: tuple[float, float], events: float, time: float, *, client: b
     return Compared((note,), doubt, doubt and off > 0)
 
 
-def of_curves(names: Sequence[str], told: Sequence[CumulativeHazards], at: Sequence[float]) -> list[Finding]:
-    """Returns the same from cumulative hazards at the first of the times `at`, before which each client has ten events."""
-    means = [float(one.hazards[:, 0].mean()) for one in told]
+def of_curves(names: Sequence[str], replies: Sequence[CumulativeHazards], times: Sequence[float]) -> list[Finding]:
+    """Returns the same from cumulative hazards at the first of `times`, before which each client has ten events."""
+    means = [float(reply.hazards[:, 0].mean()) for reply in replies]
     first = [(name, value, EVENTS) for name, value in zip(names, means, strict=True) if value > 0]
-    return _compared(f"cumulative hazard at {at[0]:g}", first, of_time=-1.0)
+    return _compared(f"cumulative hazard at {times[0]:g}", first, of_time=-1.0)
 
 
-def _compared(what: str, told: Sequence[tuple[str, float, float]], remedy: str = "", of_time: float = 1.0) -> list[Finding]:
+def _compared(what: str, rates: Sequence[tuple[str, float, float]], remedy: str = "", of_time: float = 1.0) -> list[Finding]:
     """Returns findings on numbers that depend on the unit of time.
 
-    `told` has of each client its name, the number, and events; `remedy`: an id; `of_time` is the power of time that the number
+    `rates` has of each client its name, the number, and events; `remedy`: an id; `of_time` is the power of time that the number
     goes by.
     """
-    events = sum(one[2] for one in told)
-    errors = [math.sqrt(1 / one[2] + 1 / events) for one in told]
+    events = sum(rate[2] for rate in rates)
+    errors = [math.sqrt(1 / rate[2] + 1 / events) for rate in rates]
     note, of = ("times-apart", {"remedies": [remedy]}) if remedy else ("curves-apart", {})
     return describe_levels(
-        [one[0] for one in told],
-        [math.log(one[1]) for one in told],
+        [rate[0] for rate in rates],
+        [math.log(rate[1]) for rate in rates],
         errors,
         note,
         "times-in-another-unit",
@@ -122,5 +124,5 @@ def _nearest(log: float) -> str:
     near = [(unit, words) for off, unit, words in apart[:2] if off <= math.log(CLOSE)]
     if not near:
         return ""
-    said = [f"{words[int(log < 0)]} for {words[int(log > 0)]} would be {unit:g}" for unit, words in near]
-    return f" ({' and '.join(said)})"
+    sentences = [f"{words[int(log < 0)]} for {words[int(log > 0)]} would be {unit:g}" for unit, words in near]
+    return f" ({' and '.join(sentences)})"

@@ -119,8 +119,9 @@ def read_times(columns: Columns, table: Table, event: Array, client: str = "", *
         marks.mark((time == 0) & ~((upper > 0) & np.isfinite(upper)), columns.time, "is not above 0", DAY_0)
     if entry is not None:
         late = f"a row is seen from {columns.entry!r} to {columns.time!r}: correct one of the cells, or remove the row"
-        at = (entry == time) & ~((upper > time) & np.isfinite(upper))  # whose event comes later may be seen from its begin on
-        marks.mark((entry > time) | at, str(columns.entry), f"is not before {columns.time!r}", late)
+        # A row whose event comes later may be seen from its begin on.
+        at_entry = (entry == time) & ~((upper > time) & np.isfinite(upper))
+        marks.mark((entry > time) | at_entry, str(columns.entry), f"is not before {columns.time!r}", late)
     strata, labels = None, tuple[str, ...]()
     if columns.strata is not None:
         cells = [cell.strip() for cell in table.cells(columns.strata)]
@@ -207,12 +208,12 @@ def exposure(rows: Timed) -> Array:
 
 def describe_times(rows: Timed, *, exposed: bool) -> list[str]:
     """Returns notes for the client's own eyes; `exposed`: whether rows without event have terms of their own."""
-    said = []
+    notes = []
     events = int(rows.event.sum())
     if not events and exposed:
-        said.append("no row has its event: this client adds how long its rows were seen without one")
+        notes.append("no row has its event: this client adds how long its rows were seen without one")
     elif not events:
-        said.append("no row has its event: this client adds nothing, for who is at risk is asked at times of events alone")
+        notes.append("no row has its event: this client adds nothing, for who is at risk is asked at times of events alone")
     elif len(np.unique(rows.time[rows.event])) == 1 and events > 1:
-        said.append(f"all {events} events are at one time: is the time rounded too much, or is another column meant?")
-    return said
+        notes.append(f"all {events} events are at one time: is the time rounded too much, or is another column meant?")
+    return notes
