@@ -94,7 +94,7 @@ def cut(begins: Mapping[int, int], n: int, into: int, fits: Callable[[Parts], bo
 
 
 def _runs(begins: Sequence[int], n: int) -> Parts:
-    return tuple(tuple(range(one, other)) for one, other in pairwise((0, *begins, n)))
+    return tuple(tuple(range(begin, other)) for begin, other in pairwise((0, *begins, n)))
 
 
 def bins(counts: ArrayLike, least: int, at: Sequence[int], into: int, most: int | None = None) -> Parts:
@@ -136,17 +136,17 @@ def enough(counts: ArrayLike, parts: Parts, least: ArrayLike, *, none: bool = Fa
 
 def added(counts: ArrayLike, parts: Parts) -> Ints:
     """Returns (.., parts) the counts (.., cells) of parts."""
-    own = np.asarray(counts, np.int64)
-    return np.stack([own[..., list(part)].sum(axis=-1) for part in parts], axis=-1)
+    cells = np.asarray(counts, np.int64)
+    return np.stack([cells[..., list(part)].sum(axis=-1) for part in parts], axis=-1)
 
 
 def common(*partitions: Parts) -> Parts:
     """Returns the finest parts that are unions of parts of each partition: what all clients tell can be added over these."""
     found = list[set[int]]()
     for part in (part for partition in partitions for part in partition):
-        touched = [one for one in found if not one.isdisjoint(part)]
-        found = [one for one in found if one.isdisjoint(part)] + [set(part).union(*touched)]
-    return _sorted([sorted(one) for one in found])
+        touched = [group for group in found if not group.isdisjoint(part)]
+        found = [group for group in found if group.isdisjoint(part)] + [set(part).union(*touched)]
+    return _sorted([sorted(group) for group in found])
 
 
 def coarsened(parts: Parts, fits: Callable[[Parts], ArrayLike]) -> Parts | None:
@@ -196,11 +196,11 @@ def in_cells(now: Sequence[Any], before: Sequence[Any], earlier: Parts) -> dict[
         last = len(ends) + 1
     of_now, of_then = [*of_now, last], [*of_then, last]
     shared = common(tuple((k,) for k in range(last + 1)), tuple(tuple({of_then[cell] for cell in part}) for part in earlier))
-    found = {tuple(k for k, of in enumerate(of_now) if of in one): one for one in shared}
-    return {cells: [k for k, part in enumerate(earlier) if of_then[part[0]] in one] for cells, one in found.items() if cells}
+    found = {tuple(k for k, of in enumerate(of_now) if of in cells): cells for cells in shared}
+    return {cells: [k for k, part in enumerate(earlier) if of_then[part[0]] in both] for cells, both in found.items() if cells}
 
 
-def beside(parts: Parts, rows: ArrayLike, told: Sequence[tuple[Collection[int], int]], least: int) -> NDArray[np.bool_]:
+def beside(parts: Parts, rows: ArrayLike, earlier: Sequence[tuple[Collection[int], int]], least: int) -> NDArray[np.bool_]:
     """Tells which parts, of so many rows, may be told beside what a job tells of rows without missing cells.
 
     A job tells the rows of each level, and of each of few values: its sums say them. What a part has beside these is rows that
@@ -208,7 +208,7 @@ def beside(parts: Parts, rows: ArrayLike, told: Sequence[tuple[Collection[int], 
 
     Parameters
     ----------
-    told : cells, and how many rows of the job are in them
+    earlier : cells, and how many rows of the job are in them
 
     Examples
     --------
@@ -216,15 +216,15 @@ def beside(parts: Parts, rows: ArrayLike, told: Sequence[tuple[Collection[int], 
     >>> beside(((0, 3), (1, 2)), [30, 9], [([0], 27), ([1], 5), ([2], 4)], 5)
     array([False, False])
     """
-    others = {cell for part in parts for cell in part}.difference(*(some for some, _ in told))
-    shared = common(parts, tuple(tuple(some) for some, _ in told), tuple((cell,) for cell in others))
+    others = {cell for part in parts for cell in part}.difference(*(some for some, _ in earlier))
+    shared = common(parts, tuple(tuple(some) for some, _ in earlier), tuple((cell,) for cell in others))
     fit = dict[int, bool]()
-    for one in map(set, shared):
-        inside = [(set(some), n) for some, n in told if one.issuperset(some)]
-        more = sum(n for part, n in zip(parts, np.asarray(rows).tolist()) if one.issuperset(part)) - sum(n for _, n in inside)
-        same = len(shared) == 1 or not inside or (len(inside) == 1 and inside[0][0] == one)
+    for cells in map(set, shared):
+        inside = [(set(some), n) for some, n in earlier if cells.issuperset(some)]
+        more = sum(n for part, n in zip(parts, np.asarray(rows).tolist()) if cells.issuperset(part)) - sum(n for _, n in inside)
+        same = len(shared) == 1 or not inside or (len(inside) == 1 and inside[0][0] == cells)
         may = same or (not 0 < more < 2 * least - 1 and not any(0 < n < least for _, n in inside))
-        fit |= dict.fromkeys(one, may)
+        fit |= dict.fromkeys(cells, may)
     return np.array([fit[part[0]] for part in parts])
 
 
@@ -270,9 +270,9 @@ def ring(pairs: Sequence[tuple[str, str]]) -> tuple[str, str] | None:
     tell that one row has it.
     """
     trees = list[set[str]]()
-    for one, other in pairs:
-        touched = [tree for tree in trees if one in tree or other in tree]
-        if one == other or any({one, other} <= tree for tree in touched):
-            return one, other
-        trees = [tree for tree in trees if tree not in touched] + [{one, other}.union(*touched)]
+    for row, other in pairs:
+        touched = [tree for tree in trees if row in tree or other in tree]
+        if row == other or any({row, other} <= tree for tree in touched):
+            return row, other
+        trees = [tree for tree in trees if tree not in touched] + [{row, other}.union(*touched)]
     return None

@@ -53,9 +53,9 @@ def combinations(table: Table, spec: Spec, weights: Array) -> Combinations | Non
         possible *= max(levels, len(different)) if levels is not None else _possible(np.asarray(values, np.float64))
         if possible > COARSE:
             return None
-    own, most = weights[counting], np.zeros(int(codes.max(initial=-1)) + 1)
-    np.maximum.at(most, codes, own)
-    relative = own / most[codes]  # whose squares are no smaller than numbers can be
+    counted, most = weights[counting], np.zeros(int(codes.max(initial=-1)) + 1)
+    np.maximum.at(most, codes, counted)
+    relative = counted / most[codes]  # whose squares are no smaller than numbers can be
     return Combinations(int(possible), np.bincount(codes, relative) ** 2 / np.bincount(codes, relative**2))
 
 
@@ -123,8 +123,8 @@ def _spaced(different: Array) -> float:
                 if whole[-1] - whole[0] > COARSE:
                     break
                 step = float(whole @ (different - origin)) / float(whole @ whole)
-                at = (different - origin) / step
-                on = np.abs(at - np.rint(at)) <= NEAR
-                if on.mean() >= NEARLY_ALL and len(np.unique(np.rint(at[on]))) == on.sum() > 1:
-                    return float(np.ptp(np.rint(at[on])) + 1 + (~on).sum())
+                steps = (different - origin) / step
+                on = np.abs(steps - np.rint(steps)) <= NEAR
+                if on.mean() >= NEARLY_ALL and len(np.unique(np.rint(steps[on]))) == on.sum() > 1:
+                    return float(np.ptp(np.rint(steps[on])) + 1 + (~on).sum())
     return np.inf

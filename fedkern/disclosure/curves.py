@@ -39,7 +39,7 @@ def parts(events: ArrayLike, censored: ArrayLike, missing: ArrayLike, ends: Sequ
     ((0, 1), (2,), (3, 7), (4, 5, 8), (6,))
     """
     some = np.sum(events, axis=1) + np.sum(censored, axis=1) > 0
-    dying, gone, lacking = (np.asarray(one, np.int64)[some] for one in (events, censored, missing))
+    dying, gone, lacking = (np.asarray(counts, np.int64)[some] for counts in (events, censored, missing))
     least, bins = rules.rows_per_value, dying.shape[1]
     out = lacking.min(initial=least) >= least
     if not out:
@@ -67,17 +67,17 @@ def parts(events: ArrayLike, censored: ArrayLike, missing: ArrayLike, ends: Sequ
 
 def counts_of(of: Parts, cells: ArrayLike, ends: ArrayLike) -> Counts:
     """Returns what is told of parts' cells (groups, cells), with the ends of all intervals but the last."""
-    counts, every = np.asarray(cells, np.int64), np.asarray(ends, np.float64)
-    bins = len(every) + 1
-    told = [part for part in of if max(part) < bins - 1]
-    at = [max(part) for part in told]
-    censored, rest = np.zeros((len(counts), len(told)), np.int64), np.zeros(len(counts), np.int64)
+    counts, all_ends = np.asarray(cells, np.int64), np.asarray(ends, np.float64)
+    bins = len(all_ends) + 1
+    parts = [part for part in of if max(part) < bins - 1]
+    last_bins = [max(part) for part in parts]
+    censored, rest = np.zeros((len(counts), len(parts)), np.int64), np.zeros(len(counts), np.int64)
     for part in of:
         last = max((cell for cell in part if cell < 2 * bins), default=0) - bins
         n = counts[:, list(part)].sum(axis=1)
         if bins - 1 in (*part, last):
             rest += n
         elif last >= 0:
-            censored[:, at.index(last)] += n
-    events = added(counts, tuple(told)) if told else censored
-    return Counts(every[at], events.sum(axis=1) + censored.sum(axis=1) + rest, events, censored)
+            censored[:, last_bins.index(last)] += n
+    events = added(counts, tuple(parts)) if parts else censored
+    return Counts(all_ends[last_bins], events.sum(axis=1) + censored.sum(axis=1) + rest, events, censored)

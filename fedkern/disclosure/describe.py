@@ -45,8 +45,8 @@ class Rule(NamedTuple):
 
 
 def _rows(rules: Rules) -> str:
-    one = rules.rows_of_one_column
-    return f"{rules.rows}" if one == rules.rows else f"{rules.rows} ({one} where there is one column)"
+    least = rules.rows_of_one_column
+    return f"{rules.rows}" if least == rules.rows else f"{rules.rows} ({least} where there is one column)"
 
 
 def _values(rules: Rules) -> str:

@@ -310,8 +310,8 @@ def required_of(requirement: Requirement, table: Table, spec: Spec) -> Requireme
     counted = not (requirement.shapes or spec.offset or spec.weight or spec.times or FAMILIES[spec.family].measured)
     if requirement.tells != "values" or not counted or measured(table, spec):
         return requirement
-    own = requirement.own
-    return replace(requirement, rules=requirement.rules.of_counts(), own=own and own.of_counts())
+    own_rules = requirement.own
+    return replace(requirement, rules=requirement.rules.of_counts(), own=own_rules and own_rules.of_counts())
 
 
 def measured(table: Table, spec: Spec) -> int:

@@ -55,18 +55,18 @@ def weights(table: Table, spec: Spec) -> Array:
 
     (A cell that cannot be read is a fault, and counts.)
     """
-    there = np.ones(table.n_rows, dtype=bool)
+    present = np.ones(table.n_rows, dtype=bool)
     cells, weight = (table.columns.get(name) if name else None for name in (spec.response, spec.weight or spec.trials))
     if isinstance(cells, Text):
         words = {""} if spec.labelled else MISSING
-        there &= np.array([level.lower() not in words for level in cells.levels], dtype=bool)[cells.codes]
+        present &= np.array([level.lower() not in words for level in cells.levels], dtype=bool)[cells.codes]
     elif cells is not None:
-        there &= ~np.isnan(np.asarray(cells, np.float64))
-    there[[*table.broken]] = True
+        present &= ~np.isnan(np.asarray(cells, np.float64))
+    present[[*table.broken]] = True
     if weight is None:
-        return there.astype(np.float64)
+        return present.astype(np.float64)
     values = floats(weight)
-    return np.where(there & (values != 0), np.nan_to_num(np.abs(values), posinf=0.0), 0.0)
+    return np.where(present & (values != 0), np.nan_to_num(np.abs(values), posinf=0.0), 0.0)
 
 
 def whole(rows: float) -> int:
@@ -121,12 +121,14 @@ def covered_events(table: Table, spec: Spec, rows: Array, event: Array) -> Event
     # Of a hazard that all share a group is a frailty, and no stratum.
     stratified = not spec.exposed and spec.groups and spec.groups[0] in table.columns
     strata = np.array(table.cells(spec.groups[0])) if stratified else None
-    there, dying = rows > 0, (rows > 0) & (event == 1)
+    counting, dying = rows > 0, (rows > 0) & (event == 1)
     try:
-        sets = arranged(time[there], dying[there], entry[0][there] if entry else None, None if strata is None else strata[there])
+        sets = arranged(
+            time[counting], dying[counting], entry[0][counting] if entry else None, None if strata is None else strata[counting]
+        )
     except ValueError:
         return None
-    weight, covered = rows[there][sets.order], np.zeros(int(there.sum()))
+    weight, covered = rows[counting][sets.order], np.zeros(int(counting.sum()))
     until = np.full(len(covered), len(sets.ends)) if sets.until is None else sets.until
     most = float(weight.max(initial=0.0))
     for k, (first, end, deaths) in enumerate(zip(sets.first.tolist(), sets.ends.tolist(), sets.deaths.tolist())):
@@ -171,21 +173,21 @@ def _number(name: str) -> Column:
 # What singles rows out --------------------
 
 
-def of_a_value(asked: Requirement, family: str) -> int:
+def of_a_value(requirement: Requirement, family: str) -> int:
     """Returns how many rows must share a value of a covariate; 0 where that is not asked."""
-    if asked.each_row:
+    if requirement.each_row:
         return 0
     # Linear sums have the same weights in every round: of two rows or more they are never more than their sums.
-    wanted = math.ceil(asked.rules.rows_per_value / asked.batch)
-    return min(LEAST_OF_LEVEL, wanted) if is_linear(family) and not asked.cells else wanted
+    wanted = math.ceil(requirement.rules.rows_per_value / requirement.batch)
+    return min(LEAST_OF_LEVEL, wanted) if is_linear(family) and not requirement.cells else wanted
 
 
-def of_a_level(asked: Requirement, wanted: int) -> int:
+def of_a_level(requirement: Requirement, wanted: int) -> int:
     """Returns how many rows must have a level of the response, if any has it, where covariates ask for `wanted`.
 
     A likelihood of ordered levels has a function of the rows of each alone, which thresholds single out: three were determined.
     """
-    return min(LEAST_OF_LEVEL, wanted) if asked.nominal else wanted
+    return min(LEAST_OF_LEVEL, wanted) if requirement.nominal else wanted
 
 
 @dataclass(frozen=True)
@@ -243,20 +245,20 @@ class Look:
         covariates : whether they are looked at, or the response alone
         weighing : effective number of rows that are asked for, as the fit weighs them; of how many coefficients
         """
-        asked, spec, family, response = self.asked, self.spec, self.family, str(self.spec.response)
-        every = self._of_values(covariates=covariates and not asked.summed)
-        if every:
-            yield self.singled_out(every)
+        requirement, spec, family, response = self.asked, self.spec, self.family, str(self.spec.response)
+        found = self._of_values(covariates=covariates and not requirement.summed)
+        if found:
+            yield self.singled_out(found)
         # The search for sparse sums finds a row that has one to itself, so that its leverage would be said once more.
-        looks_at_leverage = covariates and not asked.rules.search
+        looks_at_leverage = covariates and not requirement.rules.search
         levered = self._of_leverage(self._at_no_slopes) if looks_at_leverage else None
         if levered is not None:
             yield levered
         if response not in self.table.columns or family.measured or not (self.wanted or weighing[0]):
             return
         least, parts = self.of_response()
-        few = math.ceil(min((rows for rows in (effective(own) for _, own in parts) if rows > 0), default=0) - NEARLY)
-        if 0 < few < least and not asked.summed:
+        few = math.ceil(min((rows for rows in (effective(of_part) for _, of_part in parts) if rows > 0), default=0) - NEARLY)
+        if 0 < few < least and not requirement.summed:
             yield self.singled_out((Rare((response,), few, wanted=least),))
             if family.leveled:
                 return
@@ -268,19 +270,19 @@ class Look:
             remedies = ("log-of-exposure", "mend-cells", "no-offset")
             yield Broken("rows-by-offset", "rows_per_value", int(rows), values, remedies)
             return
-        alone = bool(every)  # then what the fit makes of the rows says the same once more
-        for own, why in self._weighed():
-            light = self._of_fit(effective(own), *weighing) if why == BY_FIT else None
+        alone = bool(found)  # then what the fit makes of the rows says the same once more
+        for weights, why in self._weighed():
+            light = self._of_fit(effective(weights), *weighing) if why == BY_FIT else None
             if light is not None:
                 yield light
                 alone = True
-            if asked.rules.search and not alone:
-                every = rare(self.table, self.columns, own, self.fewest, self.fewest, self.filled)
-                if every:
-                    yield self.singled_out(every, why)
+            if requirement.rules.search and not alone:
+                found = rare(self.table, self.columns, weights, self.fewest, self.fewest, self.filled)
+                if found:
+                    yield self.singled_out(found, why)
                     alone = True
             if looks_at_leverage and levered is None and why == BY_FIT:
-                levered = self._of_leverage(own)
+                levered = self._of_leverage(weights)
                 if levered is not None:
                     yield levered
 
@@ -303,7 +305,9 @@ class Look:
             both = [weights * y]
             if self.family.link != "log" and (not spec.times or spec.exposed):  # of "cox" a row without has no term
                 both.append(weights * np.maximum(1 - y, 0))
-        return self.fewest, [(of, np.where(weights > 0, own, 0.0)) for of, own in zip(("with an event", "without one"), both)]
+        return self.fewest, [
+            (of, np.where(weights > 0, at_fit, 0.0)) for of, at_fit in zip(("with an event", "without one"), both)
+        ]
 
     def _is_heavy(self, values: Array) -> bool:
         return heavy(np.nan_to_num(without_faults(values)), self.weights)
@@ -313,14 +317,14 @@ class Look:
         family, table, spec, wanted, response = self.family, self.table, self.spec, self.wanted, str(self.spec.response)
         # Of a linear model two columns' product is a number of rows, which is said, unless each row has a weight of its own.
         together, search = 0 if family.linear and spec.weight is None else self.fewest, self.asked.rules.search
-        every = rare(table, self.columns, self.weights, wanted, together, self.filled, search=search) if covariates else ()
+        found = rare(table, self.columns, self.weights, wanted, together, self.filled, search=search) if covariates else ()
         # Sums with weights, or trials, less those without, are those of rows that differ in these. All rows count, for some sums
         # are of those that weigh nothing too.
         for name in (spec.weight, spec.trials):
-            if not every and wanted > 1 and name in table.columns:
-                every = rare(table, [_number(str(name))], np.ones(table.n_rows), wanted, 0)
-        if every or response not in table.columns:
-            return every
+            if not found and wanted > 1 and name in table.columns:
+                found = rare(table, [_number(str(name))], np.ones(table.n_rows), wanted, 0)
+        if found or response not in table.columns:
+            return found
         # Of heavy tails a far cell does not move the slopes, but its sum of squares is told.
         heavy_tailed = family.measured and not family.linear
         if wanted > 1 and heavy_tailed and self._is_heavy(floats(table.columns[response])):
@@ -363,7 +367,7 @@ class Look:
         if self.family.measured:
             return []
         blocks = len(self.spec.levels) - 1 if self.family.leveled and self.asked.nominal else 1
-        return [own for own, why in self._weighed() if why == BY_FIT] or [np.zeros(len(self.weights))] * blocks
+        return [fit for fit, why in self._weighed() if why == BY_FIT] or [np.zeros(len(self.weights))] * blocks
 
     def _weighed(self) -> Iterator[tuple[Array, str]]:
         """Yields (n,) the weights of the rows in X'WX, and the fact that says why.
@@ -375,8 +379,8 @@ class Look:
         if self.family.leveled:
             codes, nominal = codes_of(self.table.columns[str(self.spec.response)], self.spec.levels), self.asked.nominal
             splits = ((codes == k) if nominal else (codes >= k) for k in range(1, len(self.spec.levels)))
-            every = [own for own in (self._at_fit(split.astype(np.float64), None) for split in splits) if own is not None]
-            yield from ((own, BY_FIT) for own in (every if nominal or not every else [np.sum(every, axis=0)]))
+            fits = [fit for fit in (self._at_fit(split.astype(np.float64), None) for split in splits) if fit is not None]
+            yield from ((fit, BY_FIT) for fit in (fits if nominal or not fits else [np.sum(fits, axis=0)]))
             return
         y, trials = self.events
         if self._exposed is not None:
@@ -390,10 +394,10 @@ class Look:
 
     def _of_fit(self, rows: float, least: int, coefficients: int) -> Broken | None:
         """Returns that the fit leaves few rows their weight, by their effective number."""
-        asked, usual = self.asked, LEVELS["standard"].rows
+        requirement, usual = self.asked, LEVELS["standard"].rows
         # Questions, too, ask for rows by their effective number, unless fewer than usual are asked for.
-        in_all = asked.rules.rows if asked.weighs is not None and asked.rules.rows >= usual else 0
-        if asked.summed or rows >= max(self.wanted, least, in_all):
+        in_all = requirement.rules.rows if requirement.weighs is not None and requirement.rules.rows >= usual else 0
+        if requirement.summed or rows >= max(self.wanted, least, in_all):
             return None
         if least > max(self.wanted, rows):
             key, wanted, enough = "rows_per_coefficient", least, int(10 * rows / coefficients) / 10
@@ -449,9 +453,12 @@ class Look:
         # Trials are counted apart: they are a row's weight where it has no other.
         weights = self.weights if self.spec.weight or not self.spec.trials else np.sign(self.weights)
         counted = self.weights > 0
-        every, offset = np.ones(len(y)) if trials is None else trials, np.zeros(len(y)) if self._offset is None else self._offset
-        y, every, offset, weight = (own[counted] for own in (y, every, offset, weights))
-        found = fitted.weights(X, y, every, offset, weight, precision, self.family)
+        trials_of, offset = (
+            np.ones(len(y)) if trials is None else trials,
+            np.zeros(len(y)) if self._offset is None else self._offset,
+        )
+        y, trials_of, offset, weight = (column[counted] for column in (y, trials_of, offset, weights))
+        found = fitted.weights(X, y, trials_of, offset, weight, precision, self.family)
         if self.family.domain is POSITIVE:  # of a log link means are those of a Poisson fit
             curve = self.family.observed if self.family.concave else self.family.information
             found = weight * curve(y, np.log(np.maximum(found / weight, 1e-300)), 1.0, None)
@@ -471,18 +478,18 @@ class Look:
         if rules.leverage >= 1 or not numbers:
             return None
         with np.errstate(all="ignore"):  # numbers whose squares are none are faults, or end the job later
-            design, there = self._standardised(numbers, MOST_LEVERED), np.flatnonzero(self.weights > 0)
+            design, counting = self._standardised(numbers, MOST_LEVERED), np.flatnonzero(self.weights > 0)
         if design is None or not weights.any() or not np.isfinite(design.X.sum()):
             return None
         precision = np.zeros(design.X.shape[1]) if self.family.linear else self._precision(design)
-        found = levered(design.X, weights[there], np.diag(precision), rules.leverage)
+        found = levered(design.X, weights[counting], np.diag(precision), rules.leverage)
         if found is None:
             return None
         row, leverage = found
         name = design.names[int(np.abs(design.X[row, 1:]).argmax())]
         cells = table.columns[name]
-        value = cells.levels[cells.codes[there[row]]] if isinstance(cells, Text) else float(floats(cells)[there[row]])
-        values: dict[str, Value] = {"row": table.place(int(there[row])), "leverage": leverage, "most": rules.leverage}
+        value = cells.levels[cells.codes[counting[row]]] if isinstance(cells, Text) else float(floats(cells)[counting[row]])
+        values: dict[str, Value] = {"row": table.place(int(counting[row])), "leverage": leverage, "most": rules.leverage}
         values |= {"column": name, "value": value}
         enough = 1.0 if lowered else min(math.ceil(100 * leverage) / 100, 1.0)  # a row alone may have the last digit more
         return Broken("row-of-leverage", "leverage", enough, values, ("mend-cell", "cap", "fewer-columns", "pool"))
@@ -512,66 +519,70 @@ class Look:
         if fit.precision is None:  # of columns in the standard deviations of all sites
             return np.array([OF_INTERCEPT, *np.full(len(design.scale), fit.part)])
         given = {column.name: column.scale if column.kind == "numeric" else 1.0 for column in self.columns}
-        scale = np.array([float(given[name] or own) for name, own in zip(design.names, design.scale)])
+        scale = np.array([float(given[name] or sd) for name, sd in zip(design.names, design.scale)])
         precision = fit.part * float(fit.precision) * (scale / design.scale) ** 2
         return np.array([OF_INTERCEPT, *np.clip(precision, LEAST_PRECISION, 1 / LEAST_PRECISION)])
 
     # What is said
 
-    def singled_out(self, every: Sequence[Rare], by: str = "") -> Broken:
+    def singled_out(self, found: Sequence[Rare], by: str = "") -> Broken:
         """Returns the columns with the fewest rows, and others with few rows, so that all is mended at once.
 
         `by`: the fact that says why they are few.
         """
-        wanted, spec, family = every[0].wanted or self.wanted, self.spec, self.family
+        wanted, spec, family = found[0].wanted or self.wanted, self.spec, self.family
         fewest = dict[frozenset[str], Rare]()
-        for each in reversed(every):  # the first of each; a spline's columns are those of the one it is made of
+        for each in reversed(found):  # the first of each; a spline's columns are those of the one it is made of
             before = ((name, name.rpartition("~")[0]) for name in each.columns)
-            own = tuple(dict.fromkeys(made if made in self.asked.fit.splines else name for name, made in before))
-            fewest[frozenset(own)] = each._replace(columns=own)
-        one, *others = sorted(fewest.values(), key=lambda each: (len(each.columns), each.n_rows))
-        remedies, farthest = self._remedies(one), self._farthest(one)
+            names = tuple(dict.fromkeys(made if made in self.asked.fit.splines else name for name, made in before))
+            fewest[frozenset(names)] = each._replace(columns=names)
+        direction, *others = sorted(fewest.values(), key=lambda each: (len(each.columns), each.n_rows))
+        remedies, farthest = self._remedies(direction), self._farthest(direction)
         # Effective numbers are counted up: as many as are wanted are fewer.
-        rows = min(one.n_rows, wanted - 1)
-        values: dict[str, Value] = {"columns": one.columns, "wanted": wanted, "rows": rows, "offset": spec.offset}
+        rows = min(direction.n_rows, wanted - 1)
+        values: dict[str, Value] = {"columns": direction.columns, "wanted": wanted, "rows": rows, "offset": spec.offset}
         facts = [by] if by else []
-        if farthest is not None and (one.far or (one.n_rows <= 2 and not by)):
+        if farthest is not None and (direction.far or (direction.n_rows <= 2 and not by)):
             values |= dict(zip(("row", "value"), farthest))
             facts.append("farthest")
-        if one.far:
+        if direction.far:
             return Broken("far-cells", "rows_per_value", 1, values, remedies, tuple(facts))
         if others:
             values["others"] = [(" and ".join(other.columns), other.n_rows) for other in others]
             facts.append("the-same-of")
-        measured = one.columns == (spec.response,) and not (family.counted or family.binary or spec.levels)
+        measured = direction.columns == (spec.response,) and not (family.counted or family.binary or spec.levels)
         enough = min([rows, *(other.n_rows for other in others)])
         return Broken("uneven-response" if measured else "rare-values", "rows_per_value", enough, values, remedies, tuple(facts))
 
-    def _farthest(self, one: Rare) -> tuple[str, float] | None:
+    def _farthest(self, directions: Rare) -> tuple[str, float] | None:
         """Returns the row whose cell of a column of numbers is farthest from the others, and the cell; None if there is none."""
-        cells = self.table.columns.get(one.columns[0])
+        cells = self.table.columns.get(directions.columns[0])
         # A column of numbers is read as one of texts where cells are empty.
-        if len(one.columns) > 1 or cells is None or (isinstance(cells, Text) and not one.far):
+        if len(directions.columns) > 1 or cells is None or (isinstance(cells, Text) and not directions.far):
             return None
         values = without_faults(floats(cells))
-        at = int(np.nanargmax(np.abs(values - np.nanmedian(values))))
-        return self.table.place(at), float(values[at])
+        row = int(np.nanargmax(np.abs(values - np.nanmedian(values))))
+        return self.table.place(row), float(values[row])
 
-    def _remedies(self, one: Rare) -> tuple[str, ...]:
+    def _remedies(self, direction: Rare) -> tuple[str, ...]:
         """Returns the remedies for columns that single out rows."""
-        columns, spec = set(one.columns), self.spec
+        columns, spec = set(direction.columns), self.spec
         if columns & set(self.asked.fit.splines):
             return ("wider-knots", "mend-cells", "pool")
         if any(name.endswith(MARK) for name in columns):
             return ("drop", "fill-cells", "ignore-column")
         # Of two levels the other would be all that is left; a response keeps its levels.
-        if len(columns) == 1 and columns != {spec.response} and len(column_of(spec, self.table, one.columns[0]).levels or ()) > 2:
-            cells = self.table.columns[one.columns[0]]  # that are numbers here may be of categories elsewhere
+        if (
+            len(columns) == 1
+            and columns != {spec.response}
+            and len(column_of(spec, self.table, direction.columns[0]).levels or ()) > 2
+        ):
+            cells = self.table.columns[direction.columns[0]]  # that are numbers here may be of categories elsewhere
             known = isinstance(cells, Text) and cells.kind() == "categorical"
             return ("join-rare" if known else "join-rare-numbers", "mend-cells", "pool", "no-column")
-        wrong = ("mend-cell", "cap") if one.far else ("mend-cells",)
+        wrong = ("mend-cell", "cap") if direction.far else ("mend-cells",)
         if columns & {spec.weight, spec.trials, spec.offset} or columns <= {spec.response, *spec.times, spec.upper}:
-            return (*wrong, "leave-row-out" if one.far else "pool")
+            return (*wrong, "leave-row-out" if direction.far else "pool")
         which = "ignore-column" if len(columns) == 1 else "ignore-one-column"
         without = which if spec.coefficients is None else "leave-out-a-term"
-        return (*wrong, without) if one.far else (*wrong, "join-values", "pool", without)
+        return (*wrong, without) if direction.far else (*wrong, "join-values", "pool", without)

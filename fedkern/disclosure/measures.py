@@ -20,9 +20,9 @@ REACH = 2.0  # standard deviations, between which bins lie
 
 def present(values: ArrayLike) -> Floats:
     """Returns the numbers that are not missing."""
-    own = np.asarray(values, np.float64)
-    there = np.isfinite(own)
-    return own if there.all() else own[there]
+    numbers = np.asarray(values, np.float64)
+    finite = np.isfinite(numbers)
+    return numbers if finite.all() else numbers[finite]
 
 
 def n_values(numbers: Floats, most: int) -> int:
@@ -36,12 +36,12 @@ def measured(values: ArrayLike, rules: Rules) -> bool:
 
     Else the column has counts alone.
     """
-    own, most = present(values), MANY * (rules.rows_per_value > 0)
-    if len(own) < max(rules.rows, 2) or n_values(own, most + 1) <= most:
+    numbers_there, most = present(values), MANY * (rules.rows_per_value > 0)
+    if len(numbers_there) < max(rules.rows, 2) or n_values(numbers_there, most + 1) <= most:
         return False
-    off = own - own.mean()
+    off = numbers_there - numbers_there.mean()
     farthest = max(off.max(), -off.min()) ** 2
-    return bool(1 / len(own) + farthest / max(off @ off, np.finfo(float).tiny) <= rules.leverage)
+    return bool(1 / len(numbers_there) + farthest / max(off @ off, np.finfo(float).tiny) <= rules.leverage)
 
 
 def scale(values: Floats) -> tuple[float, float, float]:
@@ -54,9 +54,13 @@ def scale(values: Floats) -> tuple[float, float, float]:
 
 def step(size: float, *, up: bool = False) -> float:
     """Returns the largest of .., .1, .2, .5, 1, 2, 5, .. that is no larger than a size; `up`: the smallest that is no smaller."""
-    at = math.floor(math.log10(size))
-    every = [float(f"{digit}e{at + more}") for more in (0, 1) for digit in (1, 2, 5)]
-    return next(one for one in every if one >= size) if up else [one for one in every if one <= size][-1]
+    power = math.floor(math.log10(size))
+    round_numbers = [float(f"{digit}e{power + more}") for more in (0, 1) for digit in (1, 2, 5)]
+    return (
+        next(number for number in round_numbers if number >= size)
+        if up
+        else [number for number in round_numbers if number <= size][-1]
+    )
 
 
 def rounded(value: float, error: float) -> float:

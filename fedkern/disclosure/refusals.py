@@ -40,17 +40,17 @@ class Broken(NamedTuple):
         """The rule, and the columns that it is about."""
         return self.id, self.key, self.columns or self.values.get("column")
 
-    def refusal(self, asked: Requirement, client: str, where: str, more: Sequence[str] = ()) -> RuleRefusal:
+    def refusal(self, requirement: Requirement, client: str, where: str, more: Sequence[str] = ()) -> RuleRefusal:
         """Returns the error; `where`: the rows, as their holder calls them; `more`: other remedies."""
         rule = "linear" if self.key == "rows_per_coefficient" else self.key
-        by_holder = asked.own is not None and getattr(asked.own, rule) != getattr(asked.rules, rule)
+        by_holder = requirement.own is not None and getattr(requirement.own, rule) != getattr(requirement.rules, rule)
         number = "raise-rule" if self.key == "leverage" else "lower-rule"
         # Of fewer rows than their cross-products alone would take one is nearly alone at some point that questions are about.
         alone = self.key == "rows_per_coefficient" and self.enough < LEVELS["standard"].linear
-        if alone and asked.tells == "values" and not is_linear(asked.family) and asked.rules.leverage < 1:
+        if alone and requirement.tells == "values" and not is_linear(requirement.family) and requirement.rules.leverage < 1:
             number = "lower-rule-and-leverage"
-        ends = () if asked.secure else ("leave-out-client",)
-        if asked.additive and not asked.summed and asked.level != "none":
+        ends = () if requirement.secure else ("leave-out-client",)
+        if requirement.additive and not requirement.summed and requirement.level != "none":
             ends = (*ends, "sign-sums")
         return RuleRefusal(
             self.id,
@@ -75,17 +75,17 @@ class Few(Refused):
     @property
     def of_values(self) -> bool:
         """Whether it is about values in the rows alone, which may be faults."""
-        return all(one.of_values for one in self.broken)
+        return all(rule.of_values for rule in self.broken)
 
     @property
     def by_summary(self) -> int:
         """How many numbers the client may tell, where it takes part by a summary; 0: it does not."""
-        return min(one.by_summary for one in self.broken)
+        return min(rule.by_summary for rule in self.broken)
 
     @property
     def numbers(self) -> str:
         """The keys of the rules, with the numbers that the rows would do for."""
-        return ", ".join(dict.fromkeys(f"{one.key} = {one.enough:g}" for one in self.broken))
+        return ", ".join(dict.fromkeys(f"{rule.key} = {rule.enough:g}" for rule in self.broken))
 
 
 def name_rules(errors: Iterable[Exception]) -> None:
@@ -93,7 +93,7 @@ def name_rules(errors: Iterable[Exception]) -> None:
 
     Where rows are few, which other rules they break depends on how many there are, and others do not read it.
     """
-    rules = [one for one in errors if isinstance(one, RuleRefusal)]
-    few = next((one for one in rules if one.finding.values["rule"] == "disclosure.rows"), None)
-    for one in rules:
-        one.args = ((few or one).finding,)
+    rules = [error for error in errors if isinstance(error, RuleRefusal)]
+    few = next((rule for rule in rules if rule.finding.values["rule"] == "disclosure.rows"), None)
+    for rule in rules:
+        rule.args = ((few or rule).finding,)

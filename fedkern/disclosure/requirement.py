@@ -147,5 +147,5 @@ class Requirement:
         and the coefficients by which they are asked for."""
         if self.weighs is None:
             return 0, coefficients
-        own = coefficients + self.weighs
-        return told_by_values(own, self.rules, each=self.rules.weighed), own
+        counted = coefficients + self.weighs
+        return told_by_values(counted, self.rules, each=self.rules.weighed), counted

@@ -68,7 +68,7 @@ class Rules(NamedTuple):
 
     def with_strictest(self, other: Rules) -> Rules:
         """Returns of each rule the stricter one."""
-        both = {name: max(own, getattr(other, name)) for name, own in self._asdict().items()}
+        both = {name: max(number, getattr(other, name)) for name, number in self._asdict().items()}
         # A level that asks for rows a coefficient and has no summaries takes none.
         summaries = [rules.summary for rules in (self, other) if rules.of_coefficients]
         return Rules(**both | {"leverage": min(self.leverage, other.leverage), "summary": min(summaries, default=0)})

@@ -128,9 +128,9 @@ def counts(requirement: Requirement, table: Table, spec: Spec, n_clients: int) -
         cells = columns * (CELLS_OF_ONE if columns == 1 else CELLS_OF_ALL)
         summary = told(requirement.unknowns(p) + requirement.shapes, ASKED_OF_ALL) / cells
 
-    def by_coefficients(of: str, least: float, own: Array) -> Count:
+    def by_coefficients(of: str, least: float, weights: Array) -> Count:
         enough = math.inf if summary is None else min(least, summary)
-        return Count.of_rows(of, "rows_per_coefficient", least, own, summary=enough)
+        return Count.of_rows(of, "rows_per_coefficient", least, weights, summary=enough)
 
     if wanted:
         found.append(by_coefficients(f"rows for {p} coefficients", max(wanted, int(requirement.rules.linear * p)) + 1, rows))
@@ -142,7 +142,7 @@ def counts(requirement: Requirement, table: Table, spec: Spec, n_clients: int) -
         of = f"groups in column {name!r}"
         found.append(Count.of_rows(of, "groups", requirement.least_of_group, np.ones(n)))
     look, least_weighed = Look.at(requirement, table, spec, rows), requirement.weighing(p)[0]
-    at_fit = (by_coefficients("rows that weigh in the fit", max(look.wanted, least_weighed), own) for own in look.by_fit())
+    at_fit = (by_coefficients("rows that weigh in the fit", max(look.wanted, least_weighed), fit) for fit in look.by_fit())
     return found, [*_values(look, fewer if requirement.summaries else math.inf), *at_fit]
 
 
@@ -156,33 +156,33 @@ def _values(look: Look, fewer: float) -> Iterator[Count]:
             continue
         codes = codes_of(cells, column.levels)
         for k, level in enumerate(column.levels):
-            own = np.where(codes == k, look.weights, 0.0)
-            yield Count.of_rows(f"{of} with {level!r}", "rows_per_value", look.wanted, own, none=True, summary=fewer)
+            of_level = np.where(codes == k, look.weights, 0.0)
+            yield Count.of_rows(f"{of} with {level!r}", "rows_per_value", look.wanted, of_level, none=True, summary=fewer)
     if not look.family.measured:
         least, parts = look.of_response()
-        for what, own in parts:
+        for what, of_level in parts:
             of = f"rows in column {look.spec.response!r} {what}"
-            yield Count.of_rows(of, "rows_per_value", least, own, none=True, summary=fewer)
+            yield Count.of_rows(of, "rows_per_value", least, of_level, none=True, summary=fewer)
 
 
-def numbers(own: Sequence[Count], *, small: bool, lax: bool) -> Array:
+def numbers(counts: Sequence[Count], *, small: bool, lax: bool) -> Array:
     """Returns the numbers of a client that are added.
 
     Parameters
     ----------
-    own : its counts
+    counts : its counts
     small : whether its own rows break a rule by themselves
     lax : whether its holder takes jobs that differ by little from an earlier one
     """
-    return np.array([float(small), float(lax), *(value for one in own for value in (one.sum, one.squares))])
+    return np.array([float(small), float(lax), *(value for count in counts for value in (count.sum, count.squares))])
 
 
-def judge(own: Sequence[Count], total: Array, others: Array, client: str, source: str) -> Judged:
+def judge(counts: Sequence[Count], total: Array, others: Array, client: str, source: str) -> Judged:
     """Refuses a sum over too few rows.
 
     Parameters
     ----------
-    own : a client's counts
+    counts : a client's counts
     total, others : `numbers` of all clients, and of all but this one
 
     Raises
@@ -197,14 +197,14 @@ def judge(own: Sequence[Count], total: Array, others: Array, client: str, source
     if total[1]:
         text = f"client {client!r}: some client has too few rows by itself, and {LAX}"
         raise OwnFault(text, text)
-    for at, one in enumerate(own):
-        of_all, of_others = (one._replace(sum=both[2 + 2 * at], squares=both[3 + 2 * at]) for both in (total, others))
+    for place, count in enumerate(counts):
+        of_all, of_others = (count._replace(sum=both[2 + 2 * place], squares=both[3 + 2 * place]) for both in (total, others))
         for found, whose in ((of_all, "all clients together"), (of_others, "all clients but this one")):
-            enough = found.effective >= one.least - 1e-6 or (one.none and found.squares <= 0)
-            if enough or found.effective >= one.summary - 1e-6:
+            enough = found.effective >= count.least - 1e-6 or (count.none and found.squares <= 0)
+            if enough or found.effective >= count.summary - 1e-6:
                 summary |= not enough
                 continue
-            text = f"client {client!r}: {whose} have too few {one.of}, and a sum over these would tell them: {one.remedy}"
-            has = f"{math.floor(found.effective + 1e-6)} {one.of}; {one.least:g} are asked for ({one.key})"
-            raise OwnFault(text, f"client {client!r}, {source}: {whose} have {has}: {one.remedy}")
+            text = f"client {client!r}: {whose} have too few {count.of}, and a sum over these would tell them: {count.remedy}"
+            has = f"{math.floor(found.effective + 1e-6)} {count.of}; {count.least:g} are asked for ({count.key})"
+            raise OwnFault(text, f"client {client!r}, {source}: {whose} have {has}: {count.remedy}")
     return Judged(small, summary)

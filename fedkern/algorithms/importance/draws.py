@@ -254,8 +254,8 @@ def answered(state: Server) -> Server:
 
 def answers_of(state: Server, kind: type[M], several: int = 1) -> list[list[M]]:
     """Returns the answers to each of several open questions of this kind, in the order of the clients that were asked."""
-    own = [[answer for answer in answers if isinstance(answer, kind)] for answers in in_order(state.answers)]
-    return [[answers[i] for answers in own] for i in range(several)]
+    of_kind = [[answer for answer in answers if isinstance(answer, kind)] for answers in in_order(state.answers)]
+    return [[answers[i] for answers in of_kind] for i in range(several)]
 
 
 # The draws --------------------
@@ -277,8 +277,8 @@ def first_source(state: Server) -> Proposal | Scaled:
             mode[c.learnt] = log_s
             return state.prior.curvature(mode)
 
-        at = climb.at[i], climb.gradient[i], climb.hessian[i]
-        return Scaled.around(*at, prior, c.learnt, c.wide, n)
+        climbed = climb.at[i], climb.gradient[i], climb.hessian[i]
+        return Scaled.around(*climbed, prior, c.learnt, c.wide, n)
     factors = [Metric.of(climb.hessian[i]).factor for i in which]
     scale = np.array([B @ B.T for B in factors])
     log_size = np.array([climb.value[i] + np.linalg.slogdet(B)[1] for i, B in zip(which, factors, strict=True)])
@@ -312,9 +312,9 @@ def _points(state: Server, source: Proposal | Scaled, key: int) -> Array:
 
 def _ask_rest(state: Server) -> tuple[Server, ServerEffects]:
     """Asks for the values of the first round's other draws."""
-    there = len(state.draws[-1].xi)
-    xi = _points(state, state.sources[-1], state.drawn - there // state.settings.per_question)
-    centre, steps = shortened(xi[there:])
+    n_last = len(state.draws[-1].xi)
+    xi = _points(state, state.sources[-1], state.drawn - n_last // state.settings.per_question)
+    centre, steps = shortened(xi[n_last:])
     state = evolve(state, centre=centre, asked=steps)
     return asking(state, questions_about(state, state.round))
 
@@ -338,7 +338,7 @@ def take_draws(state: Server) -> tuple[Server, ServerEffects]:
         return ask_values(anew, state.sources[-1].sized(s.first))
     xi = drawn(state.centre, state.asked)
     parts = zip(several, np.split(xi, len(several)), strict=True)
-    values = np.concatenate([_values(state, answers, own) for answers, own in parts])
+    values = np.concatenate([_values(state, answers, draws) for answers, draws in parts])
     lost = values <= LOST
     draws, known = _draws_of(state, xi, np.where(lost, -np.inf, values)), state.draws
     if len(known) == len(state.sources):  # the first round's one net is there
@@ -358,13 +358,13 @@ def take_draws(state: Server) -> tuple[Server, ServerEffects]:
     if enough(state, posterior):
         return end(state, ENOUGH, posterior)
     # As many again as there are: a source follows the draws that it is made from, and the last one's draws are most of all.
-    every = np.concatenate([draw.z for draw in state.draws])
-    n = min(len(every), s.per_question * (s.most_questions - state.drawn))
+    normals = np.concatenate([draw.z for draw in state.draws])
+    n = min(len(normals), s.per_question * (s.most_questions - state.drawn))
     if n <= 0:
         return end(state, ROUNDS, posterior)
-    source = state.sources[-1].adapted(every, posterior.smoothed, state.coordinates.wide)
+    source = state.sources[-1].adapted(normals, posterior.smoothed, state.coordinates.wide)
     if isinstance(source, Proposal):  # beyond the widest draws of all coordinates at once few are where the others' mass is
-        source = source.with_wide(state.coordinates.flat(every, posterior.smoothed))
+        source = source.with_wide(state.coordinates.flat(normals, posterior.smoothed))
     return ask_values(state, source.sized(n))
 
 
@@ -470,12 +470,12 @@ def end(state: Server, why: str, posterior: Weighted | None = None) -> tuple[Ser
     s = state.settings
     if posterior is None or not s.told:
         return tell_nobody(state)
-    told = posterior.draws[posterior.resampled(s.told, offset(s.seed))]
+    told_draws = posterior.draws[posterior.resampled(s.told, offset(s.seed))]
     rounds = dict.fromkeys(range(len(state.names)), state.round)
     rounds |= {k: int(n) for k, n in zip(s.summaries, state.quadratics.answered)}
     right = int(not _against(state, posterior))
     state, _ = tell_nobody(state)
-    return state, [(k, Posterior(round, state.nodes, right, told)) for k, round in rounds.items()]
+    return state, [(k, Posterior(round, state.nodes, right, told_draws)) for k, round in rounds.items()]
 
 
 def tell_nobody(state: Server) -> tuple[Server, ServerEffects]:
@@ -490,26 +490,26 @@ def offset(seed: int) -> float:
 
 def _against(state: Server, posterior: Weighted | None) -> str:
     """Returns the reason to doubt the result, or "". `posterior`: None if only the mode was wanted."""
-    s, said = state.settings, []
+    s, findings = state.settings, []
     if posterior is None:
         return unresolved(state)
     # Chains do not enter where a learnt scale is near 0.
     chains = 'chains (algorithm.sampler = "hmc"), ' if state.coordinates.learnt is None else ""
     n = len(posterior.draws)
     if not (posterior.reliable and posterior.effective >= s.counted):
-        said.append(
+        findings.append(
             f"after {len(state.draws)} rounds {n} draws are worth {posterior.effective:.0f} of equal weight (wanted "
             f"{s.counted:g}), with k-hat {posterior.k_hat:.2f} (wanted at most 0.7): no t distribution is near this "
             f"posterior: take {chains}more draws (algorithm.points, job.rounds), or narrower priors"
         )
     elif max(errors(state, posterior)) > SURE * s.error:  # rounds go on for better, but a standard error is enough
         of_means, of_sds = np.array(errors(state, posterior)) / SURE
-        said.append(
+        findings.append(
             f"after {len(state.draws)} rounds of {n} draws the largest standard error of a mean is {of_means:.2g} posterior "
             f"standard deviations, and of one of these {100 * of_sds:.2g} % (wanted {s.error:.2g} and {100 * s.error:.2g} %): "
             "take more rounds of draws (job.rounds) or more draws (algorithm.points)"
         )
-    return "; ".join(filter(None, [*said, unresolved(state)]))
+    return "; ".join(filter(None, [*findings, unresolved(state)]))
 
 
 def unresolved(state: Server) -> str:
@@ -540,8 +540,8 @@ def read_result(state: Server) -> Found:
     # A proposal follows the draws that it was made from, and their mean ratio is too small: the last draws are free of that.
     last = weighted(state, len(several) - 1) if len(several) > 1 else posterior
     evidence = None if last is None else last.log_evidence
-    values = np.concatenate([one.values for one in several]) if several else np.empty((0, len(state.names)))
-    log_prior = np.concatenate([one.log_prior - c.log_jacobian(one.xi) for one in several]) if several else np.empty(0)
+    values = np.concatenate([draws.values for draws in several]) if several else np.empty((0, len(state.names)))
+    log_prior = np.concatenate([draws.log_prior - c.log_jacobian(draws.xi) for draws in several]) if several else np.empty(0)
     first = (state.first_gradient, unpacked(state.first_hessian, len(mode[0]))) if len(state.first_gradient) else None
     return Found(
         posterior, values, log_prior, evidence, mode[0], climb.hessian[which[0]], state.own_gradient[which[0]],

@@ -88,7 +88,7 @@ def kept(state: Server, values: Array) -> Saved:
     xi = np.concatenate([draws.xi for draws in state.draws])
     values = np.where(state.coordinates.beyond(xi)[:, np.newaxis], -np.inf, values)
     ends = np.cumsum([len(draws.xi) for draws in state.draws])[:-1]
-    draws = tuple(replace(draws, values=own) for draws, own in zip(state.draws, np.split(values, ends), strict=True))
+    draws = tuple(replace(draws, values=part) for draws, part in zip(state.draws, np.split(values, ends), strict=True))
     return machine.save(_of(replace(state, draws=draws), values.shape[1]))
 
 
@@ -99,7 +99,7 @@ def restored(fresh: Server, saved: Saved, names: tuple[str, ...]) -> Server:
 
 def without(state: Server, name: str) -> Server:
     """Returns the state without a client's values."""
-    others = [k for k, own in enumerate(state.names) if own != name]
+    others = [k for k, client in enumerate(state.names) if client != name]
     draws = tuple(replace(draws, values=draws.values[:, others]) for draws in state.draws)
     return _of(replace(state, draws=draws, names=tuple(state.names[k] for k in others)), len(others))
 
@@ -146,8 +146,10 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     lost = values <= LOST
     finite_enough(state, lost)
     ends = np.cumsum([len(draws.xi) for draws in state.draws])[:-1]
-    own = np.split(np.where(lost, -np.inf, values), ends)
-    draws = tuple(replace(one, values=np.column_stack([new, one.values])) for one, new in zip(state.draws, own, strict=True))
+    new_values = np.split(np.where(lost, -np.inf, values), ends)
+    draws = tuple(
+        replace(one, values=np.column_stack([new, one.values])) for one, new in zip(state.draws, new_values, strict=True)
+    )
     at_draws = max(sum(answer.rule for answer in answers) for answers in several) + float(state.rule[1])
     state = evolve(state, draws=draws, round=n, drawn=n, rule=np.array([state.rule[0], at_draws]), halted=ENOUGH)
     return tell_nobody(evolve(state, asked=np.empty((0, state.coordinates.size))))

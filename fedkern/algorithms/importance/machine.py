@@ -127,11 +127,11 @@ def start(
     climb = Climb.begin(coordinates.of(starts))
     none = np.zeros(len(names))
     P, alone = coordinates.size, (settings.starts, len(names))
-    own = np.zeros((*alone, P)), np.zeros((*alone, P * (P + 1) // 2))
+    empty_own = np.zeros((*alone, P)), np.zeros((*alone, P * (P + 1) // 2))
     kept = len(names) if keeps_first else 0
     asked = np.zeros(coordinates.size), empty, np.zeros((kept, P)), np.zeros((kept, P * (P + 1) // 2))
     quadratics = Quadratics.none(len(settings.summaries), P)
-    begun = climb, *own, settings.nodes, np.zeros(2), none, *asked, quadratics
+    begun = climb, *empty_own, settings.nodes, np.zeros(2), none, *asked, quadratics
     priors = prior if isinstance(prior, Priors) else Priors((prior,))
     decided = int(not priors.most or widened is not None)
     state = Server(settings, priors, names, coordinates, units, *begun, widened=widened or 0, decided=decided)
@@ -224,7 +224,7 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
                 state = evolve(state, first_gradient=gradient, first_hessian=hessian)
     z, before = state.climb.trial, state.climb.done
     with np.errstate(all="ignore"):
-        even, exponents = [own[0] for own in state.coordinates.fold if len(own) == 1], state.coordinates.exponents
+        even, exponents = [group[0] for group in state.coordinates.fold if len(group) == 1], state.coordinates.exponents
         climb = state.climb.climbed(*_posterior(state, answers), state.coordinates.ends, state.limits, even, exponents)
     rule = summed([answer.rule for answer in answers])
     new = climb.done & ~before
@@ -274,21 +274,21 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
 def _told(state: Server) -> Server:
     """Takes the numbers of which rows say nothing as 0, and goes on to the mode of the others."""
     state = evolve(state, looked=1)
-    at = state.climb.at
+    mode = state.climb.at
     if not state.priors.ties:
         return state
     alone = unpacked(state.own_hessian[0], state.coordinates.size)
-    xi, s = _sent(state, at)[0], state.settings
+    xi, s = _sent(state, mode)[0], state.settings
     variances = (RELATIVE * alone) ** 2
     if s.rounded:
         prior = state.priors.each[0].curvature(xi)[2]
         # Of masked sums the unit is the question's alone, and the errors of all clients are in the sum.
         known, clients = (alone, 1) if s.box is None else (np.zeros_like(alone), s.clients)
-        variances += clients / 6 * np.array([of_derivatives(own, prior, s.clients)[1] for own in known]) ** 2
+        variances += clients / 6 * np.array([of_derivatives(answer, prior, s.clients)[1] for answer in known]) ** 2
     untold = state.priors.untold(xi, state.climb.hessian[0], alone, variances)
     if not untold:
         return state
-    return evolve(state, untold=untold, climb=Climb.begin(at), rule=np.zeros(2))
+    return evolve(state, untold=untold, climb=Climb.begin(mode), rule=np.zeros(2))
 
 
 def _right(state: Server, z: Array) -> bool:
@@ -319,10 +319,10 @@ def _judged(state: Server) -> Server:
         return _returned(state, ENDLESS)
     if state.newton >= state.settings.newton - BACK:
         return _given_up(state, ENDLESS)
-    at, number = state.climb.at, state.widened + 1
-    default = state.default if state.widened else at[0]
+    mode, number = state.climb.at, state.widened + 1
+    default = state.default if state.widened else mode[0]
     # Where curvatures fall with every step the mode before is no place to end, however near it is in the new prior's sds.
-    climb = evolve(Climb.begin(at), changed=np.full(at.shape, np.inf if state.priors.bent else 0.0))
+    climb = evolve(Climb.begin(mode), changed=np.full(mode.shape, np.inf if state.priors.bent else 0.0))
     return evolve(state, widened=number, default=default, before=state.climb.hessian[0], climb=climb, rule=np.zeros(2))
 
 
@@ -427,9 +427,9 @@ def _posterior(state: Server, answers: list[Curvature]) -> Derivatives:
     of_xi = state.prior  # made anew at each look, where numbers are 0
     prior = [of_xi.curvature(xi) for xi in _sent(state, state.climb.trial)]
     lost = np.any([answer.value <= LOST for answer in answers], axis=0)
-    value = np.array([one[0] for one in prior]) + summed([answer.value for answer in answers])
-    gradient = np.array([one[1] for one in prior]) + summed([answer.gradient for answer in answers])
-    hessian = np.array([one[2] for one in prior]) + unpacked(
+    value = np.array([terms[0] for terms in prior]) + summed([answer.value for answer in answers])
+    gradient = np.array([terms[1] for terms in prior]) + summed([answer.gradient for answer in answers])
+    hessian = np.array([terms[2] for terms in prior]) + unpacked(
         summed([answer.hessian for answer in answers]), state.coordinates.size
     )
     value = np.where(lost, np.nan, value)

@@ -278,11 +278,11 @@ def _moved(d: Array, exponents: list[int]) -> Array:
     return step
 
 
-def _room(at: Array, step: Array, ends: Ends) -> float:
+def _room(point: Array, step: Array, ends: Ends) -> float:
     """Returns the part of a step that there is room for."""
-    at, step = ends.sums(at), ends.sums(step)
+    point, step = ends.sums(point), ends.sums(step)
     with np.errstate(all="ignore"):
-        rooms = (np.where(step > 0, ends.high, ends.low) - at) / step
+        rooms = (np.where(step > 0, ends.high, ends.low) - point) / step
     return float(np.where(step == 0, np.inf, np.maximum(rooms, 0.0)).min())
 
 
@@ -292,15 +292,15 @@ def moving(climb: Climb, i: int, limits: Limits = EXACT) -> list[int]:
     return [int(k) for k in np.argsort(-size, kind="stable") if size[k] >= 1]
 
 
-def modes(climb: Climb, at: Array) -> NDArray[np.int64]:
+def modes(climb: Climb, points: Array) -> NDArray[np.int64]:
     """Returns the numbers of the climbs that are at a mode, each mode once, the highest first.
 
-    `at` (c, P): the climbs' places, the same for mirror images.
+    `points` (c, P): the climbs' places, the same for mirror images.
     """
     numbers: list[int] = []
     for i in sorted(np.flatnonzero(climb.done), key=lambda i: -climb.value[i]):
         sds = np.sqrt((Metric.of(climb.hessian[i]).factor ** 2).sum(axis=1))
-        if all(np.abs((at[i] - at[other]) / sds).max() > APART for other in numbers):
+        if all(np.abs((points[i] - points[other]) / sds).max() > APART for other in numbers):
             numbers.append(int(i))
     return np.array(numbers, np.int64)
 
@@ -431,12 +431,12 @@ class Priors:
         back = np.linalg.pinv(R) * np.sqrt(np.diag(_numbers(self.each[0], R)[1]))  # to xi from numbers in their priors' sds
         inside = np.linalg.pinv(hessian[np.ix_(others, others)])
 
-        def told(own: Array) -> Array:
+        def told(curvature: Array) -> Array:
             """(q, q + P) What rows say of the numbers, and each one's direction."""
-            across = back.T @ own[:, others]
+            across = back.T @ curvature[:, others]
             ways = back.T.copy()
             ways[:, others] -= across @ inside
-            return np.hstack([back.T @ own @ back - across @ inside @ across.T, ways])
+            return np.hstack([back.T @ curvature @ back - across @ inside @ across.T, ways])
 
         def rounding(left: Array, variance: Array) -> Array:
             squares = left[:, len(R) :] ** 2

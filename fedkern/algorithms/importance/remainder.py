@@ -51,22 +51,22 @@ class Corrected(NamedTuple):
 
 
 def corrected(
-    mode: tuple[Array, Array, Array], own: tuple[Array, Array], source: Proposal, draws: tuple[Array, Array], s: Settings
+    mode: tuple[Array, Array, Array], derivatives: tuple[Array, Array], source: Proposal, draws: tuple[Array, Array], s: Settings
 ) -> Corrected | None:
     """Returns the clients' quadratics as the draws correct them; None where more than a little remains.
 
     Parameters
     ----------
     mode : (P,) where the climb ends, (P,) the gradient of the log-posterior at its last question, (P, P) and minus its Hessian
-    own : (J, P), (J, P(P+1)/2) each client's gradient and minus Hessian there
+    derivatives : (J, P), (J, P(P+1)/2) each client's gradient and minus Hessian there
     draws : (n, P), (n, J) some draws of the source, and the clients' log-likelihoods there
     """
-    (at, slope, precision), (xi, values) = mode, draws
+    (centre, slope, precision), (xi, values) = mode, draws
     B = Metric.of(precision).factor
-    gradient, hessian = own[0], unpacked(own[1], len(at))
+    gradient, hessian = derivatives[0], unpacked(derivatives[1], len(centre))
     gradient = gradient - hessian @ (B @ (B.T @ slope))  # at the mode, a step from the last question
-    plain = Corrected(at, np.zeros(len(gradient)), gradient, hessian, 0.0)
-    e = (xi - at) @ (precision @ B)
+    plain = Corrected(centre, np.zeros(len(gradient)), gradient, hessian, 0.0)
+    e = (xi - centre) @ (precision @ B)
     log_w = -0.5 * (e**2).sum(axis=1) - source.plain(xi)
     w = np.exp(log_w - log_w.max())
     w /= w.sum()
@@ -84,4 +84,4 @@ def corrected(
     curved = np.einsum("ai,jik,bk->jab", to_xi, bent, to_xi, optimize=True)
     value = level - np.trace(bent, axis1=1, axis2=2) / 2
     error = float(np.sqrt(size * (w**2).sum()))
-    return Corrected(at, value, gradient + linear @ to_xi.T, hessian - curved, error)
+    return Corrected(centre, value, gradient + linear @ to_xi.T, hessian - curved, error)

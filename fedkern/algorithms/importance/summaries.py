@@ -69,11 +69,11 @@ class Quadratics:
         least = self.answered.min(initial=most)
         return [] if least == most else np.flatnonzero(self.answered == least).tolist()
 
-    def with_answer(self, i: int, at: Array, answer: Curvature) -> Quadratics:
-        """Returns them with the next answer of the i-th, about `at`."""
-        hessian = unpacked(answer.hessian, len(at))[0]
+    def with_answer(self, i: int, point: Array, answer: Curvature) -> Quadratics:
+        """Returns them with the next answer of the i-th, about `point`."""
+        hessian = unpacked(answer.hessian, len(point))[0]
         parts = {
-            "at": at,
+            "at": point,
             "value": answer.value[0],
             "gradient": answer.gradient[0],
             "hessian": hessian,

@@ -43,5 +43,5 @@ def add_noise(run: Run[Config], privacy: PrivacySection, model: DescribeModel, c
 
 def noise(certificates: Mapping[str, Record]) -> Noise | None:
     """Returns the noise of one client's counts, by what clients have drawn; None where they have none."""
-    sds = [real(one["noise_multiplier"]) * real(one["clip"]) for one in certificates.values()]
+    sds = [real(certificate["noise_multiplier"]) * real(certificate["clip"]) for certificate in certificates.values()]
     return Noise(2 * math.asinh(1 / (math.sqrt(2) * max(sds)))) if sds else None

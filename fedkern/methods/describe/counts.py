@@ -55,15 +55,15 @@ class Client:
         model, most = self.model, self.model.dims["values"]
         n, values, scale = np.zeros(len(model.numeric)), np.zeros((len(model.numeric), most)), np.zeros((len(model.numeric), 3))
         for j, name in enumerate(model.numeric):
-            there = measures.present(self.rows.values[name])
-            if may := measures.measured(there, self.rules):
-                scale[j] = measures.scale(there)
-            if not model.here and measures.n_values(there, most + 1) > most:
+            numbers = measures.present(self.rows.values[name])
+            if may := measures.measured(numbers, self.rules):
+                scale[j] = measures.scale(numbers)
+            if not model.here and measures.n_values(numbers, most + 1) > most:
                 n[j] = most + 1 if may else -1
                 continue
-            found, times = np.unique(there, return_counts=True)
+            found, times = np.unique(numbers, return_counts=True)
             if len(found) > most:
-                n[j], values[j] = -1 - most, np.quantile(there, np.linspace(0, 1, most))
+                n[j], values[j] = -1 - most, np.quantile(numbers, np.linspace(0, 1, most))
                 continue
             enough = found[times >= self.rules.rows_per_value]
             n[j] = len(enough) if len(enough) == len(found) else -1 - len(enough)
@@ -72,9 +72,9 @@ class Client:
 
     # Which cells are told ----------
 
-    def parts(self, asked: AskParts) -> OwnParts:
+    def parts(self, question: AskParts) -> OwnParts:
         """Returns the parts in which it would tell each table: what all tell is a function of these."""
-        self.ends, self.centre = asked.ends, asked.centre
+        self.ends, self.centre = question.ends, question.centre
         for table in self.model.tables:
             self.own[table] = self._parts(table)
         return OwnParts(0, self.model.numbers(self.own), self.may)
@@ -123,9 +123,9 @@ class Client:
         if not rows or not columns:
             return None
         both = zip(table, (rows, columns))
-        at = [[min(part) for part in parts if min(part) < self.model.ordered(name)] for name, parts in both]
+        firsts = [[min(part) for part in parts if min(part) < self.model.ordered(name)] for name, parts in both]
         into = self._into(table.first), self._into(table.second)
-        joined = cells.cross(_added(counts, (rows, columns)), least, (at[0], at[1]), into)
+        joined = cells.cross(_added(counts, (rows, columns)), least, (firsts[0], firsts[1]), into)
         return None if joined is None else self._again(table, counts, (_of_cells(joined[0], rows), _of_cells(joined[1], columns)))
 
     def _of_one(self, name: str, counts: Ints) -> Parts:
@@ -149,7 +149,7 @@ class Client:
         if before is not None:
             if (known := self._known(table, before)) is None:
                 return None
-            found, second = (cells.common(own, tuple(axis)) for own, axis in zip(both, known))
+            found, second = (cells.common(client_parts, tuple(axis)) for client_parts, axis in zip(both, known))
 
             def fits(parts: Parts) -> NDArray[np.bool_]:
                 fit = cells.again(_added(counts, (parts, second)), _was(before, known, (parts, second)), least)
@@ -160,9 +160,9 @@ class Client:
                 return None
             found = coarser
         for job in self.jobs if single else ():
-            told = kept.in_cells(self.names_of(table.first), job.get(table.first, ()))
+            earlier_cells = kept.in_cells(self.names_of(table.first), job.get(table.first, ()))
 
-            def wide(parts: Parts, told: Any = told) -> NDArray[np.bool_]:
+            def wide(parts: Parts, told: Any = earlier_cells) -> NDArray[np.bool_]:
                 return cells.beside(parts, cells.added(counts[:, 0], parts), told, least)
 
             found = cells.coarsened(found, wide) or found
@@ -173,20 +173,20 @@ class Client:
         names, known = [self.names_of(name) for name in table], list[Mapping[tuple[int, ...], list[int]]]()
         if TIMES in table and names != before["cells"]:
             return None
-        for now, then, own in zip(names, before["cells"], before["parts"]):
-            parts = tuple(map(tuple, own))
+        for now, then, parts_then in zip(names, before["cells"], before["parts"]):
+            parts = tuple(map(tuple, parts_then))
             known.append({part: [k] for k, part in enumerate(parts)} if now == then else cells.in_cells(now, then, parts))
         return known
 
     # Counts ----------
 
-    def cells(self, asked: AskCells) -> Cells:
+    def cells(self, question: AskCells) -> Cells:
         """Returns its rows in each part that is told."""
-        self.told = self.model.told(asked.told)
+        self.told = self.model.told(question.told)
         counts = np.zeros(self.model.dims["cells"])
         for table, part in self.model.split(counts).items():
             if (both := self.told[table]) is not None and self.own[table] is not None:
-                part[np.ix_(*([min(own) for own in parts] for parts in both))] = _added(self.counts(table), both)
+                part[np.ix_(*([min(cells_of) for cells_of in parts] for parts in both))] = _added(self.counts(table), both)
         return Cells(0, counts)
 
     def counts(self, table: Counted) -> Ints:
@@ -200,14 +200,14 @@ class Client:
         self.parts(AskParts(0, ends, np.zeros(len(ends))))
         return self.cells(AskCells(0, self.model.numbers(self.model.all_told))).counts
 
-    def telling(self, told: Told) -> dict[str, kept.Told]:
+    def telling(self, tables: Told) -> dict[str, kept.Told]:
         """Returns what it is about to tell of tables, for its holder's account; nothing of what was told before."""
         new = dict[str, kept.Told]()
-        for table, both in told.items():
+        for table, both in tables.items():
             if both is None or self.own[table] is None:
                 continue
             name, counts = kept.name_of(table), _added(self.counts(table), both)
-            before, names = self.earlier.get(name), [self.names_of(one) for one in table]
+            before, names = self.earlier.get(name), [self.names_of(column) for column in table]
             known = None if before is None else self._known(table, before)
             if before is None or known is None or (_was(before, known, both) != counts).any():
                 new[name] = {"cells": names, "parts": both, "counts": counts.tolist(), "least": self.rules.rows_per_value}
@@ -246,9 +246,9 @@ class Client:
 
     # Sums ----------
 
-    def moments(self, asked: AskSums) -> Moments:
+    def moments(self, question: AskSums) -> Moments:
         """Returns sums of columns of numbers about centres, in all rows and in those of groups, and of pairs of columns."""
-        model, (wanted, of_pairs) = self.model, self.model.sums(np.where(self.may < 0, -1.0, asked.told))
+        model, (wanted, of_pairs) = self.model, self.model.sums(np.where(self.may < 0, -1.0, question.told))
         each = np.zeros((*wanted.shape, 3))
         for j, name in model.summed:
             values = self.rows.values[name] - self.centre[j]
@@ -269,10 +269,10 @@ class Client:
 
         Where missing cells are told with others these count, as if they had the mean of the others.
         """
-        own, (parts, _) = measures.present(values), self.told[table] or ((), ())
-        rows = len(own) if (self.model.size(table.first) - 1,) in parts else len(values)
-        weight = rows / max(len(own), 1)
-        return len(own) * weight, float(own.sum()) * weight, float(own @ own) * weight
+        numbers, (parts, _) = measures.present(values), self.told[table] or ((), ())
+        rows = len(numbers) if (self.model.size(table.first) - 1,) in parts else len(values)
+        weight = rows / max(len(numbers), 1)
+        return len(numbers) * weight, float(numbers.sum()) * weight, float(numbers @ numbers) * weight
 
 
 def _added(counts: Ints, both: Both) -> Ints:
@@ -284,11 +284,11 @@ def _was(before: kept.Told, known: Sequence[Mapping[tuple[int, ...], list[int]]]
     """Returns how many rows were told of parts."""
 
     def inside(axis: Mapping[tuple[int, ...], list[int]], part: Sequence[int]) -> list[int]:
-        return [k for own, told in axis.items() if {*own} <= {*part} for k in told]
+        return [k for cell, told in axis.items() if {*cell} <= {*part} for k in told]
 
     counts = np.array(before["counts"], np.int64)
     rows, columns = ([inside(axis, part) for part in parts] for parts, axis in zip(both, known))
-    return np.array([[counts[np.ix_(one, other)].sum() for other in columns] for one in rows])
+    return np.array([[counts[np.ix_(row_cells, other)].sum() for other in columns] for row_cells in rows])
 
 
 def _of_cells(parts: Parts, of: Parts) -> Parts:

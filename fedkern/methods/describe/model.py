@@ -56,10 +56,10 @@ class DescribeModel(JobModel[OutputSection]):
     encoding: Encoding = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        model, there = self.config.model, {column.name for column in self.encoding.columns}
+        model, known = self.config.model, {column.name for column in self.encoding.columns}
         for name in (model.group, model.time, model.event, *(name for pair in model.cross for name in pair)):
-            if name is not None and name not in there:
-                raise JobError(f"[model] names column {name!r}, and no file has it; there are {', '.join(sorted(there))}")
+            if name is not None and name not in known:
+                raise JobError(f"[model] names column {name!r}, and no file has it; there are {', '.join(sorted(known))}")
         if not self.shown:
             raise JobError("no column is left to be described: take some out of data.ignore")
         pair = None if self.whole else cells.ring([(table.first, table.second) for table in self.double])
@@ -184,12 +184,12 @@ class DescribeModel(JobModel[OutputSection]):
     def told(self, numbers: Array) -> Told:
         """Restores what is told of the numbers of messages."""
         ends = np.cumsum([sum(self.shape(table)) for table in self.tables])[:-1]
-        axes = {table: np.split(own, [self.size(table.first)]) for table, own in zip(self.tables, np.split(numbers, ends))}
+        axes = {table: np.split(counts, [self.size(table.first)]) for table, counts in zip(self.tables, np.split(numbers, ends))}
         return {table: None if both[0][0] < 0 else (to_parts(both[0]), to_parts(both[1])) for table, both in axes.items()}
 
-    def numbers(self, told: Told) -> Array:
+    def numbers(self, tables: Told) -> Array:
         """Returns the numbers of messages by which this is told: of each cell the first cell of its part, -1 of cells in none."""
-        both = (zip(told[table] or ((), ()), self.shape(table)) for table in self.tables)
+        both = (zip(tables[table] or ((), ()), self.shape(table)) for table in self.tables)
         return np.concatenate([to_numbers(parts, n) for axes in both for parts, n in axes])
 
     @property
@@ -206,35 +206,35 @@ class DescribeModel(JobModel[OutputSection]):
 
         What some client does not tell nobody does: else what is printed of all rows would be of some clients' alone.
         """
-        heard, found = [self.told(one) for one in answers], dict[Counted, Both | None]()
+        heard, found = [self.told(answer) for answer in answers], dict[Counted, Both | None]()
         for table in self.tables:
-            every = [both for one in heard if (both := one[table]) is not None]
-            firsts, seconds = ([both[axis] for both in every] for axis in (0, 1))
-            found[table] = (cells.common(*firsts), cells.common(*seconds)) if len(every) == len(heard) else None
+            told_parts = [both for parts_of_client in heard if (both := parts_of_client[table]) is not None]
+            firsts, seconds = ([both[axis] for both in told_parts] for axis in (0, 1))
+            found[table] = (cells.common(*firsts), cells.common(*seconds)) if len(told_parts) == len(heard) else None
         return found
 
-    def common_sums(self, told: Told, answers: Sequence[Array]) -> Array:
+    def common_sums(self, tables: Told, answers: Sequence[Array]) -> Array:
         """Returns which sums are told, as `AskSums` has them: sums over several clients, to which all may add their rows.
 
         A group's are told where all groups' may be: each is what all have less the others'.
         """
         if self.here:
             return np.array([*[*range(self.groups - 1), 0] * len(self.numeric), *[0] * len(self.pairs)], np.float64)
-        may, of_pairs = (np.stack(one) for one in zip(*map(self.sums, answers)))  # clients first
+        may, of_pairs = (np.stack(answers_of) for answers_of in zip(*map(self.sums, answers)))  # clients first
         found = np.full(may.shape[1:], -1.0)
         for j, name in self.summed:
             found[j, -1] = _several(may[:, j, -1]) - 1.0
-            both = told.get(Counted(name, self.group)) if self.group and found[j, -1] == 0 else None
+            both = tables.get(Counted(name, self.group)) if self.group and found[j, -1] == 0 else None
             of_parts = np.stack([_all(may[:, j, list(part)]) for part in (both or ((), ()))[1]] or [np.zeros(len(may))], axis=-1)
             if both is not None and (_several(of_parts) | ~of_parts.any(axis=0)).all():
                 found[j, :-1] = to_numbers(both[1], self.groups - 1)
         of_column = {name: found[j, -1] for j, name in self.summed}
-        of_both = [min(of_column[one] for one in pair) for pair in self.pairs]
+        of_both = [min(of_column[column] for column in pair) for pair in self.pairs]
         return np.concatenate([found.ravel(), np.minimum(_several(of_pairs) - 1.0, of_both)])
 
-    def parts_of(self, told: Told, name: str) -> Parts:
+    def parts_of(self, tables: Told, name: str) -> Parts:
         """Returns the parts in which a column is told, without that of missing cells; of no column there is one, of all rows."""
-        both = told.get(Counted(name)) or ((), ())
+        both = tables.get(Counted(name)) or ((), ())
         return tuple(part for part in both[0] if part != (self.size(name) - 1,)) if name else ((0,),)
 
     @cached_property
@@ -247,7 +247,7 @@ class DescribeModel(JobModel[OutputSection]):
         """Returns each table's part of all counts."""
         shapes = [self.shape(table) for table in self.tables]
         each = np.split(counts, np.cumsum([rows * columns for rows, columns in shapes]))
-        return {table: own.reshape(shape) for table, own, shape in zip(self.tables, each, shapes)}
+        return {table: counts.reshape(shape) for table, counts, shape in zip(self.tables, each, shapes)}
 
     @cached_property
     def places(self) -> tuple[str, ...]:

@@ -18,11 +18,11 @@ class Own:
     client: Client
 
 
-def write(run: Run[Config], model: DescribeModel, own: Own) -> None:
+def write(run: Run[Config], model: DescribeModel, rows: Own) -> None:
     """Writes described.json to the client's folder: of each column its own counts of all cells, as they are."""
-    client = own.client
+    client = rows.client
     content: dict[str, object] = {}
     for table in model.single:
         counts = client.counts(table)[:, 0].tolist()
         content[table.first] = {"cells": client.names_of(table.first), "counts": counts[:-1], "missing": counts[-1]}
-    run.hooks.write_own(own.index, "described.json", {"rows": client.rows.n, "columns": content})
+    run.hooks.write_own(rows.index, "described.json", {"rows": client.rows.n, "columns": content})

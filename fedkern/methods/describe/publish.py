@@ -86,9 +86,9 @@ class Facts:
 
     def bounds(self, name: str, part: Sequence[int]) -> tuple[float | None, float | None]:
         """Returns the ends between which the numbers of a part lie; None where there is no end."""
-        there = [cell for cell in part if cell < self.model.bins]
+        bins_there = [cell for cell in part if cell < self.model.bins]
         ends = [None, *self.ends_of(name).tolist(), None]
-        return ends[min(there)], ends[max(there) + 1]
+        return ends[min(bins_there)], ends[max(bins_there) + 1]
 
     def intervals(self, name: str, parts: Parts) -> Array | None:
         """Returns (parts, 2) between which numbers lie, values that are cells exactly; None where nobody knows.
@@ -109,11 +109,11 @@ class Facts:
 
     def label(self, name: str, part: Sequence[int]) -> str:
         """Returns the name of a part of a column's cells."""
-        there = [cell for cell in part if cell < self.model.size(name) - 1]
-        missing, levels = ["missing"] * (len(there) < len(part)), self.model.columns[name].levels
-        if levels is not None or not there:
-            return " or ".join([*((levels or ())[cell] for cell in there), *missing])
-        low, high = self.bounds(name, there)
+        cells_there = [cell for cell in part if cell < self.model.size(name) - 1]
+        missing, levels = ["missing"] * (len(cells_there) < len(part)), self.model.columns[name].levels
+        if levels is not None or not cells_there:
+            return " or ".join([*((levels or ())[cell] for cell in cells_there), *missing])
+        low, high = self.bounds(name, cells_there)
         words = " ".join(f"{word} {end:g}" for word, end in (("from", low), ("below", high)) if end is not None) or "any"
         return " or ".join([*([f"{value:g}" for value in self.values_of(name, part)] or [words]), *missing])
 
@@ -138,7 +138,7 @@ def fit(facts: Facts) -> Fit:
     return Fit(
         posterior=Stored({"parameters": {}}),
         arrays={f"{client}: counts": counts for client, counts in facts.counts.items()}
-        | {f"{client}: {name}": getattr(one, name) for client, one in facts.moments.items() for name in ("each", "pairs")},
+        | {f"{client}: {name}": getattr(sums, name) for client, sums in facts.moments.items() for name in ("each", "pairs")},
         stop="rounds",
         rounds=1,
         chains=0,
@@ -164,8 +164,8 @@ def _notes(facts: Facts) -> list[str]:
     found = list[str]()
     model, counts = facts.model, facts.tables[ALL]
     for name in model.shown:
-        own, declared = counts[Counted(name)][:, 0], model.declared.get(name)
-        if own.sum() and own[-1] == own.sum():
+        of_column, declared = counts[Counted(name)][:, 0], model.declared.get(name)
+        if of_column.sum() and of_column[-1] == of_column.sum():
             found.append(Finding.of("column-all-missing", column=name))
         elif name in model.numeric and declared is not None and declared.lower is not None and declared.upper is not None:
             mean = facts.centre[model.numeric.index(name)]  # 0: not known
@@ -183,9 +183,9 @@ def _notes(facts: Facts) -> list[str]:
 
 def _rows(facts: Facts, table: Counted) -> Iterator[Row]:
     """Yields the rows of one column, of all clients and of each: in all rows, or in the rows of each level of another column."""
-    told, last = facts.told[table], facts.model.size(table.second) - 1
-    for client, tables in facts.tables.items() if told is not None else ():
-        for second in told[1] if told is not None else ():
+    parts_told, last = facts.told[table], facts.model.size(table.second) - 1
+    for client, tables in facts.tables.items() if parts_told is not None else ():
+        for second in parts_told[1] if parts_told is not None else ():
             if table.second and second == (last,):
                 continue
             sums = (0.0, 0.0, 0.0)
@@ -193,7 +193,9 @@ def _rows(facts: Facts, table: Counted) -> Iterator[Row]:
                 sums = facts.sums(client, table.first, min(second) if table.second else -1)
             head = {"column": table.first, "level": "", "from": None, "to": None, "client": client, "by": table.second}
             head["group"] = facts.label(table.second, second) if table.second else ""
-            yield from _of_column(facts, head, tables[table][:, min(second)], told[0] if told is not None else (), sums)
+            yield from _of_column(
+                facts, head, tables[table][:, min(second)], parts_told[0] if parts_told is not None else (), sums
+            )
 
 
 def _of_column(facts: Facts, head: Row, counts: Array, parts: Parts, sums: Sums) -> Iterator[Row]:
@@ -248,9 +250,11 @@ def _numbers(facts: Facts, name: str, counts: Array, parts: Parts, sums: Sums, n
             return row | {key: binned.quantile(of_parts, noise, intervals, share).value for key, share in QUANTILES.items()}
     until = np.cumsum([counts[min(part)] for part in inside])
     if facts.model.here and name in facts.values and len(until) and until[-1]:  # between neighbours, as R has them
-        at = {key: (until[-1] - 1) * share for key, share in QUANTILES.items()}
-        ordered = np.append(ends[0], ends)[np.searchsorted(until, [[np.floor(k), np.ceil(k)] for k in at.values()], side="right")]
-        return row | dict(zip(at, (ordered[:, 0] + np.diff(ordered)[:, 0] * (np.array([*at.values()]) % 1)).tolist()))
+        wanted = {key: (until[-1] - 1) * share for key, share in QUANTILES.items()}
+        ordered = np.append(ends[0], ends)[
+            np.searchsorted(until, [[np.floor(k), np.ceil(k)] for k in wanted.values()], side="right")
+        ]
+        return row | dict(zip(wanted, (ordered[:, 0] + np.diff(ordered)[:, 0] * (np.array([*wanted.values()]) % 1)).tolist()))
     last = len(counts) - 1
     without = np.cumsum([counts[min(part)] * (last not in part) for part in inside])  # as if all such rows were missing ones
     for key, share in QUANTILES.items() if len(until) and without[-1] else ():
@@ -298,24 +302,24 @@ def _survival(facts: Facts, time: str) -> Row:
     groups = [facts.label(facts.model.group, part) if facts.model.group else "" for part in of_groups]
     for client, tables in facts.tables.items():
         noise = facts.noise_of(client)
-        told = curves.counts_of(both[0], tables[table][:, [min(part) for part in of_groups]].T, facts.ends_of(time))
-        there = told.at_risk[:, :-1].sum(axis=0) > 0
-        if not there.any() or not told.rows.all():
+        life = curves.counts_of(both[0], tables[table][:, [min(part) for part in of_groups]].T, facts.ends_of(time))
+        followed = life.at_risk[:, :-1].sum(axis=0) > 0
+        if not followed.any() or not life.rows.all():
             continue
-        there &= np.diff(told.ends, prepend=-np.inf) > 0
-        told = life_table.Counts(told.ends[there], told.rows, told.events[:, there], told.censored[:, there])
-        values = np.stack(life_table.curve(told), axis=-1) if noise is None else _noisy_curves(told, noise)
-        if client == ALL and len(groups) > 1 and noise is None and (facts.model.here or life_table.covered(told)):
-            test = life_table.log_rank(told)._asdict()
-        for g, i in np.ndindex(told.events.shape):
-            row: Row = {"client": client, "group": groups[g], "time": float(told.ends[i]), "at_risk": int(told.at_risk[g, i])}
-            row |= {"events": int(told.events[g, i]), "censored": int(told.censored[g, i])}
+        followed &= np.diff(life.ends, prepend=-np.inf) > 0
+        life = life_table.Counts(life.ends[followed], life.rows, life.events[:, followed], life.censored[:, followed])
+        values = np.stack(life_table.curve(life), axis=-1) if noise is None else _noisy_curves(life, noise)
+        if client == ALL and len(groups) > 1 and noise is None and (facts.model.here or life_table.covered(life)):
+            test = life_table.log_rank(life)._asdict()
+        for g, i in np.ndindex(life.events.shape):
+            row: Row = {"client": client, "group": groups[g], "time": float(life.ends[i]), "at_risk": int(life.at_risk[g, i])}
+            row |= {"events": int(life.events[g, i]), "censored": int(life.censored[g, i])}
             found.append(row | dict(zip(("survival", "lower", "upper"), values[g, i].tolist())))
     return {"survival": found, "log_rank": test}
 
 
-def _noisy_curves(told: life_table.Counts, noise: Noise) -> Array:
+def _noisy_curves(counts: life_table.Counts, noise: Noise) -> Array:
     """Returns (groups, k, 3) survival with its 90 % interval, of noisy counts."""
-    each = zip(told.events, told.censored, told.at_risk[:, -1].tolist())
+    each = zip(counts.events, counts.censored, counts.at_risk[:, -1].tolist())
     with np.errstate(divide="ignore", invalid="ignore"):  # noise may leave nobody at risk
         return np.array([binned.survival(events, censored, after, noise) for events, censored, after in each])

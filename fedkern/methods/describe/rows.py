@@ -63,8 +63,8 @@ def check_columns(config: Config, table: Table, spec: Spec, client: str = "") ->
     wanted = [name for name in (model.group, model.time, model.event, *(name for pair in model.cross for name in pair)) if name]
     for name in wanted:
         if name not in table.columns:
-            what, there = f"{begin}: column {name!r} is missing", ", ".join(table.names)
-            raise OwnFault(f"{what}; correct the file, or [model]", f"{what}, there are {there}; correct the file, or [model]")
+            what, present = f"{begin}: column {name!r} is missing", ", ".join(table.names)
+            raise OwnFault(f"{what}; correct the file, or [model]", f"{what}, there are {present}; correct the file, or [model]")
     if spec.private:
         return
     for name in spec.covariates(table.names):

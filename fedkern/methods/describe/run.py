@@ -75,16 +75,18 @@ def fit(run: Run[Config]) -> Fit | None:
     privacy, sums = model.privacy, None
     if privacy is None:
         agreed = _agree(run, model, clients)
-        asked = AskCells(0, agreed.told)
-        answers = _asked(run, model, Cells, asked, clients, partial(_told, run))
+        question = AskCells(0, agreed.told)
+        answers = _asked(run, model, Cells, question, clients, partial(_told, run))
         if model.tells_sums:
-            sums = _asked(run, model, Moments, AskSums(0, agreed.sums), clients, lambda k, client, asked: client.moments(asked))
+            sums = _asked(
+                run, model, Moments, AskSums(0, agreed.sums), clients, lambda k, client, question: client.moments(question)
+            )
     else:
         ends = model.public_ends
         agreed = Agreed(ends, frozenset(), np.zeros(len(ends)), model.numbers(model.all_told), np.zeros(0))
-        asked = AskCells(0, agreed.told)
+        question = AskCells(0, agreed.told)
         noisy = {k: budget.add_noise(run, privacy, model, k, client.exact(ends)) for k, client in clients.items()}
-        answers = run.collect(stages.asking(model, Cells), Cells, noisy, lambda cells: cells, asked)
+        answers = run.collect(stages.asking(model, Cells), Cells, noisy, lambda cells: cells, question)
     for k, client in clients.items():
         with owned(k):
             own.write(run, model, own.Own(k, client))
@@ -96,7 +98,7 @@ def fit(run: Run[Config]) -> Fit | None:
     of_clients = dict(zip(model.telling, moments)) if model.here else {}
     if moments:  # masked ones are all clients' together
         fields = zip(*((of_client.each, of_client.pairs) for of_client in moments))
-        of_clients[publish.ALL] = Moments(0, *(np.sum(own, axis=0) for own in fields))
+        of_clients[publish.ALL] = Moments(0, *(np.sum(field, axis=0) for field in fields))
     facts = publish.Facts(
         model=model,
         told=model.told(agreed.told),
@@ -128,12 +130,12 @@ def _account(run: Run[Config], k: int) -> Account | None:
     return holders.standing(run.hooks.bindings[k], run.names[k])
 
 
-def _told(run: Run[Config], k: int, client: Client, asked: AskCells) -> Cells:
+def _told(run: Run[Config], k: int, client: Client, question: AskCells) -> Cells:
     """Returns a client's counts, once its holder's account knows what is told."""
     if not client.model.whole and (account := _account(run, k)) is not None:
         with of_counts.alone(account), writing(account.folder / kept.FILE):
-            kept.keep(account, client.telling(client.model.told(asked.told)))
-    return client.cells(asked)
+            kept.keep(account, client.telling(client.model.told(question.told)))
+    return client.cells(question)
 
 
 def _agree(run: Run[Config], model: DescribeModel, clients: Clients) -> Agreed:
@@ -143,13 +145,13 @@ def _agree(run: Run[Config], model: DescribeModel, clients: Clients) -> Agreed:
     agreed = Agreed(model.public_ends, frozenset(), np.zeros(len(model.numeric)), nothing, nothing)
     if values is not None:
         agreed = _with_ends(agreed, model, [*in_order(values.replies)])
-    asked = AskParts(0, agreed.ends, agreed.centre)
-    answers = _asked(run, model, OwnParts, asked, clients, lambda k, client, asked: client.parts(asked))
+    question = AskParts(0, agreed.ends, agreed.centre)
+    answers = _asked(run, model, OwnParts, question, clients, lambda k, client, question: client.parts(question))
     if answers is None:
         return agreed
     replies = [*in_order(answers.replies)]
-    told = model.common([reply.first for reply in replies])
-    return agreed._replace(told=model.numbers(told), sums=model.common_sums(told, [reply.sums for reply in replies]))
+    tables = model.common([reply.first for reply in replies])
+    return agreed._replace(told=model.numbers(tables), sums=model.common_sums(tables, [reply.sums for reply in replies]))
 
 
 def _with_ends(agreed: Agreed, model: DescribeModel, replies: Sequence[FewValues]) -> Agreed:
@@ -161,7 +163,7 @@ def _with_ends(agreed: Agreed, model: DescribeModel, replies: Sequence[FewValues
         spread = float(np.sqrt(np.mean(sd**2) + np.var(mean)))
         centre[j] = np.nan_to_num(mean.mean())
         most = len(told[0][1])
-        found = sorted({value for n, own in told if n <= most for value in own[: n if n >= 0 else -1 - n]})
+        found = sorted({value for n, of_client in told if n <= most for value in of_client[: n if n >= 0 else -1 - n]})
         if len(found) <= last and (model.here or max(told)[0] <= most):
             values |= {name} if min(told)[0] >= 0 else set()
         elif model.here:
