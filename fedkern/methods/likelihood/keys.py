@@ -277,7 +277,7 @@ class OutputSection(CommonOutputSection):
         None, help="survival: the mean of the time until the event or this time; cox: each client's own, in its folder"
     )
     without: bool = key(False, help="the result also without each client, by weights: a holder's policy must allow it")
-    extendable: Literal[True] | None = key(
+    extendable: bool | None = key(
         None,
         help="keep the draws, with the sums of log-likelihoods there, so that clients may come or go later (fedkern add, fedkern "
         "drop): a holder's policy must allow it",
