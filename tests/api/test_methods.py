@@ -68,7 +68,7 @@ def test_the_same_question_has_the_same_file(name: str, file: str) -> None:
 # Of a method: what a job may ask, what is read of files before there is a model, the model, and what is said of the job. All else
 # takes plain values of the model. (Rows of some kinds have models in files of their own, and `kinds` chooses a job's steps.) The
 # files of `sigma/prior` are of a command with a file of its own.
-READERS = ("keys", "rows", "common", "model", "models", "level_models", "time_models", "own_model", "kinds", "stages")
+READERS = ("keys", "rows", "earlier", "common", "model", "models", "level_models", "time_models", "own_model", "kinds", "stages")
 CONFIGS = ("Config", "JobConfig")
 
 

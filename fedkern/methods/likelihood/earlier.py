@@ -66,11 +66,13 @@ class Earlier:
     path : the folder
     tables : of its job
     summary : summary.json
+    gone : the client without which the result is wanted, if one goes
     """
 
     path: Path
     tables: Record
     summary: Record
+    gone: str | None
 
     @classmethod
     def of(cls, config: Config, folder: Path) -> Earlier:
@@ -80,7 +82,7 @@ class Earlier:
         begin = f"job.extends = {config.job.extends!r}"
         if tables is None or summary is None:
             raise JobError(f"{begin}: this folder holds no finished run here; give each place a copy of it (but for {POINTS})")
-        run = cls(path, merged(tables, summary.get("chosen", {})), summary)
+        run = cls(path, merged(tables, summary.get("chosen", {})), summary, config.job.drops)
         if ENTRY not in summary:
             raise JobError(f"{begin}: the run has kept no points; run it again with output.extendable = true and an --out")
         if summary["converged"] is not True:
@@ -202,13 +204,13 @@ def agree(run: At[Config], tables: Tables) -> Known:
     config, names = run.config, run.names
     earlier = Earlier.of(config, run.part.folder)
     known = [name for name in names if name in earlier.clients]
-    if config.job.drops is not None:
-        begin = f"job.drops = {config.job.drops!r}"
-        if config.job.drops not in earlier.clients:
+    if earlier.gone is not None:
+        begin = f"job.drops = {earlier.gone!r}"
+        if earlier.gone not in earlier.clients:
             raise JobError(f"{begin}: the run's clients are {', '.join(earlier.clients)}; name one of them")
         if earlier.summary[ENTRY]["values"] == [ALL]:
             raise JobError(f"{begin}: the run has the sum of all clients' values alone; run it again with output.without = true")
-        names = tuple(name for name in earlier.clients if name != config.job.drops)
+        names = tuple(name for name in earlier.clients if name != earlier.gone)
     elif len(known) == len(names):
         raise JobError(f"job.extends: {', '.join(map(repr, names))} is in the run already; give clients that are not")
     elif known and known != list(names[len(names) - len(earlier.clients) :]):

@@ -47,7 +47,7 @@ def keep(run: Run[Config], model: Model, ended: publish.Ended, fit: Fit) -> Fit:
 
 def fit(run: Run[Config], read: Read) -> Fit | None:
     """Returns the result with the newcomers, or without a client, at the server's place; None elsewhere."""
-    model, config, earlier = read.model, run.config, Earlier.of(run.config, run.part.folder)
+    model, earlier = read.model, Earlier.of(run.config, run.part.folder)
     newcomers = tuple(name for name in run.names if name not in earlier.clients)
     for k in range(len(newcomers)):
         if k in read.likelihoods:
@@ -63,8 +63,8 @@ def fit(run: Run[Config], read: Read) -> Fit | None:
         assert before is not None
         return before
 
-    if config.job.drops is not None:
-        state: importance.Server | None = extension.without(points(), config.job.drops)
+    if earlier.gone is not None:
+        state: importance.Server | None = extension.without(points(), earlier.gone)
     elif len(newcomers) == len(run.names):
         state, _ = run.exchange(stage_of_points(model), lambda: extension.start(points(), newcomers), clients())
         state = None if state is None else extension.named(state, points().names)
@@ -88,7 +88,7 @@ def _result(run: Run[Config], model: Model, earlier: Earlier, state: importance.
         judged = publish.judge_draws(sampled, model.settings.counted, model.reason(sampled.reason))
     else:
         judged = _judged(state, sampled)
-    gone = model.config.job.drops
+    gone = earlier.gone
     what = f"without {gone!r}" if gone is not None else f"with {listed(newcomers, NAMES)}"
     entry = {"run": str(earlier.path), "stage": "without" if gone is not None else "together" if together else "alone"}
     counted = {name: {"updates": made.rounds, "status": "finished"} for name in run.names}
@@ -100,7 +100,7 @@ def _result(run: Run[Config], model: Model, earlier: Earlier, state: importance.
         notes=[Finding.of("extends-a-run", what=what)],
         more={**made.more, **publish.describe_draws(sampled, model.units.log_volume, levelled=False), "extends": entry},
     )
-    return keep(run, model, ended, result) if model.config.extendable else result
+    return keep(run, model, ended, result) if model.keeps_points else result
 
 
 def _judged(state: importance.Server, sampled: importance.Found) -> Verdict:

@@ -440,6 +440,11 @@ class Model(WeighedModel[OutputSection]):
         return repr(self.encoding.response or "y")
 
     @property
+    def keeps_points(self) -> bool:
+        """Whether clients may come to the result, or go, later."""
+        return self.config.extendable
+
+    @property
     def asked_level(self) -> level.Settings:
         """The facts of the response that all parties know when its level is asked for."""
         return level.Settings(self.level_family, self.encoding.response or "y", self.encoding.intercept)

@@ -69,7 +69,7 @@ def fit(run: Run[Config]) -> Fit | None:
     at_end = publish.Ended(mode, tuple(run.hooks.doubts), checked, chains, singly, run.sizes, n_rows)
     result = steps.make_fit(read.model, at_end, read.test)
     result = replace(result, more={**result.more, **read.content})
-    return extended.keep(run, read.model, at_end, result) if run.config.extendable else result
+    return extended.keep(run, read.model, at_end, result) if read.model.keeps_points else result
 
 
 def _find_mode_and_draw(
