@@ -557,7 +557,7 @@ def _predicted(result: Result, rows: object) -> Prediction:
 
 def files_among(rows: object) -> list[Path]:
     """Returns the files that rows to predict are in: one, or one of each party; none of a table in memory."""
-    return [Path(one) for one in (rows.values() if isinstance(rows, Mapping) else [rows]) if isinstance(one, str | Path)]
+    return [Path(path) for path in (rows.values() if isinstance(rows, Mapping) else [rows]) if isinstance(path, str | Path)]
 
 
 def perform(place: Place, config: JobConfig, folder: Path, output: Output, held: Held | None = None) -> Result | None:
@@ -613,8 +613,8 @@ def check_job(
 def find_plans(place: Place, config: JobConfig, folder: Path) -> Mapping[str, Plan]:
     """Returns the plan of each client of a private job (or of all, by one name): how much it may spend, as `fedkern check` finds
     it. The plans of an open job are empty."""
-    said, *_ = engine.looked_at(load_method(config.job.method), Part(place, config, folder))
-    return {} if said is None else said.plans
+    lines, *_ = engine.looked_at(load_method(config.job.method), Part(place, config, folder))
+    return {} if lines is None else lines.plans
 
 
 OF_ALL_ROWS = (
@@ -635,15 +635,17 @@ def describe_too_few(result: Result, min_updates: int) -> str | None:
     if result.stop != "budget" or updates >= min_updates:
         return None
     wanted = f"algorithm.min_updates = {min_updates}" if updates else "so there is no result"
-    said = f"the privacy budgets were spent after {updates} updates, {wanted}"
+    begin = f"the privacy budgets were spent after {updates} updates, {wanted}"
     # The job's own epsilon pays for one update: whoever has made none was stopped by its holder's cap.
-    none = [name for name, one in result.summary["clients"].items() if (one["updates"], one["status"]) == (0, BUDGET_SPENT)]
+    none = [
+        name for name, client in result.summary["clients"].items() if (client["updates"], client["status"]) == (0, BUDGET_SPENT)
+    ]
     if capped := [repr(name) for name in none if name in result.privacy]:
         return (
-            f"{said}; at {', '.join(capped)} the job's own epsilon pays for an update, and what the holder allows over all jobs "
+            f"{begin}; at {', '.join(capped)} the job's own epsilon pays for an update, and what the holder allows over all jobs "
             "does not: ask the holder to allow more, or ask for less of it (more noise, or a lower sampling_rate or local_steps)"
         )
-    return f"{said}; raise epsilon or noise_multiplier, or lower sampling_rate or local_steps" + (
+    return f"{begin}; raise epsilon or noise_multiplier, or lower sampling_rate or local_steps" + (
         "; where `fedkern check` says more updates, a holder's own cap has ended them, and only the holder can raise it"
     )
 

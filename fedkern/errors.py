@@ -121,8 +121,8 @@ class OwnFault(JobError):
 
 def describe_no_memory(error: MemoryError) -> str:
     """Returns the sentence for a job whose memory is not enough."""
-    said = " ".join(str(error).split()) or "no memory is left"
-    return f"{said}; `fedkern check` says what a job needs: take a larger machine, or fewer columns, chains or draws"
+    text = " ".join(str(error).split()) or "no memory is left"
+    return f"{text}; `fedkern check` says what a job needs: take a larger machine, or fewer columns, chains or draws"
 
 
 def mark_party(error: Exception, party: int) -> None:

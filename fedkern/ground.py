@@ -215,21 +215,21 @@ class Ground:
     @contextmanager
     def _opened(self, path: Path, make: int | None = None) -> Iterator[int]:
         """Opens a folder below this one, or this one itself."""
-        at, way = self._root(make), self.path
+        folder, way = self._root(make), self.path
         try:
             for name in path.relative_to(self.path).parts:
                 way /= name
                 # A folder of that name is no link, and leads out all the same.
                 if name == os.pardir:
                     raise Foreign(errno.EINVAL, "it leads out of the folder", str(way))
-                below = _below(at, name, way, make)
-                if at != self._file:
-                    os.close(at)
-                at = below
-            yield at
+                below = _below(folder, name, way, make)
+                if folder != self._file:
+                    os.close(folder)
+                folder = below
+            yield folder
         finally:
-            if at != self._file:
-                os.close(at)
+            if folder != self._file:
+                os.close(folder)
 
     def _root(self, make: int | None) -> int:
         if self._file is None:
@@ -255,8 +255,8 @@ def on(ground: Ground | None, folder: Path) -> Iterator[Ground]:
     if ground is not None:
         yield ground
         return
-    with Ground(folder) as own:
-        yield own
+    with Ground(folder) as opened:
+        yield opened
 
 
 def _below(folder: int, name: str, way: Path, make: int | None) -> int:

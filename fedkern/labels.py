@@ -70,7 +70,7 @@ def find(text: str, labels: Collection[str]) -> str:
     if text in labels:
         return text
     wanted = label(text)
-    return next((one for one in labels if label(one) == wanted), wanted)
+    return next((known for known in labels if label(known) == wanted), wanted)
 
 
 def in_order(labels: Iterable[str]) -> list[str]:
@@ -97,8 +97,8 @@ def event_of(labels: Sequence[str]) -> str:
     >>> event_of(["control", "case"]), event_of(["alive", "dead"]), event_of(["1", "2"]), event_of(["normal", "low"])
     ('case', 'dead', '2', 'low')
     """
-    named = [one for one in labels if one.lower() in EVENTS]
+    named = [label for label in labels if label.lower() in EVENTS]
     if len(named) == 1:
         return named[0]
-    left = [one for one in labels if one.lower() not in OTHERS] or [*labels]
+    left = [label for label in labels if label.lower() not in OTHERS] or [*labels]
     return left[-1]

@@ -150,9 +150,9 @@ class Consent:
             for resume in (False, True):
                 if digest_asked == as_asked(digest, resume=resume):
                     return Accepted(section, resume)
-            for own, run in self._runs():
+            for folder, run in self._runs():
                 if digest_asked == as_asked(digest, replays=run):
-                    return Accepted(section, replays=own)
+                    return Accepted(section, replays=folder)
         return None
 
     def _runs(self) -> Iterator[tuple[Path, bytes]]:

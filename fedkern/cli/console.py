@@ -80,8 +80,8 @@ def _replay_rows(options: argparse.Namespace, place: Place) -> int:
 def _compare(options: argparse.Namespace, again: str, was: str, what: str) -> int:
     """Says whether what follows is that of a run."""
     same = again == was
-    said = "the same posterior" if same else f"another posterior: {again}, and summary.json has {was}"
-    _say(options, {"digest": again, "same": same}, [f"{what}: {said}"])
+    outcome = "the same posterior" if same else f"another posterior: {again}, and summary.json has {was}"
+    _say(options, {"digest": again, "same": same}, [f"{what}: {outcome}"])
     return 0 if same else JobError.exit_code
 
 

@@ -23,9 +23,9 @@ class Part(NamedTuple):
     values: np.ndarray
     level: int | None
 
-    def numbers(self, at: Ints | slice) -> Array:
+    def numbers(self, places: Ints | slice) -> Array:
         """Returns the column's numbers in some rows; of a level, whether they have it."""
-        part = self.values[at]
+        part = self.values[places]
         return np.asarray(part, np.float64) if self.level is None else (part == self.level).astype(np.float64)
 
 
@@ -37,13 +37,13 @@ class Design(NamedTuple):
     centre: Array
     scale: Array
 
-    def rows(self, at: Ints, which: Ints | None = None) -> Array:
+    def rows(self, places: Ints, which: Ints | None = None) -> Array:
         """Returns rows (b, 1 + d), or some columns of them; column 0 is 1, and a missing cell is at the mean."""
         which = np.arange(1 + len(self.parts)) if which is None else which
-        Z = np.ones((len(which), len(at)))
+        Z = np.ones((len(which), len(places)))
         for k, j in enumerate(which.tolist()):
             if j:
-                np.subtract(self.parts[j - 1].numbers(at), self.centre[j - 1], out=Z[k])
+                np.subtract(self.parts[j - 1].numbers(places), self.centre[j - 1], out=Z[k])
                 Z[k] /= self.scale[j - 1]
         return without_gaps(Z.T)
 

@@ -224,16 +224,16 @@ def describe_apart(config: JobConfig, kept: Kept) -> list[str]:
 
 def renamed(config: JobConfig) -> list[str]:
     """Returns lines on keys of earlier versions, with those that are meant."""
-    said = []
+    notes = []
     for name in config.old_keys:
         if name in OLD_KEYS_OF_DATA:
             new, value = OLD_KEYS_OF_DATA[name][0], json.dumps(getattr(config.data, OLD_KEYS_OF_DATA[name][0]))
             given = f"is now data.{new} = {value}: write that" if value != "null" else f"is now data.{new}: remove it"
-            said.append(f"data.{name} {given}; the old key ends in version {OLD_KEYS_END}")
+            notes.append(f"data.{name} {given}; the old key ends in version {OLD_KEYS_END}")
     if not (old := [name for name in config.old_keys if name not in OLD_KEYS_OF_DATA]):
-        return said
+        return notes
     now = ", ".join(f"{name} = {json.dumps(value)}" for name, value in config.disclosure.model_dump(exclude_none=True).items())
-    return [*said, f"{', '.join(f'data.{name}' for name in old)}: the table [disclosure] has these now ({now})"]
+    return [*notes, f"{', '.join(f'data.{name}' for name in old)}: the table [disclosure] has these now ({now})"]
 
 
 def leave_out(place: Place, kept: Kept) -> list[int]:

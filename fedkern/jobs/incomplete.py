@@ -190,8 +190,8 @@ def exchange_incomplete(at: At[Any], tables: Mapping[int, Table], complete: Mapp
 
     def told(k: int) -> Incomplete:
         lacking = tables[k].incomplete or 0
-        there = tables[k].n_rows if complete is None else complete[k]
-        return Incomplete(0, there + (lacking if of(at.config) == "drop" else 0), lacking)
+        complete_rows = tables[k].n_rows if complete is None else complete[k]
+        return Incomplete(0, complete_rows + (lacking if of(at.config) == "drop" else 0), lacking)
 
     server = at.collect(_stage(at.config), Incomplete, {k: k for k in tables}, told, before=True)
     if server is None:

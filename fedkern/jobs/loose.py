@@ -54,9 +54,9 @@ def without(barred: tuple[str, ...]) -> Iterator[None]:
             os.chdir(folder)  # relative paths of the job stay where they were
 
 
-def project(one: Distribution) -> str | None:
+def project(distribution: Distribution) -> str | None:
     """Returns the folder from which a distribution is installed as editable; None for all others."""
-    text = one.read_text("direct_url.json")
+    text = distribution.read_text("direct_url.json")
     if text is None:
         return None
     try:

@@ -361,11 +361,11 @@ def added_up(u: Any, most: Any, p: Any, a: Any, b: Any) -> tuple[Vector, Vector,
     -------
     k and P(Y <= k) of n rows, and the indices of those whose means or counts are too large for it
     """
-    u, most, p, a, b = (one.ravel() for one in np.broadcast_arrays(u, most, p, a, b))
+    u, most, p, a, b = (array.ravel() for array in np.broadcast_arrays(u, most, p, a, b))
     near = a + b < (1 - a) * ONE_BY_ONE / 4  # the mean is (a + b) / (1 - a)
     counts, sums = np.zeros(u.shape), p.copy()
     here = np.flatnonzero(near & (u > p) & (most > 0))
-    u, most, p, a, b = (one[here] for one in (u, most, p, a, b))
+    u, most, p, a, b = (array[here] for array in (u, most, p, a, b))
     below = p
     for k in range(1, ONE_BY_ONE):
         if not here.size:
@@ -374,7 +374,7 @@ def added_up(u: Any, most: Any, p: Any, a: Any, b: Any) -> tuple[Vector, Vector,
         below = below + p
         counts[here], sums[here] = k, below
         left = np.flatnonzero((u > below) & (most > k))
-        here, u, most, p, a, b, below = (one[left] for one in (here, u, most, p, a, b, below))
+        here, u, most, p, a, b, below = (array[left] for array in (here, u, most, p, a, b, below))
     return counts, sums, np.concatenate([np.flatnonzero(~near), here])
 
 

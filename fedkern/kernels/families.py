@@ -524,7 +524,7 @@ def _negative_tail(y: Vector, mean: Vector, scale: Scale) -> Vector:
 def _negative_cdf(y: Vector, mean: Vector, scale: Scale, trials: Trials) -> Vector:
     y, mean, r = np.broadcast_arrays(y, mean, scale)
     _, below, large = of.added_up(2.0, np.floor(y), *_negative_chances(mean, r))
-    below[large] = _negative_tail(*(one.ravel()[large] for one in (y, mean, r)))
+    below[large] = _negative_tail(*(array.ravel()[large] for array in (y, mean, r)))
     return np.minimum(below, 1.0).reshape(y.shape)
 
 

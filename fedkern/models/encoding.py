@@ -361,7 +361,7 @@ class Encoding:
     def __post_init__(self) -> None:
         if self.positive is not None:
             object.__setattr__(self, "positive", label(self.positive, text=True))
-            object.__setattr__(self, "labels", tuple(label(one, text=True) for one in self.labels))
+            object.__setattr__(self, "labels", tuple(label(text, text=True) for text in self.labels))
         for column in self.columns:
             known = column.levels if column.kind == "categorical" else (column.center is not None and column.scale)
             if not known:

@@ -71,8 +71,8 @@ def curve(counts: Counts, level: float = 0.95) -> Curve:
 
 def covered(counts: Counts) -> bool:
     """Tells whether the intervals hold nine tenths of all events, also if all rows with later times have one."""
-    told, later = counts.events.sum(), counts.at_risk[:, -1].sum()
-    return bool(told >= COVERED * (told + later))
+    n_events, later = counts.events.sum(), counts.at_risk[:, -1].sum()
+    return bool(n_events >= COVERED * (n_events + later))
 
 
 def log_rank(counts: Counts) -> LogRank:

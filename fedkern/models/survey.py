@@ -118,12 +118,12 @@ class Pseudo:
         n, P = len(self.rows.X), self.size
         which = np.arange(n) if clusters.cluster is None else clusters.cluster
         curved = self.curvature(point[np.newaxis], 1)[2][0]
-        score, there = np.zeros((int(which.max(initial=-1)) + 1, P)), np.bincount(which)
+        score, counts = np.zeros((int(which.max(initial=-1)) + 1, P)), np.bincount(which)
         for w, index in zip(self.weights, self.of_part):
             for cluster in np.unique(which[index]):
                 of_both = self.rows.of_rows(index[which[index] == cluster], whole=True)
                 score[cluster] += w * of_both.curvature(point[np.newaxis], 1)[1][0]
-        drawn = there > 0  # rows of weight 0, of people who were no subject of the question, make a cluster of score 0
+        drawn = counts > 0  # rows of weight 0, of people who were no subject of the question, make a cluster of score 0
         if clusters.stratum is None:
             s = score[drawn]
             return Scores(len(s), s.sum(axis=0), s.T @ s, curved)

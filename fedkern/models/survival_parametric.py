@@ -70,8 +70,8 @@ class Baseline:
     def of(cls, layout: Layout, points: Vector, cuts: Vector) -> Baseline:
         """At points whose last numbers are those of the layout's family, with or without T_c."""
         shape_numbers = points[:, points.shape[1] - len(layout.shapes) :]
-        own = shape_numbers[:, [k for k, shape in enumerate(layout.shapes) if not shape.of_prior]]
-        return cls.of_family(layout.family, own, cuts)
+        numbers = shape_numbers[:, [k for k, shape in enumerate(layout.shapes) if not shape.of_prior]]
+        return cls.of_family(layout.family, numbers, cuts)
 
     @staticmethod
     def of_family(family: str, own: Vector, cuts: Vector) -> Baseline:

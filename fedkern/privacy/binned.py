@@ -131,8 +131,8 @@ def survival(events: ArrayLike, censored: ArrayLike, rest: float, noise: Noise, 
 
 def _bins(ends: ArrayLike) -> tuple[Floats, Floats]:
     """Returns the lower and the upper ends of bins."""
-    own = np.asarray(ends, np.float64)
-    return (own[:-1], own[1:]) if own.ndim == 1 else (own[:, 0], own[:, 1])
+    all_ends = np.asarray(ends, np.float64)
+    return (all_ends[:-1], all_ends[1:]) if all_ends.ndim == 1 else (all_ends[:, 0], all_ends[:, 1])
 
 
 def _half(noisy: ArrayLike, width: Floats, power: int) -> float:
@@ -153,7 +153,7 @@ def _interval(
     n, (least, most) = np.asarray(noisy, np.float64), limits
     if n.sum() <= 0:
         return Interval(math.nan, least, most)
-    slopes = [of(n + _STEP * 1j * one).imag / _STEP for one in np.eye(len(n))]
+    slopes = [of(n + _STEP * 1j * axis).imag / _STEP for axis in np.eye(len(n))]
     value, error = float(of(n)), math.sqrt(noise.variance * float(np.square(slopes).sum()))
     lower, upper = (value + sign * (float(ndtri((1 + level) / 2)) * error + beside) for sign in (-1, 1))
-    return Interval(*(min(max(one, least), most) for one in (value, lower, upper)))
+    return Interval(*(min(max(number, least), most) for number in (value, lower, upper)))

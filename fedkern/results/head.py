@@ -84,8 +84,8 @@ def model_of(summary: Record, job: Record) -> str:
     formula = model.get("formula") or _formula(summary, model, data)
     if len(summary["clients"]) > 1:  # what R would have of the pooled rows is another model
         formula += " + strata(client)" if family == "cox" else ""
-        if every := groupings(model.get("random") or {}):
-            formula += f", {' and '.join(grouping.column for grouping in every)} within clients"
+        if groups := groupings(model.get("random") or {}):
+            formula += f", {' and '.join(grouping.column for grouping in groups)} within clients"
     return f"{family} ({link}): {formula}" if family else f"{summary['method']}: {formula}"
 
 

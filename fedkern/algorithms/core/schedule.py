@@ -343,9 +343,9 @@ class Asynchronous(Schedule):
 
     def _in_round(self) -> Self:
         """Returns the state at the beginning of a round, in which all that wait for nothing may be asked."""
-        there = active(self.rules.n_clients, self.lost, self.refused)
-        n = sum(self.course(k).answers > self.round for k in there)
-        return evolve(self, in_round=n, idle=PersistentSet(k for k in there if k not in self.waiting))
+        taking_part = active(self.rules.n_clients, self.lost, self.refused)
+        n = sum(self.course(k).answers > self.round for k in taking_part)
+        return evolve(self, in_round=n, idle=PersistentSet(k for k in taking_part if k not in self.waiting))
 
     def _chosen(self) -> tuple[Self, list[int]]:
         rules, courses, free = self.rules, self.courses, [k for k in sorted(self.idle) if self.is_active(k)]

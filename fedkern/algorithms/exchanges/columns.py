@@ -625,10 +625,10 @@ def _labels(state: Server, replies: list[Record]) -> tuple[str, ...]:
             f"{_positive(spec)}; {TWO_LABELS}"
         )
     silent = [name for name, reply in zip(state.clients, replies) if not reply["labels"]]
-    told = [tuple(reply["labels"]) for reply in replies]
+    listed = [tuple(reply["labels"]) for reply in replies]
     if spec.undecided and silent and len(counts) == 1 and str(positive).lstrip("-").isdigit():
         # Of 1 and 2 a file of 1 alone says nothing, as one of 0 and 1, which then refuses these labels itself.
-        told, counts = [*told, ("1",)], counts + Counter("1")
+        listed, counts = [*listed, ("1",)], counts + Counter("1")
     if spec.undecided and silent and counts and not counts.keys() & {"0", "1"}:
         other = next(name for name in state.clients if name not in silent)
         raise JobError(
@@ -640,7 +640,7 @@ def _labels(state: Server, replies: list[Record]) -> tuple[str, ...]:
             f"{spec.response!r} has one label at all clients, {positive!r}, and a binary response has two: see whether it is the "
             "response, or name the label that counts as 1 in [data] positive"
         )
-    return join_levels(told) if positive in counts else ()
+    return join_levels(listed) if positive in counts else ()
 
 
 def _positive(spec: Spec) -> str:

@@ -269,7 +269,7 @@ def spelled(columns: Iterable[Column], of_clients: Sequence[Sequence[str]] = ())
         for same in spellings(column.levels or ()):
             if not _is_number(same):
                 yield Finding.of("levels-spelled", column=column.name, levels=same)
-            elif not any({*same} <= {*own} for own in of_clients):
+            elif not any({*same} <= {*names} for names in of_clients):
                 yield Finding.of("levels-of-one-number", column=column.name, levels=same)
 
 

@@ -374,8 +374,8 @@ def _quadratic(state: Server) -> Server | None:
     if c.mirrored or c.anchored or c.learnt is not None or len(which) > 1 or state.settings.of_values:
         return None
     i, (source,), (net,) = which[0], state.proposals, state.draws
-    mode, own = (climb.at[i], climb.gradient[i], climb.hessian[i]), (state.own_gradient[i], state.own_hessian[i])
-    quadratics = corrected(mode, own, source, (net.xi, net.values), state.settings)
+    mode, derivatives = (climb.at[i], climb.gradient[i], climb.hessian[i]), (state.own_gradient[i], state.own_hessian[i])
+    quadratics = corrected(mode, derivatives, source, (net.xi, net.values), state.settings)
     if quadratics is None:
         return None
     source = source.sized(ANSWER)

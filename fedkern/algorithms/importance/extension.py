@@ -148,7 +148,7 @@ def server_receive(state: Server, sender: int, event: Event) -> tuple[Server, Se
     ends = np.cumsum([len(draws.xi) for draws in state.draws])[:-1]
     new_values = np.split(np.where(lost, -np.inf, values), ends)
     draws = tuple(
-        replace(one, values=np.column_stack([new, one.values])) for one, new in zip(state.draws, new_values, strict=True)
+        replace(net, values=np.column_stack([new, net.values])) for net, new in zip(state.draws, new_values, strict=True)
     )
     at_draws = max(sum(answer.rule for answer in answers) for answers in several) + float(state.rule[1])
     state = evolve(state, draws=draws, round=n, drawn=n, rule=np.array([state.rule[0], at_draws]), halted=ENOUGH)

@@ -129,9 +129,9 @@ def start(
     P, alone = coordinates.size, (settings.starts, len(names))
     empty_own = np.zeros((*alone, P)), np.zeros((*alone, P * (P + 1) // 2))
     kept = len(names) if keeps_first else 0
-    asked = np.zeros(coordinates.size), empty, np.zeros((kept, P)), np.zeros((kept, P * (P + 1) // 2))
+    no_question = np.zeros(coordinates.size), empty, np.zeros((kept, P)), np.zeros((kept, P * (P + 1) // 2))
     quadratics = Quadratics.none(len(settings.summaries), P)
-    begun = climb, *empty_own, settings.nodes, np.zeros(2), none, *asked, quadratics
+    begun = climb, *empty_own, settings.nodes, np.zeros(2), none, *no_question, quadratics
     priors = prior if isinstance(prior, Priors) else Priors((prior,))
     decided = int(not priors.most or widened is not None)
     state = Server(settings, priors, names, coordinates, units, *begun, widened=widened or 0, decided=decided)
@@ -193,8 +193,8 @@ def _ask_curvature(state: Server, *, ahead: bool = False) -> tuple[Server, Serve
     if expected is not None:
         state = with_draws(evolve(state, ahead=1), first_source(evolve(state, climb=expected)))
         questions += questions_about(state, state.round + 1)
-    state, asked = asking(state, questions)
-    return (state, asked) if state.exact else _climbed(answered(state))
+    state, effects = asking(state, questions)
+    return (state, effects) if state.exact else _climbed(answered(state))
 
 
 def _sent(state: Server, trial: Array) -> Array:
@@ -345,9 +345,9 @@ def _has_room(state: Server) -> bool:
     """Whether the posterior is within the box."""
     if (ends := state.coordinates.ends) is None:
         return True
-    at, B = ends.sums(state.climb.at[0]), ends.sums(Metric.of(state.climb.hessian[0]).factor.T)
+    sums, B = ends.sums(state.climb.at[0]), ends.sums(Metric.of(state.climb.hessian[0]).factor.T)
     sd = np.sqrt((B**2).sum(axis=0))
-    return bool(((at - ROOM * sd > ends.low) & (at + ROOM * sd < ends.high)).all())
+    return bool(((sums - ROOM * sd > ends.low) & (sums + ROOM * sd < ends.high)).all())
 
 
 def _stuck(state: Server) -> bool:
@@ -364,15 +364,15 @@ def _ask_summaries(state: Server) -> tuple[Server, ServerEffects]:
     Where nobody else is asked, it is one after another, each about the mode by those before it.
     """
     climb, quadratics = state.climb, state.quadratics
-    at, due = climb.at[0], _due(state) if state.exact else _due(state)[:1]
+    mode, due = climb.at[0], _due(state) if state.exact else _due(state)[:1]
     round = int(quadratics.answered[due[0]])
     if round == 0:
         question: Message = AskCurvature(round, state.nodes, climb.at[:1])
     else:
         B = Metric.of(climb.hessian[0]).factor
-        question = AskNormal(round, state.nodes, at, packed((B @ B.T)[np.newaxis])[0])
+        question = AskNormal(round, state.nodes, mode, packed((B @ B.T)[np.newaxis])[0])
     if quadratics.answered.max() == round:  # the first of these questions
-        quadratics = evolve(quadratics, before=at)
+        quadratics = evolve(quadratics, before=mode)
     who = [state.settings.summaries[i] for i in due]
     state = evolve(state, summing=1, quadratics=quadratics, waiting=PersistentSet(who), answers=PersistentMap())
     return state, to_each(who, question)

@@ -381,10 +381,10 @@ class Tied:
 
 def _numbers(prior: Prior, rows: Array) -> tuple[Array, Array]:
     """Returns mean (m,) and covariance (m, m) of numbers of which a prior is normal."""
-    inside, at = rows.any(axis=0), getattr(prior, "middle", np.zeros(rows.shape[1]))
-    _, gradient, hessian = prior.curvature(at)
+    inside, middle = rows.any(axis=0), getattr(prior, "middle", np.zeros(rows.shape[1]))
+    _, gradient, hessian = prior.curvature(middle)
     back = rows[:, inside] @ np.linalg.inv(hessian[np.ix_(inside, inside)])
-    return rows @ at + back @ gradient[inside], back @ rows[:, inside].T
+    return rows @ middle + back @ gradient[inside], back @ rows[:, inside].T
 
 
 @dataclass(frozen=True)

@@ -659,8 +659,8 @@ def _ask(state: Server) -> tuple[Server, ServerEffects]:
         question: Message = AskSlope(state.round, q.h, pack(q.P))
     else:
         question = _question(state)
-    state, told = _readmit(state, clients)
-    return state, told + to_each(clients, question)
+    state, effects = _readmit(state, clients)
+    return state, effects + to_each(clients, question)
 
 
 def _readmit(state: Server, clients: Iterable[int]) -> tuple[Server, ServerEffects]:

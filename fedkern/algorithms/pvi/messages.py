@@ -97,8 +97,8 @@ class Settings:
 
     def rules(self, n_clients: int) -> Rules:
         """Returns the rules of the schedule."""
-        at, chance = looks(self.rounds or 0) if self.until else (), (self.client_weights, self.seed)
-        return Rules(n_clients, self.rounds, at, self.updates_per_client, self.lead, *chance)
+        rounds, chance = looks(self.rounds or 0) if self.until else (), (self.client_weights, self.seed)
+        return Rules(n_clients, self.rounds, rounds, self.updates_per_client, self.lead, *chance)
 
     def sizes(self, d: int) -> dict[str, int]:
         """Returns the lengths of the messages' arrays: d coefficients, p numbers of a packed precision."""

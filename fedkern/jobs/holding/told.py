@@ -67,10 +67,10 @@ def name_of(table: Sequence[str]) -> str:
 def near(told: Mapping[str, Told], values: Values) -> list[str]:
     """Returns the columns of which a job would tell few rows beside what was told of their parts."""
     found = []
-    for name, own in values.items():
+    for name, value in values.items():
         if (before := told.get(name)) is not None:
             parts, rows = (tuple(map(tuple, before["parts"][0])), [row[0] for row in before["counts"]])
-            if not cells.beside(parts, rows, in_cells(before["cells"][0], own), before["least"]).all():
+            if not cells.beside(parts, rows, in_cells(before["cells"][0], value), before["least"]).all():
                 found.append(name)
     return found
 

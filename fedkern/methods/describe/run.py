@@ -158,14 +158,14 @@ def _with_ends(agreed: Agreed, model: DescribeModel, replies: Sequence[FewValues
     """Returns the same with ends of bins: values, where columns have few, else round numbers about the mean of clients' means."""
     ends, centre, values, last = agreed.ends.copy(), agreed.centre.copy(), set[str](), model.bins - 1
     for j, name in enumerate(model.numeric):
-        told = [(int(reply.n[j]), reply.values[j].tolist()) for reply in replies]
+        told_values = [(int(reply.n[j]), reply.values[j].tolist()) for reply in replies]
         sign, mean, sd = np.array([reply.scale[j] for reply in replies if reply.scale[j, 0]] or [[1.0, np.nan, np.nan]]).T
         spread = float(np.sqrt(np.mean(sd**2) + np.var(mean)))
         centre[j] = np.nan_to_num(mean.mean())
-        most = len(told[0][1])
-        found = sorted({value for n, of_client in told if n <= most for value in of_client[: n if n >= 0 else -1 - n]})
-        if len(found) <= last and (model.here or max(told)[0] <= most):
-            values |= {name} if min(told)[0] >= 0 else set()
+        most = len(told_values[0][1])
+        found = sorted({value for n, of_client in told_values if n <= most for value in of_client[: n if n >= 0 else -1 - n]})
+        if len(found) <= last and (model.here or max(told_values)[0] <= most):
+            values |= {name} if min(told_values)[0] >= 0 else set()
         elif model.here:
             found = [found[k] for k in np.linspace(0, len(found) - 1, last).round().astype(int).tolist()]
         else:

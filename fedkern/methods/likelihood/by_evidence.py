@@ -71,9 +71,9 @@ def choose(run: Run[Config], tried: list[Drawn]) -> Drawn:
         choice = TellFamily(0, values.index(max(values)))
     clients = {k: once.Client(partial(family_heard, tried=len(tried))) for k in tried[0].clients}
     _, heard = run.ask(STAGE, FamilyHeard.question, choice, clients)
-    told = choice or next(client.asked for client in heard.values())
-    assert told is not None
-    chosen = tried[told.number]
+    answer = choice or next(client.asked for client in heard.values())
+    assert answer is not None
+    chosen = tried[answer.number]
     if chosen.read.model.secure:
         run.know_alike(chosen.read.model.family.encode())
     job = {"model": {"family": chosen.read.model.family, "by_evidence": False}}  # as a job that names the family has it

@@ -127,9 +127,11 @@ def find_reversed(at_mode: Found, model: Model, events: Mapping[int, Mapping[str
     with_values = [k for k in range(len(model.names)) if k not in model.summaries]  # others were not asked where it began
     names, first = [model.names[k] for k in with_values], (at_mode.first[0][with_values], at_mode.first[1][with_values])
     if not model.of_two or model.layout.group or model.layout.client:
-        places, own = model.of_slopes
+        places, slope_names = model.of_slopes
         told_at = first[0][:, places], first[1][:, places][:, :, places]
-        found = heterogeneity.find_opposed(*told_at, own, heterogeneity.LEFT if model.of_two else heterogeneity.LEFT_OF_OTHERS)
+        found = heterogeneity.find_opposed(
+            *told_at, slope_names, heterogeneity.LEFT if model.of_two else heterogeneity.LEFT_OF_OTHERS
+        )
         mirrored: tuple[int, ...] = ()
     else:
         rate = float(expit(model.start_at[0]))

@@ -41,12 +41,12 @@ def seconds_of_a_round(file: OwnFile[Config]) -> float:
     """Returns the seconds that one round of draws takes with a holder's own file."""
     model = model_of(file.config, ("",), file.encoding)
     rows = model.likelihood(model.read(encode(file.table, model.encoding), file.table, ""), machine.cores())
-    every, n = model.settings.points, FEW
+    most_points, n = model.settings.points, FEW
     while True:
-        points = np.tile(model.start_at, (min(n, every), 1))
+        points = np.tile(model.start_at, (min(n, most_points), 1))
         began = time.perf_counter()
         rows.values(points, model.layout.nodes)
         seconds = time.perf_counter() - began
-        if n >= every or seconds > ENOUGH_SECONDS:
-            return seconds * every / len(points)
+        if n >= most_points or seconds > ENOUGH_SECONDS:
+            return seconds * most_points / len(points)
         n *= 4

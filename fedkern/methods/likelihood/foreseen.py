@@ -141,14 +141,14 @@ def _curves(times: Times, drawn: Predictive, base: Baseline, X: Array, offset: A
     return summary, linear
 
 
-def _sampled(asked: Times, drawn: Predictive, base: Baseline, X: Array, offset: Array | None, seed: int) -> tuple[Array, Array]:
+def _sampled(wanted: Times, drawn: Predictive, base: Baseline, X: Array, offset: Array | None, seed: int) -> tuple[Array, Array]:
     """Returns (m, n) restricted means in each draw, and new times, of a new client and group."""
-    if asked.tau is None:
+    if wanted.tau is None:
         raise JobError("draws of times are of their mean until output.restricted_mean = .., and the job has none; give one")
     means, times = list[Array](), list[Array]()
     for part in pieces(len(X), MOST // len(drawn.theta)):
         eta, variance = drawn.linear(X[part], None if offset is None else offset[..., part])
-        means.append(survival_parametric.restricted_mean(base, eta, variance, asked.tau))
+        means.append(survival_parametric.restricted_mean(base, eta, variance, wanted.tau))
         source = Keyed(rng.key(seed, "posterior", ANEW), part.start)
         shifted = eta + np.sqrt(variance) * source.normal(eta.size).reshape(eta.shape)
         times.append(base.when(-np.log(source.uniform(eta.size)).reshape(eta.shape), shifted))

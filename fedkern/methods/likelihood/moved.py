@@ -62,14 +62,14 @@ def move_rows(encoding: Encoding, formula: Formula, table: Table, order: NDArray
         sd = float(x.std()) or 1.0
         step = STEP * np.where(x == 0, sd, np.minimum(sd, np.abs(x)))
         ends = [_Instead(reader, of.name, x + step), _Instead(reader, of.name, x - step)]
-        at = [x + step, x - step]
+        moved_to = [x + step, x - step]
         high, low = (_rows(encoding, formula, end, table.n_rows) for end in ends)
         here = _rows(encoding, formula, reader, table.n_rows)
         # A term may have no value on one side, as log(x - 25) next to 25: the difference is then from here to the other side.
-        for X, where in ((high, at[0]), (low, at[1])):
+        for X, where in ((high, moved_to[0]), (low, moved_to[1])):
             none = ~np.isfinite(X).all(axis=1)
             X[none], where[none] = here[none], x[none]
-        return Moved(low[order], high[order], (at[0] - at[1])[order])
+        return Moved(low[order], high[order], (moved_to[0] - moved_to[1])[order])
     whole, (first, second) = np.ones(table.n_rows), of.between
     if isinstance(first, str):
         both = [_Instead(reader, of.name, label=str(level)) for level in (second, first)]

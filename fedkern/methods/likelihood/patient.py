@@ -136,7 +136,10 @@ def _of_formula(
         )
     rows = _One(values)
     made = formula.matrix(rows, 1)[0]
-    bad = {**rows.faults, **{one.of[0][0]: "has no number there" for one, x in zip(formula.made, made) if not np.isfinite(x)}}
+    bad = {
+        **rows.faults,
+        **{column.of[0][0]: "has no number there" for column, x in zip(formula.made, made) if not np.isfinite(x)},
+    }
     if bad:
         what, why = next(iter(bad.items()))
         name = what if what in formula.variables else formula.factors[what].variables[0]

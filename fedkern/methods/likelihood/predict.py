@@ -148,9 +148,9 @@ def _prediction(
     scores: dict[str, float] = {}
     if scored.any():
         which = np.flatnonzero(scored)
-        own = encode(read if scored.all() else read.select(which), whole)
-        which = which if own.units is None else which[own.units]
-        scores = predictive.scores(own, foresee(np.asarray(own.X, np.float64), own.offset, own.y, {}, which))[0]
+        encoded = encode(read if scored.all() else read.select(which), whole)
+        which = which if encoded.units is None else which[encoded.units]
+        scores = predictive.scores(encoded, foresee(np.asarray(encoded.X, np.float64), encoded.offset, encoded.y, {}, which))[0]
     if predictive.width > 1:
         linear = predictive.family not in NOMINAL
         made = of_levels(encoding.labels, drawn, scores, scored=int(scored.sum()), linear=linear)

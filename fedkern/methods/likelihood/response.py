@@ -34,13 +34,13 @@ def exchange_response(run: Run[Config], model: Model, designs: Mapping[int, Desi
     """
     if not model.asks_level:
         return model
-    asked = model.asked_level
+    settings = model.asked_level
     responses = {k: _responses(design, model.exposure(rows[k])) for k, design in designs.items()}
     # By a precision no row counts more often.
     weights = {k: None if model.precise else design.weights for k, design in designs.items()}
-    clients = {k: level.Client(run.names[k], asked, responses[k], weights=weights[k]) for k in designs}
+    clients = {k: level.Client(run.names[k], settings, responses[k], weights=weights[k]) for k in designs}
     stage = model.response_stages[0]
-    server, clients = run.exchange(stage, lambda: level.start(asked, model.telling), clients)
+    server, clients = run.exchange(stage, lambda: level.start(settings, model.telling), clients)
     if server is not None:
         run.hooks.compare_twins(server.answers)
         run.hooks.notes += filter(None, [server.note])

@@ -117,8 +117,8 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
         event = look.events(table, spec)[0]
         times = read_times(columns, table, event, client, positive=config.lifetimes)
         if not config.lifetimes:
-            at = () if config.level == "none" else config.output.survival_at or ()
-            check_between(at, times, event, look.weights(table, spec), client, table.source)
+            survival_at = () if config.level == "none" else config.output.survival_at or ()
+            check_between(survival_at, times, event, look.weights(table, spec), client, table.source)
         elif config.rules.of_coefficients:
             check_pieces(config.model.cuts or (), times, client, table.source)
             check_parts(family, wanted, table, spec, client, times)
@@ -309,8 +309,8 @@ def check_slopes(held: Held, slopes: Sequence[Mapping[str, int]], client: str, s
         One of `slopes`, of each kind of groups name -> its column of X, varies in no group of this client.
     """
     begin = who(client, source)
-    every = (*held.codes, np.repeat(np.arange(len(held.starts) - 1), np.diff(held.starts)))
-    for codes, of_kind in zip(every, slopes, strict=False):  # no slopes without groups
+    all_codes = (*held.codes, np.repeat(np.arange(len(held.starts) - 1), np.diff(held.starts)))
+    for codes, of_kind in zip(all_codes, slopes, strict=False):  # no slopes without groups
         groups = int(codes.max(initial=-1)) + 1
         for name, j in of_kind.items():
             low, high = np.full(groups, np.inf), np.full(groups, -np.inf)

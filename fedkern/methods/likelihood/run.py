@@ -52,8 +52,8 @@ def fit(run: Run[Config]) -> Fit | None:
             tried.append(by_evidence.Drawn(_at_prior(other, *drawn), *drawn))
         read, mode, at_mode = by_evidence.choose(run, tried)
     if mode is not None and read.follows:
-        at = importance.read_result(mode)
-        run.hooks.find(read.follows[name] for name in differently.decided_by_prior(read.model, at, [*read.follows]))
+        found = importance.read_result(mode)
+        run.hooks.find(read.follows[name] for name in differently.decided_by_prior(read.model, found, [*read.follows]))
     singly = _exchange_single_values(run, read, mode, at_mode) if read.model.settings.singly else None
     chains, machines = _walk(run, read, mode, at_mode) if read.model.chains else (None, at_mode)
     ended: dict[int, Any] = {}
@@ -77,8 +77,8 @@ def _find_mode_and_draw(
 ) -> tuple[importance.Server | None, Mapping[int, importance.Client]]:
     """The last states of server and clients after the way to the mode and, without chains, the rounds of draws."""
     model, shown = read.model, run.with_lines(lines.to_mode_and_draws())
-    asked = {**read.likelihoods, **read.structured}
-    clients = {k: model.client(k, likelihood, run.requirement_of(k).rules) for k, likelihood in asked.items()}
+    answering = {**read.likelihoods, **read.structured}
+    clients = {k: model.client(k, likelihood, run.requirement_of(k).rules) for k, likelihood in answering.items()}
     start: Callable[[], tuple[importance.Server, ServerEffects]] = model.start
     if model.asks_dispersion:  # so that it is said before anybody waits for draws
         mode, clients = shown.exchange(stage_of_mode(model), partial(model.start, model.mode_alone), clients)

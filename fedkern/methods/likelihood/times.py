@@ -111,7 +111,7 @@ def read_times(columns: Columns, table: Table, event: Array, client: str = "", *
     ends = None if columns.upper is None else read_numbers(table, columns.upper, marks, missing=True, instead=NO_TIME)
     if entry is not None and columns.time in table.dates:
         time, entry = time + YEAR_1, entry + YEAR_1
-    time, *others = join_rounded(columns.named, *(one for one in (time, entry, ends) if one is not None))
+    time, *others = join_rounded(columns.named, *(cells for cells in (time, entry, ends) if cells is not None))
     entry = None if entry is None else others[0]
     upper = np.where(event == 1, time, np.inf) if ends is None else _upper(columns, marks, time, others[-1], event)
     marks.mark(time < 0, columns.time, "is below 0", "a row is at risk from 0 on: count time from its own beginning")

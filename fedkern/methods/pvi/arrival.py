@@ -105,11 +105,11 @@ def client(run: Run[Config], model: Model, k: int, rows: Rows) -> once.Client[ar
     return once.Client(lambda query: arrival.answer(query, compute))
 
 
-def _in_data_units(model: Model, told: arrival.Slope) -> arrival.Slope:
+def _in_data_units(model: Model, slope: arrival.Slope) -> arrival.Slope:
     """Returns an answer of all clients together, which is in the model's units, in the data's."""
     if not model.secure:
-        return told
-    return replace(told, gradient=told.gradient / model.unit, curvature=told.curvature / model.unit**2)
+        return slope
+    return replace(slope, gradient=slope.gradient / model.unit, curvature=slope.curvature / model.unit**2)
 
 
 def tells(run: Run[Config], model: Model, rows: Rows) -> bool:
@@ -128,18 +128,18 @@ def tells(run: Run[Config], model: Model, rows: Rows) -> bool:
 
 
 @guard.check("the distance from the posterior of all rows", lambda *_: Arrived(None, "it could not be computed"))
-def _judge_step(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> Arrived:
+def _judge_step(model: Model, q: Gaussian, replies: once.Server[arrival.Slope]) -> Arrived:
     """Returns the Newton step of all clients' answers, or the reason that an answer is missing."""
     names = model.telling
-    if not told.asks or told.lost:
+    if not replies.asks or replies.lost:
         return Arrived(None, "a client was lost before it was asked for its gradient")
-    if told.dropped:
-        k, why = min(told.dropped.items())
+    if replies.dropped:
+        k, why = min(replies.dropped.items())
         return Arrived(None, f"client {names[k]!r} is not in it, for {why}")
-    if silent := arrival.silent(told):
+    if silent := arrival.silent(replies):
         k = silent[0]
         if model.secure:
-            n = 1 - told.replies[k].told
+            n = 1 - replies.replies[k].told
             return Arrived(
                 None,
                 f"{n} rows of all clients add more at q than sums have room for (counts above 1e9, say, or large covariates that "
@@ -151,13 +151,13 @@ def _judge_step(model: Model, q: Gaussian, told: once.Server[arrival.Slope]) -> 
             f"{model.told_by_curvature} are wanted), without which nobody knows how wide the "
             "posterior of all rows is",
         )
-    step = arrival.newton(model.prior, q, told.replies)
+    step = arrival.newton(model.prior, q, replies.replies)
     given = given_scales.given_columns(model.encoding, model.given_constants)
     doubt = ""
     if given and model.given.intercept:
         prior = np.diag(model.prior.P) if model.prior.diagonal else model.prior.P
         of_prior = model.prior.h - prior @ q.mean, prior
-        of_rows = arrival.summed(told.replies, q.d)
+        of_rows = arrival.summed(replies.replies, q.d)
         doubt = given_scales.doubt(model.encoding.names, given, of_rows, of_prior, exact=not model.secure)
     return Arrived(step, "" if step else "the curvature of all rows is no precision of a posterior", doubt=doubt)
 

@@ -41,17 +41,17 @@ def exchange_weights(run: Run[Config], model: Model, server: Server | None, rows
 
 
 @guard.check("the case weights", lambda *_: Said())
-def _said(model: Model, told: once.Server[PearsonSums]) -> Said:
+def _said(model: Model, replies: once.Server[PearsonSums]) -> Said:
     """Compares the clients' weights; precisions of measurements are about 1 over all, not at each client."""
-    weighed = {model.telling[k]: case_weights.Weighed(reply.rows, reply.weight) for k, reply in sorted(told.replies.items())}
+    weighed = {model.telling[k]: case_weights.Weighed(reply.rows, reply.weight) for k, reply in sorted(replies.replies.items())}
     counts = model.counted_weights is not None
     precisions = model.family == "gaussian" and not counts
     return case_weights.compare(str(model.weight), weighed, counts=counts, precisions=precisions)
 
 
-def _told(model: Model, rows: Rows, client: int, asked: AskPearson) -> PearsonSums:
+def _told(model: Model, rows: Rows, client: int, question: AskPearson) -> PearsonSums:
     """Computes a client's sums at the mean that it was told."""
     if model.box is not None:
-        model.box.check(asked.mean, type(asked).__name__)
+        model.box.check(question.mean, type(question).__name__)
     with owned(client):
-        return PearsonSums.at(asked.mean, rows, model.family, model.scale, masked=model.secure)
+        return PearsonSums.at(question.mean, rows, model.family, model.scale, masked=model.secure)

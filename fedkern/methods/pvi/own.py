@@ -19,10 +19,10 @@ class Own:
     client: Client
 
 
-def write(run: Run[Config], model: Model, own: Own) -> None:
+def write(run: Run[Config], model: Model, rows: Own) -> None:
     """Writes optimiser.json to the client's folder, in jobs whose messages must not tell of a failure."""
-    client, silent = own.client, model.by_client or (model.privacy is not None and model.settings.variant in SHARDED)
+    client, silent = rows.client, model.by_client or (model.privacy is not None and model.settings.variant in SHARDED)
     if not silent or isinstance(client, global_vi.Client):
         return
     content = {"updates": client.updates, "optimisers": model.settings.shards * client.updates, "failed": client.failed}
-    run.hooks.write_own(own.index, "optimiser.json", content)
+    run.hooks.write_own(rows.index, "optimiser.json", content)

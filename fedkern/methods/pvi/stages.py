@@ -43,7 +43,7 @@ MAY_SEND = (
     *noise_aware.PROTOCOL.to_server,
     *Certificate.may_send,
     *secure.MAY_SEND,
-    *(one.masked for one in (*column_sums.SUMS, *level.SUMS, *pvi.SUMS)),
+    *(declared.masked for declared in (*column_sums.SUMS, *level.SUMS, *pvi.SUMS)),
 )
 
 

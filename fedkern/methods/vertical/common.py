@@ -58,10 +58,10 @@ def in_common(
             who = "the server" if party == SERVER else f"client {at.names[party]!r}"
             return intersection.Member(who, ids, config.job.seed, most, least_rows(config, {party: policies.get(party, ())}))
 
-    own = None if server is None else member(SERVER, server[1])
-    start = partial(intersection.start, at.names, most, least_rows(config, {}), own)
+    of_server = None if server is None else member(SERVER, server[1])
+    start = partial(intersection.start, at.names, most, least_rows(config, {}), of_server)
     state, members = at.exchange(intersected(config), start, {k: member(k, ids) for k, (_, ids) in clients.items()})
-    left = {k: _left(clients[k], one) for k, one in members.items()}
+    left = {k: _left(clients[k], member_of) for k, member_of in members.items()}
     if state is not None and server is not None:
         server = _left(server, state.own)
     return left, server

@@ -198,8 +198,8 @@ def _counted(check: Check[Config]) -> tuple[int, tuple[int, ...]] | None:
     held, own = in_common(check, held, None if table is None else aligned(table, config, "data.server"), {})
     for k, (rows, ids) in held.items():
         has = by.response in rows.names
-        told = as_compared(config, ids)
-        clients[k] = alignment.Client(names[k], told, seed, has, counted=counted, common=common, placed=by.placed)
+        labels = as_compared(config, ids)
+        clients[k] = alignment.Client(names[k], labels, seed, has, counted=counted, common=common, placed=by.placed)
     server_ids, new = None, tuple[int, ...]()
     if own is not None:
         table, server_ids = own[0], as_compared(config, own[1])

@@ -78,7 +78,7 @@ class Node:
         """The expressions whose product it is, with their powers: of `I(x ** 2 * z)` x twice and z once."""
         if self.what == "I":
             return self.of[0].powers
-        if self.what == "*" and not any(one.what == "number" for one in self.of):
+        if self.what == "*" and not any(factor.what == "number" for factor in self.of):
             return self.of[0].powers + self.of[1].powers
         if self.what == "**" and self.of[1].number in range(2, int(MOST_POWER) + 1):
             return Counter({text: int(self.of[1].number) * k for text, k in self.of[0].powers.items()})

@@ -142,12 +142,12 @@ def drawn_together(rows: Rows, inner: Vector, uniform: Vector, nodes: int, key: 
     out = [np.empty((S * R, factor.n_groups, factor.Z.shape[1])) for factor in of_kinds]
     repeated, first = np.repeat(inner, R, axis=0), 0
     for j, part in enumerate(rows.parts):
-        own, _ = complete_draws(part, repeated, nodes, key ^ (2 * j + 1))
+        drawn, _ = complete_draws(part, repeated, nodes, key ^ (2 * j + 1))
         columns = list(part.layout.client_columns)
-        out[1][:, j] = (own[:, columns] - repeated[:, part.layout.kernel_at][:, columns]) * part.layout.client_signs
+        out[1][:, j] = (drawn[:, columns] - repeated[:, part.layout.kernel_at][:, columns]) * part.layout.client_signs
         inside = alone(part)
-        u = draw_effects(inside, own, rng.uniform(S * R * part.n_groups, key=key ^ (2 * j + 2)).reshape(S * R, -1))
-        out[0][:, first : first + part.n_groups] = np.einsum("sik,sgk->sgi", inside.layout.factor(own, "group"), u)
+        u = draw_effects(inside, drawn, rng.uniform(S * R * part.n_groups, key=key ^ (2 * j + 2)).reshape(S * R, -1))
+        out[0][:, first : first + part.n_groups] = np.einsum("sik,sgk->sgi", inside.layout.factor(drawn, "group"), u)
         first += part.n_groups
     return {name: effect.reshape(S, R, *effect.shape[1:]) for name, effect in zip(names, out, strict=True)}
 

@@ -71,6 +71,6 @@ def nested(all_groups: tuple[Grouping, ...]) -> bool:
 
 def terms_of(random: Mapping[str, Any]) -> dict[Level, tuple[str, ...]]:
     """Returns the terms of each effect of a job's [model.random], by the names that `Layout` has for them."""
-    every = groupings(random)
-    terms = {f"group:{grouping.label}" if every[1:] else "group": grouping.terms for grouping in every}
+    listed = groupings(random)
+    terms = {f"group:{grouping.label}" if listed[1:] else "group": grouping.terms for grouping in listed}
     return terms | ({"client": (INTERCEPT, *random.get("client_slopes", ()))} if random.get("client") else {})

@@ -89,8 +89,8 @@ class Squared(Named):
 
     def curve(self, x: Vector) -> Vector:
         with np.errstate(all="ignore"):
-            own = self.prior.densities(2 * np.log(np.abs(x)))
-            return np.asarray((4 * own.curved + 2 * own.slope - 1) / x**2)
+            of_length = self.prior.densities(2 * np.log(np.abs(x)))
+            return np.asarray((4 * of_length.curved + 2 * of_length.slope - 1) / x**2)
 
 
 @dataclass(frozen=True)
@@ -683,10 +683,10 @@ class Prior:
     @property
     def middle(self) -> Vector:
         """(P,) a place where a prior of coefficients that is not normal has its mode; 0 where all are."""
-        at = np.zeros(self.size)
+        values = np.zeros(self.size)
         if self.df:
-            at[: self.layout.p] = self.mean
-        return at
+            values[: self.layout.p] = self.mean
+        return values
 
     @cached_property
     def _rows(self) -> list[tuple[slice, OfLength, OfLength]]:
@@ -811,9 +811,9 @@ def _of_row(d: int, df: float, scale: float, y: Vector) -> Densities:
 
 def _of_length(d: int, prior: Block, y: Vector) -> Densities:
     """Returns the same of a row whose length has this prior, and whose direction is uniform on half of a sphere."""
-    own = prior.densities(y)
-    value = own.value - d * y - 0.5 * d * math.log(math.pi) + math.lgamma(0.5 * d)
-    return Densities(value, value, own.slope - d, own.curved)
+    of_own = prior.densities(y)
+    value = of_own.value - d * y - 0.5 * d * math.log(math.pi) + math.lgamma(0.5 * d)
+    return Densities(value, value, of_own.slope - d, of_own.curved)
 
 
 def smooth(d: int, prior: Block) -> OfLength:

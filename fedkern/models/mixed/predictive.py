@@ -221,10 +221,10 @@ def _misfits(rows: Rows, inner: Vector, key: int, number: int) -> Vector:
 def _each(rows: Rows, scale: Vector) -> tuple[Vector, Vector | None]:
     """Returns the scale (.., k) of k draws and the numbers of trials for each row of the first draw, then of the second, .."""
     k, trials = scale.shape[-1], rows.trials
-    own = scale[..., 0] if (scale == scale[..., :1]).all() else np.repeat(scale, len(rows), axis=-1)
+    own_scale = scale[..., 0] if (scale == scale[..., :1]).all() else np.repeat(scale, len(rows), axis=-1)
     if trials is not None and rows.layout.family == "gamma":
         return np.repeat(scale, len(rows), axis=-1) * np.tile(trials, k), None
-    return own, None if trials is None else np.tile(trials, k)
+    return own_scale, None if trials is None else np.tile(trials, k)
 
 
 def _tenths(rows: Rows, inner: Vector) -> tuple[Vector, Vector]:

@@ -251,10 +251,10 @@ def inside(W: Array, parts: Sequence[Part]) -> Array:
     """Returns the same factors with no singular value of a client's block above LARGEST."""
     W = W.copy()
     for part in parts:
-        own = W[part.place]
+        rows = W[part.place]
         # Of most clients none is, which a Cholesky factor tells in a tenth of the time.
-        if lapack.dpotrf(LARGEST**2 * np.eye(len(own)) - own @ own.T)[1]:
-            u, lengths, v = svd(own, full_matrices=False)
+        if lapack.dpotrf(LARGEST**2 * np.eye(len(rows)) - rows @ rows.T)[1]:
+            u, lengths, v = svd(rows, full_matrices=False)
             W[part.place] = (u * np.minimum(lengths, LARGEST)) @ v
     return W
 
