@@ -7,8 +7,6 @@ from functools import partial
 
 from . import (
     checks,
-    earlier,
-    extended,
     level_checks,
     lifetimes,
     own_publish,
@@ -42,7 +40,9 @@ VARIATIONAL = STEPS["own"]._replace(fit=own_variational.fit)
 def steps_of(config: Config) -> Steps:
     """Returns the steps of a job."""
     kind = config.row_kind
-    if config.extends:
+    if config.extends:  # few jobs do: no other has these modules
+        from . import earlier, extended
+
         return STEPS[kind]._replace(agree=earlier.agree, fit=extended.fit)
     if config.survey:
         return survey.steps(STEPS[kind])

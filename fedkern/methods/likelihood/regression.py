@@ -23,7 +23,6 @@ from .model import Model
 from .models import check_summaries, model_of
 from .rows import describe_groups, times_of
 from .steps import Read, Tables
-from .structure import with_structure
 
 ExchangeResponse = Callable[[Run[Config], Any, Mapping[int, Design], Mapping[int, Any]], Model]
 
@@ -111,6 +110,8 @@ def structures(
     """Returns the likelihoods of clients with a structure of their own, of which these are the tables."""
     found = dict[int, Any]()
     for k, table in tables.items():
+        from .structure import with_structure  # few clients have one
+
         structure = run.parties.site(k).structure
         assert structure is not None
         with owned(k):

@@ -20,7 +20,7 @@ from ...algorithms.importance.single_values import AskSingleValues, SingleValues
 from ...errors import owned
 from ...jobs.publish import Fit
 from ...jobs.run import Run
-from . import by_evidence, differently, dispersion, extended, lines, publish
+from . import by_evidence, differently, dispersion, lines, publish
 from .keys import Config
 from .kinds import steps_of
 from .model import TOLD
@@ -69,7 +69,11 @@ def fit(run: Run[Config]) -> Fit | None:
     at_end = publish.Ended(mode, tuple(run.hooks.doubts), checked, chains, singly, run.sizes, n_rows)
     result = steps.make_fit(read.model, at_end, read.test)
     result = replace(result, more={**result.more, **read.content})
-    return extended.keep(run, read.model, at_end, result) if read.model.keeps_points else result
+    if not read.model.keeps_points:
+        return result
+    from . import extended
+
+    return extended.keep(run, read.model, at_end, result)
 
 
 def _find_mode_and_draw(

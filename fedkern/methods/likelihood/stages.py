@@ -26,7 +26,7 @@ from ...jobs.stage import Stage
 from ...models.encoding import INTERCEPT
 from ...models.mixed.layout import EFFECT_DF, EFFECT_SCALE, EFFECT_SCALE_IN_SDS, NODES
 from ...privacy.plan import Plan
-from . import by_evidence, changes, dispersion, durations, earlier, named_priors, own_check, own_variational, summaries, survey
+from . import by_evidence, changes, dispersion, durations, named_priors, own_check, own_variational, summaries, survey
 from .keys import Config
 from .model import TOLD, Model
 from .models import check_summaries, model_of
@@ -194,6 +194,8 @@ def check_job(check: Check[Config]) -> Said | None:
     if (terms := terms_of(check.config)) is not None:
         return own_check.checked(check, terms)
     if check.config.extends:
+        from . import earlier
+
         model = earlier.agree(check, {}).model
         return Said(model, [*_lines_of_extension(model), "", *_privacy(model)], [])
     check_summaries(check.config, check.names, check.summaries)
