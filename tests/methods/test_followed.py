@@ -314,6 +314,7 @@ FOLLOWED = {
     "data.weight_kind": "methods/pvi/test_case_weights.py::test_weights_that_are_counts_may_sum_to_more_than_the_rows",
     "disclosure.rare": "jobs/test_joining.py::test_a_refusal_proposes_the_key",
     "disclosure.small": "jobs/test_few.py::test_the_others_messages_are_the_same_whatever_a_left_out_client_has",
+    "job.extends": "methods/likelihood/test_extended.py::test_newcomers_that_do_not_fit_the_run",
     "job.rounds": f"{HERE}::test_a_remedy_that_is_done_ends_in_the_answer_of_another_program",
     "job.sums": "methods/likelihood/test_summaries.py::"
     "test_small_clients_whose_rows_do_for_more_questions_end_in_the_posterior_as_signed_sums_do",

@@ -185,8 +185,17 @@ def _answered(state: Server) -> tuple[Server, ServerEffects]:
 # The mode --------------------
 
 
-def _ask_curvature(state: Server, *, ahead: bool = False) -> tuple[Server, ServerEffects]:
-    """Asks for a step of each climb. With `ahead`, where the mode is expected there, the first draws are asked with it."""
+def _ask_curvature(state: Server) -> tuple[Server, ServerEffects]:
+    """Asks for a step of each climb, and takes those that no client is asked about."""
+    state, effects = _asked(state)
+    return _climbed(state) if effects is None else (state, effects)
+
+
+def _asked(state: Server, *, ahead: bool = False) -> tuple[Server, ServerEffects | None]:
+    """Asks for a step of each climb; None where no client is asked, as all take part by summaries, and the answer is known.
+
+    With `ahead`, where the mode is expected there, the first draws are asked with it.
+    """
     expected = state.climb.arriving if ahead else None
     question = AskCurvature(state.round, state.nodes, _sent(state, state.climb.trial), state.widened)
     questions: list[AskCurvature | AskValues] = [question]
@@ -194,7 +203,7 @@ def _ask_curvature(state: Server, *, ahead: bool = False) -> tuple[Server, Serve
         state = with_draws(evolve(state, ahead=1), first_source(evolve(state, climb=expected)))
         questions += questions_about(state, state.round + 1)
     state, effects = asking(state, questions)
-    return (state, effects) if state.exact else _climbed(answered(state))
+    return (state, effects) if state.exact else (answered(state), None)
 
 
 def _sent(state: Server, trial: Array) -> Array:
@@ -203,12 +212,20 @@ def _sent(state: Server, trial: Array) -> Array:
 
 
 def _climbed(state: Server) -> tuple[Server, ServerEffects]:
+    """Takes steps of each climb until clients are asked, or makes the first draws."""
+    effects: ServerEffects | None = None
+    while effects is None:
+        state, effects = _step(state)
+    return state, effects
+
+
+def _step(state: Server) -> tuple[Server, ServerEffects | None]:
     """Takes a step of each climb, or makes the first draws."""
     (answers,), s = answers_of(state, Curvature), state.settings
     if any((answer.value <= REFUSED).any() for answer in answers):
         state = evolve(state, refused=1)
         if state.tries:
-            return _ask_curvature(_without_draws(_returned(evolve(state, newton=state.newton + 1), BESIDE)))
+            return _asked(_without_draws(_returned(evolve(state, newton=state.newton + 1), BESIDE)))
     of_summaries = state.quadratics.curvatures(state.round, _sent(state, state.climb.trial))
     answers = merged(answers, of_summaries, s.summaries)
     first = not np.isfinite(state.climb.value).any()
@@ -241,27 +258,27 @@ def _climbed(state: Server) -> tuple[Server, ServerEffects]:
     )
     if state.tries and (climb.flat.any() or _stuck(state)):
         why = BESIDE if state.newton < s.newton - BACK else ENDLESS
-        return _ask_curvature(_without_draws(_given_up(state, why)))
+        return _asked(_without_draws(_given_up(state, why)))
     if climb.ended and climb.done.any() and at_mode > AT_MODE and state.nodes < s.most_nodes:
         state = evolve(state, climb=climb.again(), nodes=s.doubled(state.nodes), rule=np.zeros(2))
-        return _ask_curvature(_without_draws(state))
+        return _asked(_without_draws(state))
     # Where all take part by summaries steps are no questions, and each of many climbs may have as many.
     climbs = 1 if state.exact else 1 + int(state.quadratics.answered.sum())
     if not climb.ended and state.newton < s.newton * climbs:
         # Once in a job: values that are given up have been told. A source around a learnt scale is not made before its mode.
         once = s.rounds > 1 and not state.drawn and not state.ahead and state.coordinates.learnt is None
         once = once and s.ahead < s.most_questions and not _due(state) and (bool(state.decided) or _right(state, climb.trial))
-        return _ask_curvature(_without_draws(state), ahead=once and float(rule.max()) <= AT_MODE)
+        return _asked(_without_draws(state), ahead=once and float(rule.max()) <= AT_MODE)
     if not climb.done.any():
         _no_mode(state)
     if not state.looked:
         state = _told(state)
         if not state.climb.ended:
-            return _ask_curvature(_without_draws(state))
+            return _asked(_without_draws(state))
     if not state.decided:
         state = _judged(state)
         if not state.climb.ended:
-            return _ask_curvature(_without_draws(state))
+            return _asked(_without_draws(state))
     if s.rounded:
         state = evolve(state, climb=climb.arrived())
     if _due(state):

@@ -364,6 +364,12 @@ OF_REGRESSIONS = Advice(
     f"Else {CENTRED}",
 )
 
+OF_SUMMARIES = OF_REGRESSIONS._replace(  # where every client takes part by one
+    moving="Every client has too few rows for values at draws, and their summaries alone lead to no mode of this family: pool "
+    "rows with another site's, or, where all holders agree, lower disclosure.rows_per_coefficient until none takes part by a "
+    "summary (`fedkern check` names those that do)",
+)
+
 OF_SUMS = OF_REGRESSIONS._replace(
     lost=f"{OF_REGRESSIONS.lost}; with secure sums no row may have a log-likelihood below -1e9, as counts of 1e9 and more have",
     moving=f"{OF_REGRESSIONS.moving}. With secure sums coefficients of standardised columns are looked for within 50 of 0, and a "

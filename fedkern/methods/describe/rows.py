@@ -13,11 +13,11 @@ from ...data.cells import Text, as_days, labels
 from ...data.faults import Marks, name_column, who
 from ...data.reading import categories, hot, read_numbers
 from ...data.table import Table
-from ...errors import OwnFault
+from ...errors import JobError, OwnFault
 from ...jobs import parties as jobs
 from ...jobs.parties import Parties
 from ...labels import event_of, find, label
-from ...models.encoding import Column, Encoding, Spec
+from ...models.encoding import OTHER, Column, Encoding, Spec
 from .keys import Config
 
 Array = NDArray[np.float64]
@@ -128,8 +128,20 @@ class Rows:
 
 
 def event_label(config: Config, encoding: Encoding) -> str:
-    """Returns the label of an event: the job's, or 1, or the one of two that says yes."""
-    if config.model.positive is not None:
-        return label(config.model.positive, text=True)
+    """Returns the label of an event: the job's, or the one of two that says yes, or 1 of numbers.
+
+    Raises
+    ------
+    JobError
+        No file has the job's, or there are more than two and the job names none.
+    """
     levels = next((column.levels or () for column in encoding.columns if column.name == config.model.event), ())
+    labels = f"column {config.model.event!r} has the labels {', '.join(levels)}"
+    if config.model.positive is not None:
+        positive = label(config.model.positive, text=True)
+        if levels and positive not in levels and OTHER not in levels:
+            raise JobError(f"model.positive = {config.model.positive!r}: {labels}; name one of them")
+        return positive
+    if len(levels) > 2:
+        raise JobError(f"{labels}: set model.positive to that of an event")
     return event_of(levels) if len(levels) == 2 else "1"

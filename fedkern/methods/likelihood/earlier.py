@@ -184,7 +184,7 @@ class Known:
         if found:
             begin = f"client {name!r}: a column seems to be in another unit than the earlier run has it in"
             remedy = "write it in the run's unit, or run all clients in one job"
-            raise OwnFault(f"{begin}; {remedy}", f"{begin}: {'; '.join(found)}; {remedy}")
+            raise OwnFault(f"{begin}; {remedy}", f"{begin}: {'; '.join(filter(None, found))}; {remedy}")
 
 
 def _of_newcomer(found: Iterable[Finding], means: Array, variances: Array) -> list[Finding]:
@@ -220,5 +220,7 @@ def agree(run: At[Config], tables: Tables) -> Known:
     elif known and config.secure:
         raise JobError("job.extends with job.sums: one newcomer cannot hide in a sum; run all clients in one job")
     if run.summaries:
-        raise JobError("job.extends: a client has too few rows for values of the likelihood at draws; pool them with another's")
+        few = ", ".join(repr(names[k]) for k in sorted(run.summaries))
+        remedy = "pool them with another's, or run all clients in one job, where it may take part by a summary"
+        raise JobError(f"job.extends: {few} has too few rows for values of the likelihood at draws; {remedy}")
     return Known(earlier.model(config, names), earlier)

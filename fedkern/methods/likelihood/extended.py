@@ -15,7 +15,7 @@ import numpy as np
 from ...algorithms.core.messages import ServerEffects
 from ...algorithms.importance import extension
 from ...algorithms.importance import machine as importance
-from ...finding import NAMES, Finding
+from ...finding import NAMES, Finding, Value
 from ...jobs.publish import Fit
 from ...jobs.run import Run
 from ...printing import listed
@@ -87,9 +87,10 @@ def _result(run: Run[Config], model: Model, earlier: Earlier, state: importance.
     if together:
         judged = publish.judge_draws(sampled, model.settings.counted, model.reason(sampled.reason))
     else:
-        judged = _judged(state, sampled)
+        judged = _judged(state, sampled, newcomers)
     gone = earlier.gone
     what = f"without {gone!r}" if gone is not None else f"with {listed(newcomers, NAMES)}"
+    uncompared = [Finding.of("newcomers-not-compared", clients=newcomers)] if newcomers else []
     entry = {"run": str(earlier.path), "stage": "without" if gone is not None else "together" if together else "alone"}
     counted = {name: {"updates": made.rounds, "status": "finished"} for name in run.names}
     counted |= {name: {"updates": 0, "status": "of the earlier run"} for name in earlier.clients if name not in {*counted, gone}}
@@ -97,18 +98,23 @@ def _result(run: Run[Config], model: Model, earlier: Earlier, state: importance.
         made,
         verdict=against(ended.doubts, judged),
         clients=counted,
-        notes=[Finding.of("extends-a-run", what=what)],
+        notes=[*uncompared, Finding.of("extends-a-run", what=what)],
         more={**made.more, **publish.describe_draws(sampled, model.units.log_volume, levelled=False), "extends": entry},
     )
     return keep(run, model, ended, result) if model.keeps_points else result
 
 
-def _judged(state: importance.Server, sampled: importance.Found) -> Verdict:
+def _judged(state: importance.Server, sampled: importance.Found, newcomers: Sequence[str]) -> Verdict:
     """Returns the verdict on the points of an earlier run with other weights."""
     weights = sampled.posterior
     assert weights is not None
-    of = {"draws": len(weights.draws), "effective": weights.effective, "k_hat": weights.k_hat, "most": extension.K_HAT}
-    of |= {"error": max(sampled.error), "wanted": extension.OFF}
+    of: dict[str, Value] = {
+        "draws": len(weights.draws),
+        "effective": weights.effective,
+        "k_hat": weights.k_hat,
+        "most": extension.K_HAT,
+    }
+    of |= {"error": max(sampled.error), "wanted": extension.OFF, "remedies": ("all-with-their-rows",) if newcomers else ()}
     if extension.settled(state):
         return Verdict((Check(Finding.of("points-reach", **of), True),))
     return Verdict((Check(Finding.of("points-do-not-reach", **of), False),))

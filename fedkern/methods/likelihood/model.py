@@ -21,7 +21,16 @@ from ...algorithms.exchanges import level, odd_response
 from ...algorithms.exchanges.sums import Replicated
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
-from ...algorithms.importance.settings import ASKED_OF_ALL, FIRST, OF_REGRESSIONS, OF_SUMS, QUESTIONS, Settings, net_of
+from ...algorithms.importance.settings import (
+    ASKED_OF_ALL,
+    FIRST,
+    OF_REGRESSIONS,
+    OF_SUMMARIES,
+    OF_SUMS,
+    QUESTIONS,
+    Settings,
+    net_of,
+)
 from ...algorithms.importance.summaries import told
 from ...data.design import Design
 from ...data.table import Table
@@ -548,7 +557,7 @@ class Model(WeighedModel[OutputSection]):
             Settings,
             config.job,
             config.algorithm,
-            advice=OF_SUMS if self.secure else OF_REGRESSIONS,
+            advice=OF_SUMS if self.secure else OF_SUMMARIES if self.all_by_summary else OF_REGRESSIONS,
             singly=self.config.singly,
             box=self.box,
             summaries=(0,) if self.summaries and self.secure else tuple(sorted(self.summaries)),
@@ -576,8 +585,12 @@ class Model(WeighedModel[OutputSection]):
     @property
     def may_sign(self) -> bool:
         """Whether all clients take part by a summary where sums that they sign would be of all their rows together."""
-        all_do = len(self.summaries) == len(self.names) >= FEWEST
-        return all_do and not self.secure and self.config.requirement.additive
+        return self.all_by_summary and len(self.names) >= FEWEST and not self.secure and self.config.requirement.additive
+
+    @property
+    def all_by_summary(self) -> bool:
+        """Whether every client is too small for values, so that none is in the checks of the model."""
+        return len(self.summaries) == len(self.names)
 
     @property
     def has_mode(self) -> bool:

@@ -23,7 +23,7 @@ from ...results.plain import Record
 from ...results.released import Drawing
 from ...results.verdict import Check, Verdict
 from ...results.weighted import WeightedDraws, summarised
-from . import contrasts, summaries
+from . import contrasts, summaries, varying
 from .differently import (
     compare_clients,
     describe_sensitivity,
@@ -175,7 +175,8 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
     intercepts = "client-effects" if model.takes_client else "level-of-site"
     other_way = find_reversed(sampled, model, ended.checked.events)
     # Counts that vary more than the model makes them make sites differ as well: the family is mended first.
-    judged = sampled.converged and not ended.checked.doubt
+    unchecked = model.all_by_summary and model.family in varying.WITHOUT_DISPERSION
+    judged = sampled.converged and not ended.checked.doubt and not unchecked
     differing = [] if differ is None or not judged else differ.notes(intercepts, model.free_slopes)
     if other_way is not None:  # where it is so, an intercept of each client would mend nothing
         differing = [other_way.note, *([] if other_way.doubt else differing)]
@@ -191,6 +192,7 @@ def make_fit(model: Model, ended: Ended, test: Design | None) -> Fit:
             ),
             sampled,
             may_sign=model.may_sign,
+            unchecked=unchecked,
         ),
         metrics=metrics,
         notes=[

@@ -43,17 +43,21 @@ def content(found: Found, names: Sequence[str], summaries: Collection[int], size
     return {"summaries": {"clients": clients, "moved": moved, "share": share, "remains": remains}}
 
 
-def judged(verdict: Verdict, found: Found, *, may_sign: bool) -> Verdict:
+def judged(verdict: Verdict, found: Found, *, may_sign: bool, unchecked: bool) -> Verdict:
     """Returns the verdict of draws where clients take part by a summary: the posterior, or approximate, or far from it.
 
-    `may_sign`: whether all of them do, and could take part by signed sums.
+    `may_sign`: whether all of them do, and could take part by signed sums; `unchecked`: whether nobody has seen if responses vary
+    more than the family makes them, by which intervals would be too narrow.
     """
     if found.summed is None or verdict.converged is not True:
         return verdict
     moved, share, remains = found.summed
     word: Word = moved <= FAR and "approximate"
     if moved <= MOVED and remains <= REMAINS:
-        word = True
+        word = "approximate" if unchecked else True
     values: dict[str, Value] = {"share": 100 * share, "moved": moved, "wanted": MOVED, "remains": remains, "most": REMAINS}
-    values["remedies"] = ["all-by-signed-sums"] if may_sign and word is not True else []
+    values["remedies"] = [
+        *(["unseen-dispersion"] if unchecked else []),
+        *(["all-by-signed-sums"] if may_sign and word is not True else []),
+    ]
     return verdict.also(Check(Finding.of("summaries-moved", **values), word))

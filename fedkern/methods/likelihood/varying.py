@@ -32,6 +32,7 @@ ZEROS = {  # with zeros of another kind, and beside these
     "zero-inflated-poisson": "zero-inflated-negative-binomial",
     "hurdle-poisson": "hurdle-negative-binomial",
 }
+WITHOUT_DISPERSION = (*ZEROS, "binomial")  # families whose intervals are too narrow where responses vary more
 STANDS_APART = 5.0  # times the others' excess, by their means, at one client: it is looked at first
 OF_LEVELS = 0.5  # of the excess, that levels of clients explain: their effects come before another family
 FIRST = "look at its counts and exposures first (a code such as 99, another unit)"

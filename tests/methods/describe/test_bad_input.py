@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import fedkern
@@ -176,3 +177,15 @@ def test_a_fault_of_rows_is_told_to_their_holder_alone() -> None:
         described(data)
     assert "site1" in str(caught.value)
     assert not isinstance(caught.value, OwnFault)
+
+
+@pytest.mark.parametrize(
+    ("positive", "said"),
+    [(None, "set model.positive to that of an event"), ("3", "name one of them")],
+    ids=["three labels", "nobody's"],
+)
+def test_an_event_is_a_label_that_a_file_has(positive: str | None, said: str) -> None:
+    status = pd.Series(np.arange(60) % 3).map({0: "censored", 1: "transplant", 2: "dead"})
+    rows = pd.DataFrame({"time": np.arange(1.0, 61.0), "status": status, "age": np.arange(60.0)})
+    with pytest.raises(JobError, match=f"column 'status' has the labels censored, .*{said}"):
+        fedkern.describe({"a": rows, "b": rows}, time="time", event="status", positive=positive)

@@ -514,7 +514,7 @@ def test_clients_under_one_name_of_data_are_described_by_their_own_rows(tmp_path
 
 
 def test_a_table_one_has_limits_where_counts_have_noise(tmp_path: Path) -> None:
-    columns = {"age": np.where(np.arange(300) % 2, "old", "young"), "days": np.arange(300.0)}
+    columns = {"age": np.where(np.arange(300) % 2, "old", "young"), "days": 6.0 * np.arange(300.0)}
     head = PRIVATE.replace('dead = {levels = ["0", "1"]}\n', "") + "[privacy]\nepsilon = 4.0\n"
     result = fedkern.run(written(tmp_path, columns, head))
     lines = {line[0]: line[1] for line in described.table_one(result.summary["describe"])}

@@ -19,7 +19,7 @@ from fedkern.algorithms.exchanges import verdicts
 from fedkern.algorithms.importance import machine as importance
 from fedkern.api import find_ending
 from fedkern.cli.show import describe_result
-from fedkern.errors import JobError, OwnFault
+from fedkern.errors import JobError, NumericalError, OwnFault
 from fedkern.jobs import admitted, holders
 from fedkern.jobs.hooks import RunHooks
 from fedkern.methods.likelihood import summaries
@@ -353,3 +353,34 @@ def test_a_run_that_died_goes_on_to_the_same_result(
             with pytest.raises(Crash):
                 fedkern.run(job, data=cancer(), out=out)
         assert fedkern.run(job, data=cancer(), out=out, resume=True).digest == whole.digest
+
+
+def test_counts_that_nobody_can_check_are_approximate_by_summaries_alone(by_a_summary: Callable[..., None]) -> None:
+    """Of such counts Poisson's intervals are three times too narrow, and no client has rows enough to see it."""
+    random = np.random.default_rng(4)
+    data: Data = {}
+    for name in "ab":
+        X = random.normal(size=(75, 2))
+        data[name] = (X, random.poisson(8 * random.gamma(1.0, 1.0, 75) * np.exp(0.3 * X[:, 0])).astype(float))
+    by_a_summary(0, 1)
+    poisson: dict[str, Any] = {**JOB, "model": {"family": "poisson"}}
+    result = fedkern.run(poisson, data=data)
+    assert result.converged == "approximate"
+    assert "whether responses vary more than this family makes them" in result.summary["verdict"]
+    assert "sites-differ" not in ids(result)
+
+
+@pytest.mark.parametrize("family", ["lognormal", "student"])
+def test_summaries_that_lead_to_no_mode_end_with_what_does(by_a_summary: Callable[..., None], family: str) -> None:
+    """A residual scale a tenth of what the prior expects: quadratics about the prior's mode have none."""
+    random = np.random.default_rng(5)
+    data: Data = {}
+    for name in "abcdefgh":
+        X = random.normal(size=(60, 2))
+        data[name] = (X, np.exp(2 + X @ [0.5, 0.3] + random.normal(0, 0.05, 60)))
+    job: dict[str, Any] = {**JOB, "model": {"family": family}}
+    by_a_summary(*range(8))
+    with pytest.raises(NumericalError, match=r"lower disclosure\.rows_per_coefficient until none takes part by a summary"):
+        fedkern.run(job, data=data)
+    by_a_summary()
+    assert fedkern.run(job, data=data).converged is True
