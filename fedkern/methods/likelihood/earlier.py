@@ -209,7 +209,10 @@ def agree(run: At[Config], tables: Tables) -> Known:
         if earlier.gone not in earlier.clients:
             raise JobError(f"{begin}: the run's clients are {', '.join(earlier.clients)}; name one of them")
         if earlier.summary[ENTRY]["values"] == [ALL]:
-            raise JobError(f"{begin}: the run has the sum of all clients' values alone; run it again with output.without = true")
+            more = ' and job.sums_except = "without"' if config.secure else ""
+            raise JobError(
+                f"{begin}: the run has the sum of all clients' values alone; run it again with output.without = true{more}"
+            )
         names = tuple(name for name in earlier.clients if name != earlier.gone)
     elif len(known) == len(names):
         raise JobError(f"job.extends: {', '.join(map(repr, names))} is in the run already; give clients that are not")

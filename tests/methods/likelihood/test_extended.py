@@ -271,6 +271,8 @@ def test_with_secure_sums_the_sum_alone_is_kept(tmp_path: Path) -> None:
     assert result.converged is True
     with pytest.raises(JobError, match="one newcomer cannot hide in a sum; run all clients in one job"):
         fedkern.add(run, LARGE, data=DATA)
+    with pytest.raises(JobError, match=r'output\.without = true and job\.sums_except = "without"'):
+        fedkern.drop(run, "a")
 
 
 def test_the_commands_do_the_same_with_files(
