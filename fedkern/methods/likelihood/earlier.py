@@ -209,7 +209,7 @@ def agree(run: At[Config], tables: Tables) -> Known:
         if earlier.gone not in earlier.clients:
             raise JobError(f"{begin}: the run's clients are {', '.join(earlier.clients)}; name one of them")
         if earlier.summary[ENTRY]["values"] == [ALL]:
-            more = ' and job.sums_except = "without"' if config.secure else ""
+            more = ' and job.sums_except = "without"' if earlier.tables["job"].get("sums") else ""
             raise JobError(
                 f"{begin}: the run has the sum of all clients' values alone; run it again with output.without = true{more}"
             )
