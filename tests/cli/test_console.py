@@ -444,7 +444,7 @@ def test_a_plan_that_calibrates(tmp_path: Path, fedkern: Callable[..., Ended]) -
         (("ledger", "job.toml"), "holds no run of fedkern"),
         (("budget", "nowhere.csv"), "nowhere.csv: is not there"),
         (("budget", "rows/ada.csv"), "rows/ada.csv: no policy names it"),
-        (("budget", "run"), "run: has no account. A run's accounts are in its clients' own folders"),
+        (("budget", "run"), "run: has no account. These lie with policies"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(

@@ -137,7 +137,8 @@ def _of(path: Path, of_sites: Sequence[Path]) -> Iterator[Statement]:
         raise JobError(f"{path}: is not there; give a data file, a budget.jsonl, or the folder that holds one")
     if (path / RECORD).is_file():
         raise JobError(
-            f"{path}: has no account. A run's accounts are in its clients' own folders (fedkern budget RUN/client-NAME), and "
+            f"{path}: has no account. These lie with policies, in $FEDKERN_CLIENT_HOME/NAME, or without both in the run's "
+            "folders of clients (fedkern budget RUN/client-NAME), and "
             "only a run with [privacy] has them: of another one nothing is counted, and fedkern ledger RUN has what left"
         )
     # A policy of a site file binds beside those of the usual places, as in a job of that site.
@@ -151,8 +152,8 @@ def _of(path: Path, of_sites: Sequence[Path]) -> Iterator[Statement]:
     if not accounts:
         raise JobError(
             f"{path}: no policy names it and no budget lies there; a policy that a site file names is found from that file's "
-            "folder, or by --site FILE; without a policy each run keeps its own, in the client's folder (fedkern budget "
-            "RUN/client-NAME)"
+            "folder, or by --site FILE; without a policy it lies in $FEDKERN_CLIENT_HOME/NAME, or where that is not set each "
+            "run keeps its own, in the client's folder (fedkern budget RUN/client-NAME)"
         )
     for policies, place in accounts:
         yield _statement(policies, place)
