@@ -76,6 +76,11 @@ class OwnModel(JobModel[OutputSection]):
     given: Given | None = None
 
     @property
+    def keeps_points(self) -> bool:
+        """Whether clients may come to the result, or go, later: to none of these."""
+        return False
+
+    @property
     def terms(self) -> Terms:
         """The job's keys on the models."""
         terms = terms_of(self.config)

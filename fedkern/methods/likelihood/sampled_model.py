@@ -25,6 +25,10 @@ class SampledModel(Protocol):
         """The [output] section: the results that are asked for."""
 
     @property
+    def keeps_points(self) -> bool:
+        """Whether clients may come to the result, or go, later."""
+
+    @property
     def size(self) -> int:
         """P, the number of unknowns that all share."""
 
