@@ -428,7 +428,8 @@ class Priors:
         variances : (J, P, P) of their entries' rounding, twice as large as they may be, for an entry stands on both sides
         """
         prior, R, others = self.each[0].curvature(xi)[2], self.read, ~self.read.any(axis=0)
-        back = np.linalg.pinv(R) * np.sqrt(np.diag(_numbers(self.each[0], R)[1]))  # to xi from numbers in their priors' sds
+        # To xi from numbers in their priors' sds, by rows that are as large as each other, however unlike the columns' units are.
+        back = np.linalg.pinv(R / np.sqrt(np.diag(_numbers(self.each[0], R)[1]))[:, np.newaxis])
         inside = np.linalg.pinv(hessian[np.ix_(others, others)])
 
         def told(curvature: Array) -> Array:

@@ -230,3 +230,18 @@ def test_clients_of_fewer_rows_than_columns_have_the_rank_of_all_rows() -> None:
     for name, (mean, se) in of_lm.items():
         assert result.parameters[name]["mean"] == pytest.approx(mean, abs=0.1 * se)
         assert 1 < result.parameters[name]["sd"] / se < 1.2  # 12 degrees of freedom are left
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e6])
+def test_columns_of_unlike_size_are_estimated(unit: float) -> None:
+    """A concentration beside its square, whose standard deviations differ by 1e15 from the others': R estimates all."""
+    random = np.random.default_rng(52)
+    x, age = random.uniform(80, 250, 190), random.normal(23, 5, 190)
+    rows = pd.DataFrame({"x": x * unit, "age": age, "y": 2000 + 8 * x + 7 * age + random.normal(0, 700, 190)})
+    formula = "y ~ age + x + I(x^2)"
+    result = fedkern.fit(formula, {"a": rows})
+    other = fedkern.fit(formula, {"a": rows.assign(x=x)})
+    assert "not_estimated" not in result.summary
+    for name, power in (("theta[age]", 0), ("theta[x]", 1), ("theta[I(x ** 2)]", 2)):
+        row, same = result.parameters[name], other.parameters[name]
+        assert row["mean"] * unit**power == pytest.approx(same["mean"], abs=0.02 * same["sd"])
