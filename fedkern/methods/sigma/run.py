@@ -58,7 +58,8 @@ def fit(run: Run[Config]) -> Fit | None:
     prior.agree(run, files)
     run.hooks.doubts += () if files.server is None else files.server.doubts
     shapes = borders.read(run, files.clients)
-    model = SigmaModel(config, names, encoding, files.common)
+    model = SigmaModel.of(config, names, encoding, files.common)
+    encoding = model.encoding
     run = run.with_model(model)  # its stages do not depend on the units, which come below
     areas: dict[int, AreaRows] = {}
     for k in list(reads):

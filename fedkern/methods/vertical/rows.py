@@ -359,6 +359,8 @@ def columns(read: Reading, train: Index) -> Columns:
         values = np.empty(0) if private else np.asarray(next(numeric)[train], np.float64)
         complete.append(_standardised(read, declared, values))
     encoding = spec.encoding(tuple(complete))
+    if read.config.model.kind == "linear" and not read.config.model.intercept:
+        encoding = encoding.uncentred  # of centred columns it would be another model
     encoding.check_references({name: column.reference for name, column in read.config.data.columns.items()})
     design = encode(table, encoding, private=private, client=client)
     X = np.ascontiguousarray(design.X, np.float64)

@@ -118,6 +118,9 @@ def test_variants_run_and_send_only_what_the_specification_names(tmp_path: Path,
     names = set(result.parameters)
     assert ("phi" in names) == ("phi" not in tables["model"])
     assert {"theta[poverty]", "theta_std[poverty]"} <= names
+    # Without an intercept a column that is centred would bring a level of its own into the model.
+    centres = [column["center"] for column in result.summary["encoding"]["columns"]]
+    assert all(centre == 0 for centre in centres) == (tables["model"].get("intercept") is False)
     for name, size in zip(artifacts.NAMES, artifacts.SIZES):
         sent = [json.loads(line) for line in (tmp_path / "out" / "ledger" / f"{name}.jsonl").read_text().splitlines()]
         assert {message["kind"] for message in sent} <= SENT

@@ -94,3 +94,15 @@ def test_parties_with_correlated_columns_are_told_that_standard_deviations_are_t
     for k in (1, 2, 3):
         own = json.loads((tmp_path / "run" / f"client-client-{k}" / "posterior.json").read_text())
         assert "product over clients" in own["note"]
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_without_an_intercept_columns_are_not_centred(tmp_path, intercept):
+    """Centred ones would bring a level of their own into the model."""
+    model = {"family": "gaussian", "intercept": intercept}
+    tables = vertical.job(tmp_path, counts(60), 1, 5, model=model, algorithm={"auxiliary": "mean-field"})
+    del tables["data"]["standardise"]
+    fedkern.run(tables, out=tmp_path / "run")
+    centres = [column["center"] for read in own(tmp_path) for column in read["encoding"]["columns"]]
+    assert centres
+    assert all(centre == 0 for centre in centres) == (not intercept)
