@@ -26,6 +26,7 @@ from ..models.encoding import OTHER, Spec
 from ..models.weighing import effective
 from .combinations import Combinations, combinations
 from .look import LEAST_AT_RISK, NEARLY, Look, covered_events, events, groups_of, of_a_value, weights, whole
+from .measures import n_values
 from .refusals import Broken, Few
 from .requirement import Requirement
 from .rules import COARSE_ROWS, EQUATIONS, Rules, told_up_to, with_keys
@@ -318,7 +319,7 @@ def measured(table: Table, spec: Spec) -> int:
     """Returns how many covariates are numbers of more than two values: of others it is known which rows have which."""
     columns = (column_of(spec, table, name) for name in spec.covariates(table.names))
     cells = (floats(table.columns[column.name]) for column in columns if column.levels is None)
-    return sum(len(np.unique(values[:100])) > 2 or len(np.unique(values)) > 2 for values in cells)  # of most the first show it
+    return sum(n_values(values, 3) > 2 for values in cells)
 
 
 def _levels(table: Table, spec: Spec) -> dict[str, int]:
