@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A good guess: a row that enters at a time when another row has its event is not yet at risk there: the half-open (entry, time] of coxph (R's survival),
 # of lifelines, and of SurvfuncRight in statsmodels itself. So an entry half a day later changes nothing where events are on whole days.
-# What happens: PHReg counts such a row as at risk. Twelve rows of which five enter on a day of an event give -.5169; coxph 3.5-3 and lifelines give
+# What happens: PHReg counts such a row as at risk. Twelve rows of which seven enter on a day of an event give -.5169; coxph 3.5-3 and lifelines give
 # -.7639, and so does PHReg once the entries are half a day later.
 # Versions: statsmodels 0.15.0, lifelines 0.30.3, numpy 2.4.6, scipy 1.17.1, pandas 2.3.3.
 # Whom it hurts: Cox models on the scale of age or with late entry whose times are whole days, months or years, where such ties are the rule.
