@@ -125,7 +125,7 @@ class Agreed(pieces.Piece, kind=3):
 
 TWO_LABELS = (
     "a response has the same two labels in all files, one of them positive: correct the cells of the file that differs, or "
-    "[data] positive; of three or more make a column of two"
+    "[data] positive; of three or more make a column of two, or name causes of an event of survival times in [data] events"
 )
 
 TIMES = {AskSchema: 3, SchemaReply: 3}  # at most: names, levels and sums, deviations

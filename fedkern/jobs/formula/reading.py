@@ -263,8 +263,8 @@ _LEFT = (
     'positive = ".." in [data], and needs no call)'
 )
 _SURV = (
-    "Surv is of columns: Surv(time, event), Surv(end - start, event); one of several causes, or a time in another unit, is a "
-    'column of its own in all files (which of two labels is the event says positive = ".." in [data])'
+    "Surv is of columns: Surv(time, event), Surv(end - start, event); a time in another unit is a column of its own in all files "
+    '(which of two labels is the event says positive = ".." in [data], and which are causes of one events = [".."])'
 )
 _SURVS = (
     "wanted Surv(time, event), Surv(entry, time, event) with late entry, or Surv(lower, upper, type = 'interval2') of events in "

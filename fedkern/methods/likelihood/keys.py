@@ -56,6 +56,7 @@ SURVIVAL_AT = "ask for output.survival_at or output.restricted_mean, which are o
 WeightKind = Literal["frequency", "precision", "survey"]
 RowKind = Literal["responses", "ordered", "nominal", "cox", "lifetimes", "own"]
 AUTO, COUNTS = "auto", ("poisson", "negative-binomial")  # the family by evidence, and of which; the first one is tried first
+NO_EVENT = "0"  # the label of rows without event, where events have several
 OF_INTERCEPT = {"intercept", "threshold"}  # of which the mean of thresholds is one
 HELD = 1e-2  # standard deviation of a prior up to which it holds the posterior, whatever rows say
 
@@ -97,6 +98,10 @@ class DataSection(keys.DataSection):
         help="survival: which of the two it is, 1 or 0 (or data.positive and another label); with time_upper by default whether "
         "that is there",
     )
+    events: Levels = key(
+        None, help="cox: competing risks: the labels in data.event of the causes of an event, each with coefficients of its own"
+    )
+    censored: str | None = key(None, help='with data.events: the label of rows without event; default "0"')
     entry: str | None = key(None, help="survival: from when on each row was seen, if not from the beginning (left truncation)")
     time_upper: str | None = key(
         None,
@@ -370,13 +375,18 @@ class Config(JobConfig):
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """The levels of the response, in their order; () where it has none."""
-        return tuple(self.data.levels or ())
+        """The levels of the response, in their order; () where it has none. Of causes of events the first is of rows without."""
+        return (self.data.censored or NO_EVENT, *self.causes) if self.causes else tuple(self.data.levels or ())
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """The causes of which one ends a row's time; () where there is one kind of event."""
+        return tuple(self.data.events or ())
 
     @property
     def row(self) -> families.Family:
-        """The family of a row's response; survival times have that of whether a row ends with the event."""
-        if self.nominal:
+        """The family of a row's response; survival times have that of whether, or by which cause, a row ends with the event."""
+        if self.nominal or self.causes:
             return families.ORDINAL
         return families.BERNOULLI if self.hazards else FAMILIES[self.family]
 
@@ -498,6 +508,7 @@ class Config(JobConfig):
             'job.sums = "secure"': self.secure and not (self._additive and self.attacked),
             'data.weight_kind = "survey"': self.survey,
             'model.family = "auto"': self.model.by_evidence,
+            "data.events": bool(self.causes),
         }
         return next((what for what, present in unlike.items() if present), None)
 
@@ -812,7 +823,7 @@ NO_SURVEY = (  # what a pseudo-posterior has not, of [output], and why
 )
 
 
-TIMES = ("time", "event", "entry", "strata", "time_upper")
+TIMES = ("time", "event", "events", "censored", "entry", "strata", "time_upper")
 NO_TIMES = (  # what rows with times have not, of [output], and why
     ("loo", "a row has no density of its own, for who else is at risk is part of it", "it is not built for times"),
     ("marginal", "the mean of a time is not known without its baseline hazard, which stays with the client", SURVIVAL_AT),
@@ -843,7 +854,8 @@ def _times(config: Config) -> Iterator[str]:
             yield f'data.{name} is missing: the column that says {what}, for model.family = "{model.family}"'
     if data.response is not None:
         yield f'data.response = "{data.response}": of survival times the response is data.time and data.event; remove it'
-    roles = {name: column for name in (*TIMES, "offset", "weight", "row_id") if (column := getattr(data, name)) is not None}
+    columns_of = ("time", "event", "entry", "strata", "time_upper", "offset", "weight", "row_id")
+    roles = {name: column for name in columns_of if (column := getattr(data, name)) is not None}
     for column in dict.fromkeys(column for column in roles.values() if [*roles.values()].count(column) > 1):
         both = " and ".join(f"data.{name}" for name, role in roles.items() if role == column)
         yield f'{both} are both "{column}"; name different columns'
@@ -859,7 +871,26 @@ def _times(config: Config) -> Iterator[str]:
     for name, why, of_all in NO_TIMES:
         if getattr(output, name):
             yield f'output.{name} with model.family = "{model.family}": {of_all if config.lifetimes else why}; remove it'
+    yield from _causes(config)
     yield from _shared(config) if config.lifetimes else _partial(config)
+
+
+def _causes(config: Config) -> Iterator[str]:
+    """Faults of events of several causes."""
+    data, causes = config.data, config.data.events
+    if causes is None:
+        if data.censored is not None:
+            yield f'data.censored = "{data.censored}" is of rows without event, beside data.events; give these, or remove it'
+        return
+    if config.lifetimes:
+        yield f'data.events: causes have a baseline hazard of each client; set model.family = "cox", not "{config.model.family}"'
+    yield from level_keys.faults_of_names("data.events", [*causes, config.levels[0]] if causes else [])
+    if len(causes) < 2:
+        yield f"data.events = {causes}: wanted the labels of two causes or more; a single label of an event is data.positive"
+    if data.positive is not None:
+        yield f'data.positive = "{data.positive}": the labels of events are data.events; remove it'
+    if config.output.restricted_mean is not None:
+        yield "output.restricted_mean with data.events: it is of one kind of event; take output.survival_at, or remove it"
 
 
 def _partial(config: Config) -> Iterator[str]:

@@ -46,6 +46,7 @@ from ...kernels.families import FAMILIES, Family
 from ...models import survival_parametric
 from ...models.encoding import INTERCEPT, Encoding
 from ...models.formula_effects import coefficients_of_effects
+from ...models.levels import block_names
 from ...models.mixed import Layout, Prior, Rows
 from ...models.mixed.grouping import Grouping, nested
 from ...models.mixed.joint import OfAll
@@ -311,9 +312,8 @@ class Model(WeighedModel[OutputSection]):
         ]
         inner, outer = effects[-1] if effects else Effect(), tuple(effects[:-1])
         within = nested(random.every) and not random.joint
-        return Layout(
-            self.encoding.names, self.family, inner.terms, client, self._shapes, given, inner, outer=outer, within=within
-        )
+        names = block_names(self.levels, self.encoding.names) if self.blocks[0] else self.encoding.names
+        return Layout(names, self.family, inner.terms, client, self._shapes, given, inner, outer=outer, within=within)
 
     def _shifts(self, terms: Sequence[str]) -> tuple[float, ...]:
         """How far each slope moves an intercept of the model's columns, where it moves none of the data's."""
@@ -363,7 +363,7 @@ class Model(WeighedModel[OutputSection]):
         """Returns the prior of a layout of these coefficients, which may have fewer effects."""
         of_coefficients, of_intercept = self.prior_sds
         usual = Prior.usual(layout, prior_sd=of_coefficients, intercept_sd=of_intercept, intercept_centre=self.centre)
-        return self.named.over(usual if self.effects is None else usual.of_effects(self.effects), self)
+        return self.named.over(usual if self.effects is None else usual.of_effects(self.effects, len(self.blocks)), self)
 
     @cached_property
     def effects(self) -> Array | None:
@@ -524,7 +524,7 @@ class Model(WeighedModel[OutputSection]):
     @cached_property
     def coding(self) -> Coding:
         """The map to the coefficients that are published, at reference levels."""
-        return coding_of(self.encoding, self.references, absorbs=self.absorbs_constants)
+        return coding_of(self.encoding, self.references, absorbs=self.absorbs_constants).blockwise(self.blocks)
 
     @property
     def published(self) -> tuple[str, ...]:
@@ -770,7 +770,7 @@ class Model(WeighedModel[OutputSection]):
     @property
     def affine(self) -> Array:
         """(p, p) from coefficients of standardised columns to those on the data's scale."""
-        return self.encoding.affine()
+        return np.asarray(np.kron(np.eye(len(self.blocks)), self.encoding.affine()), np.float64)
 
     def others(self, points: Array) -> dict[str, Array]:
         """Returns name -> (N,) standard deviations and correlations of effects, and the family's numbers, in the data's units."""

@@ -118,7 +118,8 @@ def check_file(config: Config, table: Table, spec: Spec, client: str = "") -> No
         times = read_times(columns, table, event, client, positive=config.lifetimes)
         if not config.lifetimes:
             survival_at = () if config.level == "none" else config.output.survival_at or ()
-            check_between(survival_at, times, event, look.weights(table, spec), client, table.source)
+            for _, of_cause in look.causes(table, spec):
+                check_between(survival_at, times, of_cause, look.weights(table, spec), client, table.source)
         elif config.rules.of_coefficients:
             check_pieces(config.model.cuts or (), times, client, table.source)
             check_parts(family, wanted, table, spec, client, times)

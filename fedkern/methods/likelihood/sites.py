@@ -37,7 +37,7 @@ class Alone(NamedTuple):
     With these it looks for its own mode.
     """
 
-    rows: Rows | survival.Rows | Lifetimes | levels.Rows
+    rows: Rows | survival.Causes | Lifetimes | levels.Rows
     told: Array
     nodes: int
 
