@@ -543,11 +543,9 @@ def _response(table: Table, encoding: Encoding, marks: Marks, missing: bool = Fa
         return np.array([level == encoding.positive for level in cells.levels], dtype=np.float64)[cells.codes]
     if FAMILIES[encoding.family].leveled:
         numbers = level_numbers(categories(table, name, marks, UNNAMED, encoding.labels), encoding.labels)
-        remedy = (
-            f"the levels are {some(encoding.labels)}; correct the cell, or [data] levels (of survival times events, censored), "
-            "which all parties must agree on"
-        )
-        marks.mark(numbers < 0, name, "is none of data.levels", remedy)
+        keys = "[data] levels (of survival times events and censored), which all parties must agree on"
+        remedy = f"the levels are {some(encoding.labels)}; correct the cell, or {keys}"
+        marks.mark(numbers < 0, name, "is none of the job's levels", remedy)
         return numbers.astype(np.float64)
     # Numbers: their domain is that of the family, or counts if there are trials. TRUE and FALSE are 1 and 0 in a binary response.
     record, of_trials = FAMILIES[encoding.family], encoding.trials is not None

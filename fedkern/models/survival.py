@@ -225,8 +225,8 @@ class Causes:
 
     def uniforms(self, draw: Callable[[int], Vector], n: int) -> list[Vector]:
         """Returns (n, k) numbers of each cause's times of events; `draw`: a number of numbers -> these."""
-        ends = np.cumsum([len(rows.sets.ends) for rows in self.parts])
-        return np.split(draw(n * int(ends[-1])).reshape(n, -1), ends[:-1], axis=1)
+        *ends, k = np.cumsum([len(rows.sets.ends) for rows in self.parts]).tolist()
+        return np.split(draw(n * k).reshape(n, k), ends, axis=1)
 
 
 def of_deaths(rows: Rows, values: Vector) -> Vector:
