@@ -40,7 +40,7 @@ def _hazards(content: Record) -> Iterator[str]:
         which = f"the smallest p-value of {len(slopes)} is" if len(slopes) > 1 else "p-value"
         proportional = f"; proportional hazards: {which} {real(slopes[least]['p']):.2g} ({least})"
     yield ""
-    named = [f"{of_cause['events']} {cause}" for cause, of_cause in content.get("of_causes", {}).items()]
+    named = [f"{cause}: {of_cause['events']}" for cause, of_cause in content.get("of_causes", {}).items()]
     of = f" ({', '.join(named)})" if named else ""
     yield f"{content['events']} events{of}{concordance}{proportional}"
     if words := describe_values(content.get("patient", {})):

@@ -174,10 +174,15 @@ class Rows:
         """(n,) the response in its own unit."""
         return self.y if self.root is None else self.y / self.root
 
+    @property
+    def scaled(self) -> bool:
+        """Whether rows have scales of their own."""
+        return self.trials is not None and self.layout.family == "gamma"
+
     def scale(self, points: Vector) -> Vector:
-        """Returns (.., S, 1) the families' scales at points, or (S, n) where rows have scales of their own."""
+        """Returns (.., S, 1) the families' scales at points, or (.., S, n) where rows have scales of their own."""
         scale = self.layout.scale(points)[..., np.newaxis]
-        return scale if self.trials is None or self.layout.family != "gamma" else scale * self.trials
+        return scale * self.trials if self.scaled else scale
 
     def weighed(self, point: Vector) -> Vector:
         """Returns (1, n) the sizes of the second derivatives of rows' log-densities in their predictors, without effects."""

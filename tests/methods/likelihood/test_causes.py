@@ -81,7 +81,7 @@ def test_coefficients_and_events_are_those_of_r(whole: fedkern.Result) -> None:
     assert {cause: of["events"] for cause, of in whole.summary["of_causes"].items()} == {"relapse": 412, "death": 285}
     assert whole.summary["proportional_hazards"].keys() == {f"{cause}:{column}" for cause in CAUSES for column in ("age", "dose")}
     lines = "\n".join(show.describe_run({**whole.summary}, "ended"))
-    assert "697 events (412 relapse, 285 death)" in lines
+    assert "697 events (relapse: 412, death: 285)" in lines
     assert lines.count("death by ") == len(TIMES)
 
 
