@@ -86,6 +86,7 @@ def model_of(summary: Record, job: Record) -> str:
         formula += " + strata(client)" if family == "cox" else ""
         if groups := groupings(model.get("random") or {}):
             formula += f", {' and '.join(grouping.column for grouping in groups)} within clients"
+    formula += f", sigma {model['sigma']}" if model.get("sigma") else ""
     return f"{family} ({link}): {formula}" if family else f"{summary['method']}: {formula}"
 
 

@@ -149,9 +149,12 @@ class OfLevels(Prediction):
 
 
 def anew(family: str, eta: Vector, scale: float | Vector, seed: int) -> Vector:
-    """Returns (m, n) new responses at predictors (m, n) of draws of the posterior; `scale`: (m,), of several numbers (k, m)."""
+    """Returns (m, n) new responses at predictors (m, n) of draws of the posterior.
+
+    `scale` broadcasts to (m, n), of several numbers to (k, m, n).
+    """
     record, (m, n) = FAMILIES[family], eta.shape
-    each = np.repeat(np.broadcast_to(scale, (*np.shape(scale)[:-1], m)), n, axis=-1)
+    each = np.broadcast_to(scale, (*np.shape(scale)[:-2], m, n)).reshape(*np.shape(scale)[:-2], m * n)
     drawn = record.draw(Keyed(rng.key(seed, "posterior", ANEW), 0), record.mean(record.kept(eta)).ravel(), each, None)
     return np.asarray(drawn, np.float64).reshape(m, n)
 

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from ...data.formula import of_end
 from ...disclosure.requirement import ALL, Requirement
+from ...errors import JobError
 from ...finding import Finding
 from ...jobs import incomplete, keys
 from ...jobs.formula import laid
@@ -40,7 +41,7 @@ from ...models.mixed.grouping import Grouping, groupings, nested
 from ...models.mixed.layout import INTERCEPT_SD, PRIOR_SD, SHAPES
 from ...models.own.priors import POSITIVE
 from ...printing import toml_key
-from . import level_keys, own_keys
+from . import level_keys, own_keys, scales
 from .level_keys import Levels
 from .own_keys import PriorSection
 
@@ -223,6 +224,10 @@ class ModelSection(incomplete.ModelSection):
     nu: float | None = key(
         None, ge=0.1, le=1e6, help="student: degrees of freedom of the errors; default: learnt, with prior Gamma(2, rate 0.1)"
     )
+    sigma: str | None = key(
+        None,
+        help='gaussian, student: what the logarithm of the errors\' standard deviation depends on, terms of the model: "~ age"',
+    )
     random: RandomSection | None = key(None, help="effects of groups of rows, or of clients")
 
     @property
@@ -388,6 +393,8 @@ class Config(JobConfig):
         """The family of a row's response; survival times have that of whether, or by which cause, a row ends with the event."""
         if self.nominal or self.causes:
             return families.ORDINAL
+        if self.model.sigma is not None:  # of gaussian rows, too, no sums of products stand for the likelihood
+            return families.STUDENT
         return families.BERNOULLI if self.hazards else FAMILIES[self.family]
 
     @property
@@ -448,6 +455,7 @@ class Config(JobConfig):
         given = {
             "[model.random] with groups": bool(self.random.every) or (self.random.client and not self.row.concave),
             f'model.family = "{self.model.family}"': self.row_kind != "responses",
+            "model.sigma": self.model.sigma is not None,
             "data.weight": self.data.weight is not None,
             "algorithm.sampler": self.algorithm.sampler != "importance",
             'model.family = "auto"': self.model.by_evidence,
@@ -509,6 +517,7 @@ class Config(JobConfig):
             'data.weight_kind = "survey"': self.survey,
             'model.family = "auto"': self.model.by_evidence,
             "data.events": bool(self.causes),
+            "model.sigma": self.model.sigma is not None,
         }
         return next((what for what, present in unlike.items() if present), None)
 
@@ -529,6 +538,8 @@ class Config(JobConfig):
         elif ordered:
             twenty = ", twenty rows each with output.marginal" if self.output.marginal else ""
             counted_too = f", and {others} threshold{'s' if others > 1 else ''}{twenty}"
+        elif self.model.sigma is not None:
+            counted_too = ", each for the mean and for sigma"
         elif self.shapes:
             whose = 'a negative binomial, which family = "poisson" has not' if self.model.by_evidence else "the family"
             counted_too = f", and {self.shapes} number{'s' if self.shapes > 1 else ''} of {whose}"
@@ -537,7 +548,7 @@ class Config(JobConfig):
             requirement,
             tells="values",
             whole=ALL,
-            blocks=others if self.nominal else 1,
+            blocks=others if self.nominal else 1 + (self.model.sigma is not None),
             more=others if ordered else 0,
             shapes=self.shapes,
             of_family=0 if self.hazards or self.row.linear else self.shapes,
@@ -648,6 +659,7 @@ def conflicts(config: Config) -> Iterator[str]:
         yield f"{' and '.join(twice)} and [model.priors] say the prior of one number, the intercept; remove one of them"
     if model.nu is not None and model.family != "student":
         yield f'model.nu is of model.family = "student", whose errors have degrees of freedom, not of "{model.family}"; remove it'
+    yield from _sigma(config)
     yield from _trials(config)
     yield from _weights(config)
     yield from _times(config)
@@ -751,6 +763,24 @@ def _chains(config: Config) -> Iterator[str]:
             'output.without is by weights of the draws, and algorithm.sampler = "hmc" has none: clients send gradients, and not '
             'their log-likelihood at each draw; remove it, take "importance", or run the job without that client'
         )
+
+
+def _sigma(config: Config) -> Iterator[str]:
+    """Faults of errors whose standard deviation depends on columns."""
+    model, weight_kind = config.model, config.data.weight_kind
+    if model.sigma is None:
+        return
+    if model.family not in scales.FAMILIES:
+        yield f'model.sigma is of model.family = {families.quoted(scales.FAMILIES)}, not of "{model.family}"; remove it'
+        return
+    if model.random is not None:
+        yield "model.sigma with [model.random]: effects are integrated with one sigma of all rows here; remove one of the two"
+    if weight_kind is not None and config.repeats is None:
+        yield f'model.sigma with data.weight_kind = "{weight_kind}": both say how far errors reach; remove one of the two'
+    try:
+        scales.terms_of(model.sigma)
+    except JobError as fault:
+        yield str(fault)
 
 
 def _trials(config: Config) -> Iterator[str]:

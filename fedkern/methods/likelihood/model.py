@@ -52,6 +52,7 @@ from ...models.mixed.grouping import Grouping, nested
 from ...models.mixed.joint import OfAll
 from ...models.mixed.layout import INTERCEPT_SD, LESS_WIDE, PRIOR_SD, WIDER, Effect, Shape, title
 from ...models.mixed.rows import Density
+from ...models.mixed.scaled import Scaled
 from ...models.power import Power
 from ...models.reference import MOVED, Coding, coding_of
 from ...models.saturated import Saturated
@@ -62,7 +63,7 @@ from ...privacy.masks import FEWEST
 from ...results import rates
 from ...results.head import of_number
 from ...results.other_way import OF_TWO
-from . import named_priors
+from . import named_priors, scales
 from .clusters import clusters_of
 from .keys import Config, OutputSection
 from .named_priors import Named
@@ -267,8 +268,10 @@ class Model(WeighedModel[OutputSection]):
             X, y = X * root[:, np.newaxis], y * root
         elif self.precise:
             trials = held.weights
-        kind = OfAll if self.layout.joint else Rows
         given = (self.layout, X, y, held.starts, trials, offset)
+        if self.scales:
+            return Scaled(*given, n_threads=n_threads, scales=tuple(scale.column for scale in self.scales))
+        kind = OfAll if self.layout.joint else Rows
         return kind(*given, n_threads=n_threads, root=root, codes=held.codes, key=held.key)
 
     def weighted(self, likelihood: Any, weights: Array | None) -> Any:
@@ -322,7 +325,20 @@ class Model(WeighedModel[OutputSection]):
     @property
     def _shapes(self) -> tuple[Shape, ...] | None:
         """The numbers beside coefficients and effects, where they are not the family's usual ones."""
-        return None
+        if self.config.model.sigma is None:
+            return None
+        shapes = scales.shapes_of(self.family, self.scales)
+        return shapes if self.nu is None else shapes[:-1]
+
+    @cached_property
+    def scales(self) -> list[scales.Scale]:
+        """The coefficients of the logarithm of sigma beside its intercept; none where all rows have one sigma."""
+        text = self.config.model.sigma
+        return [] if text is None else scales.scales_of(text, self.encoding, self.bases)
+
+    def unit_of_scale(self, name: str) -> float | None:
+        """Returns the unit of a coefficient of log sigma in the data's column; None of its intercept, which hangs on others."""
+        return next((1 / scale.unit for scale in self.scales if scale.name == name), None)
 
     @property
     def groupings(self) -> tuple[Grouping, ...]:
@@ -808,6 +824,8 @@ class Model(WeighedModel[OutputSection]):
     def _family_numbers(self, points: Array) -> dict[str, Array]:
         """Name -> (N,) the family's numbers beside its coefficients, in the data's units."""
         numbers = self.layout.published(points)
+        if self.scales:
+            return scales.on_data_scale(numbers, self.scales, math.log(self.units.scale))
         if "sigma" in numbers:
             numbers["sigma"] = self.units.scale * numbers["sigma"]
         return numbers

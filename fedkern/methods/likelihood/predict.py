@@ -85,6 +85,11 @@ def at_holder(folder: Path, record: Record, rows: Any) -> tuple[Prediction, bool
         The run left nothing there to predict with, the rows lack the column of groups, or a fault of the rows.
     """
     _refuse(record)
+    if record["model"].get("sigma"):
+        raise JobError(
+            "model.sigma: a client of such a job has no effects of its own, and keeps nothing: take the released posterior (the "
+            "run's folder at the server)"
+        )
     known_effects = known.read(folder, record["run"]["id"], record["run"]["party"])
     about, encoding = known_effects.about, known_effects.new.encoding
     with new_rows.own():

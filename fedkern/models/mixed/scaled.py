@@ -85,7 +85,7 @@ class Scaled(Rows):
         return self.inner_values(points, nodes), gradient, hessian
 
     def _derivatives(self, point: Vector) -> tuple[Vector, Vector]:
-        """(m, n) derivatives of each row's log-density in eta, log sigma and log nu at a point (1, P), (m, m, n) minus the second."""
+        """(m, n) derivatives of log-densities in eta, log sigma and log nu at a point (1, P); (m, m, n) minus the second ones."""
         record, y = FAMILIES[self.layout.family], self.y
         eta, scale = predictor(self, point)[0], self.scale(point)[..., 0, :]
         slope, observed = record.slope(y, eta, scale, None), record.observed(y, eta, scale, None)
