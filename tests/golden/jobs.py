@@ -421,6 +421,7 @@ JOBS: dict[str, tuple[str, ...]] = {
         "likelihood/poisson",
         "model.family=hurdle-poisson",
     ),
+    "likelihood-sigma": ("likelihood/gaussian", 'model.sigma="~ x + s"'),
     "likelihood-cox": ("survival/cox", 'data.strata="s"', "output.survival_at=[10]"),
     "likelihood-causes": ("survival/causes", "output.survival_at=[10]"),
     "likelihood-weibull": ("survival/weibull",),

@@ -9,7 +9,7 @@ logistic rows the answers are equations for `curious.solve`, too.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -166,8 +166,7 @@ def known(job: Played | Asked, rows: Rows, columns: list[int] | None = None) -> 
                         y[row] = back(there(y[row]) + step)
                     else:
                         X[row, column] += step
-                    trials = None if rows.trials is None else rows.trials[first:last]
-                    mates = Rows(rows.layout, X, y, np.array([0, last - first]), trials)
+                    mates = replace(rows.take(np.arange(first, last), np.array([0, last - first])), X=X, y=y)
                     of_y = [] if as_cell is None else [y.sum(), y @ y]
                     sums = [X[:, columns].sum(axis=0), (X[:, columns] ** 2).sum(axis=0), np.array(of_y)]
                     both.append(np.concatenate([numbers.told(mates, nodes), np.concatenate(sums) / EXACT]))

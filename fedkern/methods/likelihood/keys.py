@@ -549,6 +549,7 @@ class Config(JobConfig):
             tells="values",
             whole=ALL,
             blocks=others if self.nominal else 1 + (self.model.sigma is not None),
+            scaled=self.model.sigma is not None,
             more=others if ordered else 0,
             shapes=self.shapes,
             of_family=0 if self.hazards or self.row.linear else self.shapes,

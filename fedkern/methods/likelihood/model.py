@@ -924,9 +924,17 @@ class Model(WeighedModel[OutputSection]):
         """Returns the priors of coefficients and intercept, on one line."""
         m = self.config.model
         if not m.intercept:
-            return f"{self._prior_of_coefficients}, no intercept"
+            return f"{self._prior_of_coefficients}, no intercept{self._prior_of_sigma}"
         centre = "the response's pooled level" if m.intercept_centre is None else f"{m.intercept_centre:g}"
-        return f"{self._prior_of_coefficients}, intercept ~ N({centre}, {self.prior_sds[1]:g}^2)"
+        return f"{self._prior_of_coefficients}, intercept ~ N({centre}, {self.prior_sds[1]:g}^2){self._prior_of_sigma}"
+
+    @property
+    def _prior_of_sigma(self) -> str:
+        """The prior of coefficients of log sigma, where each row has a sigma of its own."""
+        if not self.scales:
+            return ""
+        names = ", ".join(scale.name for scale in self.scales)
+        return f"; sigma at means ~ HalfNormal(1){self.unit_in_words}, its logarithm by {names} ~ N(0, {PRIOR_SD:g}^2)"
 
     @property
     def _prior_of_coefficients(self) -> str:
