@@ -69,6 +69,7 @@ from .keys import Config, OutputSection
 from .named_priors import Named
 from .own_keys import PriorSection
 from .rows import Held, check_size, check_slopes, sort_by_group
+from .scales import Scale
 
 Array = NDArray[np.float64]
 
@@ -269,8 +270,8 @@ class Model(WeighedModel[OutputSection]):
         elif self.precise:
             trials = held.weights
         given = (self.layout, X, y, held.starts, trials, offset)
-        if self.scales:
-            return Scaled(*given, n_threads=n_threads, scales=tuple(scale.column for scale in self.scales))
+        if self.sigma_terms:
+            return Scaled(*given, n_threads=n_threads, scales=tuple(scale.column for scale in self.sigma_terms))
         kind = OfAll if self.layout.joint else Rows
         return kind(*given, n_threads=n_threads, root=root, codes=held.codes, key=held.key)
 
@@ -327,18 +328,18 @@ class Model(WeighedModel[OutputSection]):
         """The numbers beside coefficients and effects, where they are not the family's usual ones."""
         if self.config.model.sigma is None:
             return None
-        shapes = scales.shapes_of(self.family, self.scales)
+        shapes = scales.shapes_of(self.family, self.sigma_terms)
         return shapes if self.nu is None else shapes[:-1]
 
     @cached_property
-    def scales(self) -> list[scales.Scale]:
+    def sigma_terms(self) -> list[Scale]:
         """The coefficients of the logarithm of sigma beside its intercept; none where all rows have one sigma."""
         text = self.config.model.sigma
         return [] if text is None else scales.scales_of(text, self.encoding, self.bases)
 
     def unit_of_scale(self, name: str) -> float | None:
         """Returns the unit of a coefficient of log sigma in the data's column; None of its intercept, which hangs on others."""
-        return next((1 / scale.unit for scale in self.scales if scale.name == name), None)
+        return next((1 / scale.unit for scale in self.sigma_terms if scale.name == name), None)
 
     @property
     def groupings(self) -> tuple[Grouping, ...]:
@@ -824,8 +825,8 @@ class Model(WeighedModel[OutputSection]):
     def _family_numbers(self, points: Array) -> dict[str, Array]:
         """Name -> (N,) the family's numbers beside its coefficients, in the data's units."""
         numbers = self.layout.published(points)
-        if self.scales:
-            return scales.on_data_scale(numbers, self.scales, math.log(self.units.scale))
+        if self.sigma_terms:
+            return scales.on_data_scale(numbers, self.sigma_terms, math.log(self.units.scale))
         if "sigma" in numbers:
             numbers["sigma"] = self.units.scale * numbers["sigma"]
         return numbers
@@ -931,9 +932,9 @@ class Model(WeighedModel[OutputSection]):
     @property
     def _prior_of_sigma(self) -> str:
         """The prior of coefficients of log sigma, where each row has a sigma of its own."""
-        if not self.scales:
+        if not self.sigma_terms:
             return ""
-        names = ", ".join(scale.name for scale in self.scales)
+        names = ", ".join(scale.name for scale in self.sigma_terms)
         return f"; sigma at means ~ HalfNormal(1){self.unit_in_words}, its logarithm by {names} ~ N(0, {PRIOR_SD:g}^2)"
 
     @property

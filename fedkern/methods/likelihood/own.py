@@ -113,7 +113,7 @@ def write_effects(run: Run[Config], model: Model, drawn: Own) -> None:
     if drawn.effect is not None:
         columns = {"converged": [drawn.converged], "rows": [len(drawn.held)], **_columns(model, layout.client, drawn.effect)}
         folder.write_csv("client.csv", columns, client=drawn.index)
-    if not model.scales:  # the released posterior then says as much
+    if not model.sigma_terms:  # the released posterior then says as much
         known.write(folder, model, drawn.index, known.Ended(drawn.told, drawn.inner, groups, labels, drawn.converged))
 
 

@@ -300,7 +300,7 @@ class Rows:
     @cached_property
     def fewer(self) -> tuple[Rows, Fewer] | None:
         """Fewer rows with the same log-likelihood, but for a constant."""
-        if self.whole or self.layout.group:
+        if self.whole or self.layout.group or self.scaled:
             return None
         few = fewer(self.layout.family, self.X, self.y, self.offset, self.trials)
         if few is None:

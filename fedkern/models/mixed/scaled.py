@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from ...kernels import _rows as of
 from ...kernels.families import FAMILIES
 from .conditional import MOST, density, pieces, predictor
-from .fewer import Fewer
 from .rows import Rows
 
 Vector = NDArray[np.float64]
@@ -36,10 +35,6 @@ class Scaled(Rows):
     @property
     def scaled(self) -> bool:
         return True
-
-    @property
-    def fewer(self) -> tuple[Rows, Fewer] | None:  # type: ignore[override]  # none, and so nothing to keep
-        return None
 
     @property
     def S(self) -> Vector:
@@ -62,7 +57,7 @@ class Scaled(Rows):
     def _nu(self, points: Vector) -> Vector:
         """(S,) degrees of freedom."""
         given = self.layout.given
-        return np.exp(np.full(len(points), given[0]) if given else points[:, -1])
+        return np.asarray(np.exp(np.full(len(points), given[0]) if given else points[:, -1]))
 
     def inner_values(self, points: Vector, nodes: int) -> Vector:
         """Returns (S,) log-likelihoods of the points (S, P); nothing is integrated out: `nodes` are not looked at."""
@@ -79,7 +74,7 @@ class Scaled(Rows):
         columns = [self.X, self.S, np.ones((len(self), 1))]
         for i in range(c):
             first, curved = self._derivatives(points[i : i + 1])
-            used = columns[: len(first) if not self.layout.given else 2]
+            used = columns[: len(first) - len(self.layout.given)]
             gradient[i] = np.concatenate([Z.T @ own for Z, own in zip(used, first)])
             hessian[i] = np.block([[(Z.T * curved[a, b]) @ W for b, W in enumerate(used)] for a, Z in enumerate(used)])
         return self.inner_values(points, nodes), gradient, hessian
@@ -90,7 +85,8 @@ class Scaled(Rows):
         eta, scale = predictor(self, point)[0], self.scale(point)[..., 0, :]
         slope, observed = record.slope(y, eta, scale, None), record.observed(y, eta, scale, None)
         if self.layout.family == "gaussian":
-            own, across, twice = (np.expand_dims(d, axes) for d, axes in zip(of.gaussian_by_sd(y, eta, scale), (0, 0, (0, 1))))
+            first, cross, second = of.gaussian_by_sd(y, eta, scale)
+            own, across, twice = first[np.newaxis], cross[np.newaxis], second[np.newaxis, np.newaxis]
         else:
             own, across, twice = of.student_by_shapes(y, eta, *scale)
             of_nu, curve = of.student_constant(scale[1])
