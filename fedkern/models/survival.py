@@ -202,14 +202,14 @@ class Causes:
 
     def values(self, points: Vector, nodes: int) -> Vector:
         """Returns (S,) partial log-likelihoods of the points (S, P)."""
-        each = [rows.values(np.ascontiguousarray(own), nodes) for rows, own in zip(self.parts, self.blocks(points))]
+        each = [rows.values(np.ascontiguousarray(block), nodes) for rows, block in zip(self.parts, self.blocks(points))]
         return np.asarray(np.sum(each, axis=0))
 
     def curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
         """Returns (c,) partial log-likelihoods at points (c, P), gradients (c, P) and minus Hessians (c, P, P)."""
-        each = [rows.curvature(np.ascontiguousarray(own), nodes) for rows, own in zip(self.parts, self.blocks(points))]
+        each = [rows.curvature(np.ascontiguousarray(block), nodes) for rows, block in zip(self.parts, self.blocks(points))]
         value, gradient, hessians = zip(*each)
-        whole = np.array([block_diag(*own) for own in zip(*hessians)]).reshape(-1, self.size, self.size)
+        whole = np.array([block_diag(*blocks) for blocks in zip(*hessians)]).reshape(-1, self.size, self.size)
         return np.asarray(np.sum(value, axis=0)), np.concatenate(gradient, axis=1), whole
 
     def rule(self, points: Vector, nodes: int) -> Vector:
@@ -219,8 +219,8 @@ class Causes:
     def weighed(self, point: Vector) -> Vector:
         """Returns (K, n) how many events of each cause are expected of each row, in the order of `X`."""
         found = np.empty((len(self.parts), len(self)))
-        for weights, rows, own in zip(found, self.parts, self.blocks(point)):
-            weights[rows.sets.order] = rows.weighed(own)[0]
+        for weights, rows, block in zip(found, self.parts, self.blocks(point)):
+            weights[rows.sets.order] = rows.weighed(block)[0]
         return found[:, self.parts[0].sets.order]
 
     def uniforms(self, draw: Callable[[int], Vector], n: int) -> list[Vector]:
@@ -349,9 +349,9 @@ def incidences(causes: Causes, draws: Vector, uniforms: Sequence[Vector], row: V
     row : (p,) columns of who has these chances, whose offset is the mean; None: the client's average covariates
     """
     found = list[tuple[Indices, Vector, Vector]]()
-    for rows, own, uniform in zip(causes.parts, causes.blocks(draws), uniforms):
-        _, stratum, time, hazard = _hazards(rows, own, uniform)
-        moved = np.zeros(len(own)) if row is None else own @ (row - rows.centre - rows.mean_row[0])
+    for rows, block, uniform in zip(causes.parts, causes.blocks(draws), uniforms):
+        _, stratum, time, hazard = _hazards(rows, block, uniform)
+        moved = np.zeros(len(block)) if row is None else block @ (row - rows.centre - rows.mean_row[0])
         found.append((stratum, time, hazard * np.exp(moved)[:, np.newaxis]))
     chances = {}
     for number in np.unique(causes.parts[0].strata).tolist():
@@ -377,7 +377,7 @@ class Incidence(NamedTuple):
         """(3, m) of each cause: mean, 2.5 % and 97.5 % over the posterior."""
         return [_summary(chances) for chances in self.chances]
 
-    def at(self, times: Vector) -> Vector:
+    def chances_by(self, times: Vector) -> Vector:
         """Returns (K, S, T) the chances at other times (T,)."""
         padded = np.concatenate([np.zeros((*self.chances.shape[:2], 1)), self.chances], axis=2)
         return np.asarray(padded[:, :, np.searchsorted(self.times, times, side="right")])

@@ -531,6 +531,8 @@ class Config(JobConfig):
             return replace(requirement, looks_at_values=False)
         if self._plain_linear:
             return replace(requirement, tells="products", whole=ALL)
+        if self.model.sigma is not None:
+            requirement = replace(requirement, family=self.row.name)
         others, ordered = max(len(self.levels) - 1, 1), self.leveled and not self.nominal
         counted_too = ""
         if self.nominal:

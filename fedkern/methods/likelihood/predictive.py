@@ -136,7 +136,7 @@ class Predictive:
         """`scale` as the family's record takes it, beside predictors (m, n)."""
         return self.scale if self.by_row else self.scale[..., np.newaxis]
 
-    def at(self, X: Array) -> Predictive:
+    def for_rows(self, X: Array) -> Predictive:
         """Returns what predicts rows X (n, p) of the encoding, with the sigma of each."""
         if not self.sigma:
             return self
@@ -163,7 +163,7 @@ class Predictive:
         parts = []
         for a, b in blocks(n, max(1, BLOCK // (m * nodes * self.width))):
             shift, seen = None if offset is None else offset[..., a:b], None if y is None else y[a:b]
-            parts.append(self.at(X[a:b])._block(X[a:b], shift, seen, tuple(at.values())))
+            parts.append(self.for_rows(X[a:b])._block(X[a:b], shift, seen, tuple(at.values())))
         mean, spread, linear_mean, linear_sd, density = (np.concatenate(column, axis=-1) for column in zip(*parts))
         return Foreseen(mean, dict(zip(at, spread)), linear_mean, linear_sd, None if y is None else density)
 
@@ -197,10 +197,10 @@ class Predictive:
             eta, variance = self.linear(X[a:b], None if offset is None else offset[..., a:b])
             source = Keyed(rng.key(seed, "posterior", EFFECT), a)
             shifted = eta + np.sqrt(variance) * source.normal(eta.size).reshape(eta.shape)
-            own = self.at(X[a:b])
-            means = own._means(eta, variance, None)[0]
+            predictive = self.for_rows(X[a:b])
+            means = predictive._means(eta, variance, None)[0]
             if self.width == 1:
-                parts.append((means, anew(self.family, shifted, own.natural, seed + a)))
+                parts.append((means, anew(self.family, shifted, predictive.natural, seed + a)))
                 continue
             chances = np.moveaxis(self.means(shifted[np.newaxis], np.ones(1)), 0, -1)
             parts.append((np.moveaxis(means, 0, -1), levels_of(chances, source)))
@@ -266,7 +266,10 @@ class Predictive:
         metrics = {"log_likelihood": float(np.average(predicted.log_density, weights=counts))}
         rows = Rows(design.X, design.y, design.offset, design.weights, design.units)
         n = len(design.y) if counts is None else int(counts.sum())
-        test: dict[str, Any] = {"rows": n, "guess": on_average(rows, family, np.median(self.at(design.X).natural, axis=(-2, -1)))}
+        test: dict[str, Any] = {
+            "rows": n,
+            "guess": on_average(rows, family, np.median(self.for_rows(design.X).natural, axis=(-2, -1))),
+        }
         if record.binary:
             right = (predicted.mean > 0.5) == (design.y > 0.5)
             metrics = {"accuracy": float(np.average(right, weights=counts))} | metrics

@@ -42,10 +42,10 @@ def terms_of(text: str) -> tuple[tuple[str, ...], ...]:
     """Returns the terms of `model.sigma`, each by its factors; JobError where it is none."""
     if not text.lstrip().startswith("~"):
         raise JobError(f'model.sigma = "{text}": wanted a right side alone, such as "~ age + sex"')
-    said = reading.read(f"sigma {text}")
-    if said.random or len(said.data) > 1 or not said.formula.intercept or not said.formula.terms:
+    parsed = reading.read(f"sigma {text}")
+    if parsed.random or len(parsed.data) > 1 or not parsed.formula.intercept or not parsed.formula.terms:
         raise JobError(f'model.sigma = "{text}": wanted terms of columns, with an intercept, and nothing else')
-    return said.formula.terms
+    return parsed.formula.terms
 
 
 def scales_of(text: str, encoding: Encoding, references: Mapping[str, str]) -> list[Scale]:
@@ -65,9 +65,9 @@ def scales_of(text: str, encoding: Encoding, references: Mapping[str, str]) -> l
         known.setdefault(term, []).append(scale)
     for term in terms_of(text):
         if tuple(sorted(term)) not in known:
-            there = listed([":".join(of) for of in known], MOST)
+            terms = listed([":".join(of) for of in known], MOST)
             raise JobError(
-                f"model.sigma: {':'.join(term)!r} is no term of the model, whose columns it may have ({there}); add it there, or "
+                f"model.sigma: {':'.join(term)!r} is no term of the model, whose columns it may have ({terms}); add it there, or "
                 "leave it out here"
             )
         found += known[tuple(sorted(term))]

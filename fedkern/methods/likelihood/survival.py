@@ -264,7 +264,7 @@ def _drawn(model: CoxModel, k: int, ended: Ended) -> CumulativeHazards:
         )
     found = survival.incidences(ended.rows, ended.told, uniforms, model.patient.row)
     strata = ended.rows.parts[0].strata
-    chances = np.sum([(strata == stratum).mean() * of.at(times)[k] for stratum, of in found.items()], axis=0)
+    chances = np.sum([(strata == stratum).mean() * of.chances_by(times)[k] for stratum, of in found.items()], axis=0)
     return CumulativeHazards(0, len(ended.rows), -np.log1p(-np.minimum(chances, 1 - LEAST_FREE)))
 
 

@@ -75,7 +75,7 @@ class Scaled(Rows):
         for i in range(c):
             first, curved = self._derivatives(points[i : i + 1])
             used = columns[: len(first) - len(self.layout.given)]
-            gradient[i] = np.concatenate([Z.T @ own for Z, own in zip(used, first)])
+            gradient[i] = np.concatenate([Z.T @ slope for Z, slope in zip(used, first)])
             hessian[i] = np.block([[(Z.T * curved[a, b]) @ W for b, W in enumerate(used)] for a, Z in enumerate(used)])
         return self.inner_values(points, nodes), gradient, hessian
 
@@ -86,13 +86,13 @@ class Scaled(Rows):
         slope, observed = record.slope(y, eta, scale, None), record.observed(y, eta, scale, None)
         if self.layout.family == "gaussian":
             first, cross, second = of.gaussian_by_sd(y, eta, scale)
-            own, across, twice = first[np.newaxis], cross[np.newaxis], second[np.newaxis, np.newaxis]
+            slopes, across, twice = first[np.newaxis], cross[np.newaxis], second[np.newaxis, np.newaxis]
         else:
-            own, across, twice = of.student_by_shapes(y, eta, *scale)
+            slopes, across, twice = of.student_by_shapes(y, eta, *scale)
             of_nu, curve = of.student_constant(scale[1])
-            own, twice = own + np.stack([np.full(len(y), -1.0), of_nu]), twice.copy()
+            slopes, twice = slopes + np.stack([np.full(len(y), -1.0), of_nu]), twice.copy()
             twice[1, 1] += curve
-        m = 1 + len(own)
+        m = 1 + len(slopes)
         curved = np.empty((m, m, len(y)))
         curved[0, 0], curved[0, 1:], curved[1:, 0], curved[1:, 1:] = observed, -across, -across, -twice
-        return np.concatenate([slope[np.newaxis], own]), curved
+        return np.concatenate([slope[np.newaxis], slopes]), curved

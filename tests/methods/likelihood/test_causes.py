@@ -125,7 +125,7 @@ def test_without_slopes_incidences_are_those_of_aalen_and_johansen() -> None:
     rows, n = of_client(federation()["ada"]), 4000
     uniforms = rows.uniforms(lambda m: rng.uniform(m, key=rng.key(1)), n)
     found = survival.incidences(rows, np.zeros((n, 4)), uniforms)[0]
-    chances = found.at(np.array([0.0, *TIMES])).mean(axis=1)
+    chances = found.chances_by(np.array([0.0, *TIMES])).mean(axis=1)
     np.testing.assert_allclose(chances, [[0, 0.1447085, 0.3398657], [0, 0.1193148, 0.2904228]], atol=0.003)
     parts = zip(rows.parts, uniforms)
     total = sum(survival.cumulative(part, np.zeros((n, 2)), uniform, found.times) for part, uniform in parts)
