@@ -152,6 +152,22 @@ def test_each_client_keeps_the_incidences_at_all_times_of_events_and_tells_those
     assert whole.summary["sites"].keys() == whole.summary["without"].keys() == {"ada", "bo", "cy"}
 
 
+def test_strata_entries_and_weights_are_those_of_every_cause(tmp_path: Path) -> None:
+    """survival 3.5.3: coxph(Surv(since, months, status) ~ age + dose + strata(site, ward), id = id, weights = w)."""
+    generator, data = np.random.default_rng(0), {}
+    for name, frame in federation().items():
+        labels, n = generator.choice(["n", "s"], len(frame)), generator.integers(1, 4, len(frame))
+        data[name] = frame.assign(ward=labels, w=n, since=(frame.months * 0.3 - 0.2).clip(0))
+    keys = {"strata": "ward", "weight": "w", "weight_kind": "frequency", "entry": "since"}
+    result = fedkern.run(job(data=keys), data=data, out=tmp_path / "out")
+    for name, coefficient in zip(NAMES, [0.04217995, -0.40220888, -0.03909554, 0.45135738]):
+        assert abs(result.parameters[name]["mean"] - coefficient) < 0.15 * result.parameters[name]["sd"], name
+    kept = pd.read_csv(tmp_path / "out" / "client-ada" / "incidence.csv")
+    assert {*zip(kept.cause, kept.stratum)} == {(cause, ward) for cause in CAUSES for ward in "ns"}
+    last = kept.groupby(["stratum", "cause"]).incidence.last().unstack()
+    assert (last.sum(axis=1) < 1).all()
+
+
 def test_labels_may_be_numbers_and_fit_names_them_as_data_has_them() -> None:
     codes = {CENSORED: 0.0, "relapse": 1.0, "death": 2.0}
     frames = {name: frame.assign(status=frame.status.map(codes)) for name, frame in federation().items()}
