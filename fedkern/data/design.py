@@ -20,8 +20,8 @@ from ..algorithms.exchanges.columns import TWO_LABELS, Abreast, Summary
 from ..errors import JobError, OwnFault
 from ..finding import RuleRefusal, Value
 from ..kernels.families import COUNTS, FAMILIES
-from ..labels import event_of, find, in_order
-from ..models.encoding import OTHER, Column, Encoding, Spec
+from ..labels import OTHER, event_of, find, in_order
+from ..models.encoding import Column, Encoding, Spec
 from ..models.formula.expansion import Formula
 from .cells import (
     FEW,
@@ -166,7 +166,7 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
     counts = weights if spec.trials is not None or weights is None else _counting(weights)
     numbers = values if spec.standardise == "exchange" else None
     levels_of = partial(_levels_of_numbers, table, known, client, least_of_level)
-    return Summary(names, tuple(kinds_found), levels, of_response, numbers, counts, frozenset(mixed), levels_of)
+    return Summary(names, tuple(kinds_found), levels, of_response, numbers, counts, frozenset(mixed), levels_of=levels_of)
 
 
 def _levels_of_numbers(table: Table, known: Collection[str], client: str, least: int | None, name: str) -> tuple[str, ...]:

@@ -22,7 +22,8 @@ from ..data.joined import as_before, find_rare, gone_of, with_other
 from ..data.table import Table
 from ..finding import Value
 from ..kernels.families import FAMILIES
-from ..models.encoding import OTHER, Spec
+from ..labels import OTHER
+from ..models.encoding import Spec
 from ..models.weighing import effective
 from .combinations import Combinations, combinations
 from .look import LEAST_AT_RISK, NEARLY, Events, Look, causes, covered_events, groups_of, of_a_value, weights, whole
@@ -101,7 +102,7 @@ def join_rare(
     *,
     whole: bool = True,
 ) -> Table:
-    """Returns a client's table with "other" in the place of its rare levels.
+    """Returns a client's table with `OTHER` in the place of its rare levels.
 
     Parameters
     ----------

@@ -23,7 +23,8 @@ from ..data.table import Table, as_written
 from ..disclosure.look import weights, with_splines
 from ..disclosure.measures import MANY, n_values
 from ..errors import FedkernError
-from ..models.encoding import OTHER, Column, Spec
+from ..labels import OTHER
+from ..models.encoding import Column, Spec
 from ..privacy.sketch import Sketch, mix_bits
 from .holding.columns import Columns, Rows
 from .keys import JobConfig

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import JobError
 from ..kernels.families import FAMILIES, quoted
-from ..labels import event_of, in_order, label
+from ..labels import event_of, in_order, label, listed
 from ..plain import Record
 from .formula.expansion import Formula
 
@@ -26,7 +26,6 @@ Kind = Literal["numeric", "categorical"]
 Standardise = Literal["public", "exchange", "none"]
 
 INTERCEPT = "intercept"
-OTHER = "other"  # the level that rare ones join
 
 LEAST_SCALE = 1e-150  # of a column: the square of a coefficient on its scale is a number
 
@@ -117,7 +116,7 @@ def _levels(where: str, levels: Any) -> tuple[str, ...]:
     """Returns sorted levels of the job file."""
     if isinstance(levels, str) or not all(isinstance(level, str | int) and not isinstance(level, bool) for level in levels):
         raise JobError(f"{where} levels: needs a list of texts, got {levels!r}")
-    texts = tuple(in_order(label(str(level).strip(), text=True) for level in levels))
+    texts = tuple(in_order(listed(str(level).strip() for level in levels)))
     if not texts or len(set(texts)) < len(texts) or "" in texts:
         raise JobError(f"{where} levels: needs at least one level, none empty, none twice; got {levels!r}")
     return texts
@@ -342,7 +341,7 @@ class Encoding:
     labels : the response's texts; () for any; if the response is one of several levels these, in their order
     trials : see `Spec`
     formula : makes these columns of others, with all that is agreed about them
-    joined : column -> levels that joined "other", as all parties know them; other labels of such a column count as it, too
+    joined : column -> levels that joined `OTHER`, as all parties know them; other labels of such a column count as it, too
     """
 
     columns: tuple[Column, ...]
@@ -394,7 +393,7 @@ class Encoding:
 
     @property
     def levels_joined(self) -> dict[str, tuple[str, ...]]:
-        """The levels, "other" among them, of each column of the file whose rare ones have joined."""
+        """The levels, `OTHER` among them, of each column of the file whose rare ones have joined."""
         levels = {column.name: column.levels for column in self.columns}
         levels |= {} if self.formula is None else {name: variable.levels for name, variable in self.formula.known.items()}
         return {name: levels[name] or () for name in self.joined}

@@ -40,7 +40,7 @@ def lines(summary: Record, job: Record) -> Iterator[str]:
         joined_by_column = (
             f"{name} ({', '.join(levels) or 'names that their holders alone know'})" for name, levels in joined.items()
         )
-        yield f'rare levels are "other": {"; ".join(joined_by_column)}'
+        yield f'rare levels are "other (rare)": {"; ".join(joined_by_column)}'
     if priors := _priors(summary, model, data):
         yield f"priors: {priors}"
     if summary["privacy"]:

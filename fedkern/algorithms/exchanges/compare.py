@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...finding import Finding, Value
-from ...models.encoding import OTHER, Column
+from ...labels import OTHER
+from ...models.encoding import Column
 from ...printing import listed
 from . import apart
 from .apart import Apart
@@ -252,7 +253,7 @@ def of_levels(column: Column, of_clients: Sequence[Sequence[str]], clients: Sequ
     if any([level for level in levels if level in order] != order for order in orders):
         yield Finding.of("levels-in-other-orders", column=name)
     # Clients that share no level with any other, though others have some. A column that names the clients has one at each. What
-    # has joined ("other") may be what others have.
+    # has joined (`OTHER`) may be what others have.
     sets = [set(held) for held in of_clients]
     # Numbers are written in one way, but for what `spelled` finds.
     if all(len(held) <= 1 for held in sets) or all(_is_number([level]) for level in levels):

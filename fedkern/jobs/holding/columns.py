@@ -35,7 +35,7 @@ class Columns:
     names : of the columns
     sums : (columns, PAIRS, CELLS)
     total : of all of their numbers, in hexadecimal digits: jobs with one total have made the same columns
-    joined : column of the file -> its levels that count as "other" in the job
+    joined : column of the file -> its levels that count as `OTHER` in the job
     values : column of the file, of levels or of few values -> those that are one in the job, and its rows with them
     """
 

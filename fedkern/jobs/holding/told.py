@@ -17,7 +17,7 @@ from ...data.cells import number
 from ...disclosure import cells
 from ...errors import JobError
 from ...ground import on
-from ...models.encoding import OTHER
+from ...labels import OTHER
 from .binding import Account
 
 FILE = "told.json"

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import JobError
-from ...labels import find
+from ...labels import OTHER, find
 from ...plain import Record
 from . import factors
 from .factors import NATURAL, Array, Ends, Factor, Node, ends, evaluated, quoted, read, refused
@@ -157,7 +157,9 @@ class Formula:
             if formula.is_labels(factor) and (base := formula._base(factor)) not in formula._levels(factor):
                 remedy = factor.text if "base" in factor.option else f"data.columns.{factor.variables[0]}.reference"
                 levels = formula._levels(factor)
-                joined = ' after rare ones joined "other": name another, or join levels in all files' if "other" in levels else ""
+                joined = (
+                    f' after rare ones joined "{OTHER}": name another, or join levels in all files' if OTHER in levels else ""
+                )
                 raise JobError(f"model.formula: {remedy}: {base!r} is none of the {len(levels)} labels of the column{joined}")
         if len(formula.made) > MOST_COLUMNS:
             raise JobError(f"model.formula: makes {len(formula.made):,} columns; at most {MOST_COLUMNS:,} are fitted: take fewer")
