@@ -182,7 +182,7 @@ class Rows:
     def scale(self, points: Vector) -> Vector:
         """Returns (.., S, 1) the families' scales at points, or (.., S, n) where rows have scales of their own."""
         scale = self.layout.scale(points)[..., np.newaxis]
-        return scale * self.trials if self.scaled else scale
+        return scale if self.trials is None or not self.scaled else scale * self.trials
 
     def weighed(self, point: Vector) -> Vector:
         """Returns (1, n) the sizes of the second derivatives of rows' log-densities in their predictors, without effects."""
