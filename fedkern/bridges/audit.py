@@ -33,20 +33,12 @@ LONGEST = 64_000  # bytes of a line
 
 
 class Line(NamedTuple):
-    """Holds a line of the log.
+    """Holds a line of the log."""
 
-    Attributes
-    ----------
-    where : the file's name and the line's number in it
-    content : the content, without the hash
-    fault : why it is not as it was written; empty where it is
-    chain : the hash with which it ends
-    """
-
-    where: str
-    content: dict[str, Any]
-    fault: str
-    chain: str = ""
+    where: str  # the file's name and the line's number in it
+    content: dict[str, Any]  # the content, without the hash
+    fault: str  # why it is not as it was written; empty where it is
+    chain: str = ""  # the hash with which it ends
 
 
 class Audit:

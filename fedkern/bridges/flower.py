@@ -144,13 +144,7 @@ class FlowerWire:
                 self._came.append(Lost(name, "its SuperNode has left the SuperLink"))
 
     def _name(self, node: int, name: str) -> None:
-        """Fixes the name of a SuperNode.
-
-        Raises
-        ------
-        JobError
-            Another SuperNode has that name.
-        """
+        """Fixes the name of a SuperNode. Raises JobError: another SuperNode has that name."""
         if not name:
             self._complain(f"SuperNode {node}", "its --node-config names no site")
             return

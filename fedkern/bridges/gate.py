@@ -46,13 +46,8 @@ class TooLong(OSError):
 
 
 def ask(path: str | Path, request: bytes, seconds: float = 120.0) -> bytes:
-    """Returns the reply of the resident that listens at a socket.
-
-    Raises
-    ------
-    OSError
-        Nobody listens there, or the reply does not come within these seconds.
-    """
+    """Returns the reply of the resident that listens at a socket. Raises OSError: nobody listens there, or the reply does not
+    come within these seconds."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         line.settimeout(seconds)
         line.connect(str(path))
@@ -76,13 +71,7 @@ class Door:
         self.path, self._who, self._run = path, who[:LONGEST_WHO].replace("\0", " ").encode(), b""
 
     def answer(self, request: bytes) -> bytes:
-        """Returns the reply to a request.
-
-        Raises
-        ------
-        OSError
-            Nobody listens at the socket, or the reply does not come.
-        """
+        """Returns the reply to a request. Raises OSError: nobody listens at the socket, or the reply does not come."""
         self._run = run_of(request)
         return ask(self.path, WHO + self._who + b"\0" + request)
 

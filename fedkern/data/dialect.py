@@ -25,20 +25,12 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(e[+-]?\d+)?", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Dialect:
-    """Describes one party's text files.
+    """Describes one party's text files."""
 
-    Attributes
-    ----------
-    delimiter : between cells; None: a comma, in .tsv files a tab
-    decimal : "." or ","
-    encoding : a name that Python knows; None: UTF-8
-    missing : cells that count as empty, as they are written but for zeros after a whole number's point
-    """
-
-    delimiter: str | None = None
-    decimal: str = "."
-    encoding: str | None = None
-    missing: tuple[str, ...] = ()
+    delimiter: str | None = None  # between cells; None: a comma, in .tsv files a tab
+    decimal: str = "."  # "." or ","
+    encoding: str | None = None  # a name that Python knows; None: UTF-8
+    missing: tuple[str, ...] = ()  # cells that count as empty, as they are written but for zeros after a whole number's point
 
     @property
     def plain(self) -> bool:

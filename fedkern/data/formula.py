@@ -272,12 +272,8 @@ def _moments(name: str, values: Array) -> Column:
 def looked_at(table: Table, spec: Spec, client: str = "") -> tuple[Table, Spec]:
     """Returns the table and columns in which rows are looked for that columns single out.
 
-    Labels are as they stand in the file, and a formula's columns are made; without a formula both are returned unchanged.
-
-    Raises
-    ------
-    OwnFault
-        The formula calculates with a column of texts.
+    Labels are as they stand in the file, and a formula's columns are made; without a formula both are returned unchanged. Raises
+    OwnFault: the formula calculates with a column of texts.
     """
     formula = spec.formula
     if formula is None or not set(formula.variables) <= set(table.columns):

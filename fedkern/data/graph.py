@@ -32,15 +32,10 @@ MOST_PAIRS = 4_000  # pairs that are looked at
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Holds a symmetric adjacency in CSR form, without a diagonal.
+    """Holds a symmetric adjacency in CSR form, without a diagonal."""
 
-    Attributes
-    ----------
-    names : (n,) of the areas
-    indptr, indices : (n + 1,), (nnz,) neighbours of area i: indices[indptr[i]:indptr[i + 1]], ascending
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # (n,) of the areas
+    # indptr, indices: (n + 1,), (nnz,) neighbours of area i: indices[indptr[i]:indptr[i + 1]], ascending
     indptr: Index
     indices: Index
 
@@ -84,28 +79,17 @@ class Graph:
 
 @dataclass(frozen=True, eq=False)
 class Map:
-    """Holds areas in the order of their clients: client 0's first, each client's in the order of the file.
+    """Holds areas in the order of their clients: client 0's first, each client's in the order of the file."""
 
-    Attributes
-    ----------
-    graph : of all areas
-    clients : their names, sorted
-    client : (n,) number of each area's client, ascending
-    centroids : (n, 2), where they are known
-    notes : on the treatment of islands, and the number of components, for people
-    dropped : areas without neighbours that were left out, and of each the client
-    positions : (n,) of areas in their table, as the file of neighbours counts them, where it gives these and no names
-    doubts : why no result of this map can stand
-    """
-
-    graph: Graph
-    clients: tuple[str, ...]
-    client: Index
-    centroids: Array | None = None
-    notes: tuple[str, ...] = ()
-    dropped: tuple[tuple[str, str], ...] = ()
+    graph: Graph  # of all areas
+    clients: tuple[str, ...]  # their names, sorted
+    client: Index  # (n,) number of each area's client, ascending
+    centroids: Array | None = None  # (n, 2), where they are known
+    notes: tuple[str, ...] = ()  # on the treatment of islands, and the number of components, for people
+    dropped: tuple[tuple[str, str], ...] = ()  # areas without neighbours that were left out, and of each the client
+    # (n,) of areas in their table, as the file of neighbours counts them, where it gives these and no names
     positions: tuple[int, ...] = ()
-    doubts: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()  # why no result of this map can stand
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -127,13 +111,8 @@ def from_pairs(names: Sequence[str], pairs: Index) -> Graph:
 
 
 def read_edges(path: str | Path, names: Sequence[str]) -> Graph:
-    """Reads the graph of a list of neighbours (`neighbours.read`): each pair once, or each in both directions.
-
-    Raises
-    ------
-    JobError
-        An unknown area, a self-loop, or pairs of which some stand in both directions and others in one.
-    """
+    """Reads the graph of a list of neighbours (`neighbours.read`): each pair once, or each in both directions. Raises JobError:
+    an unknown area, a self-loop, or pairs of which some stand in both directions and others in one."""
     return check_pairs(names, neighbours.read(path, names).pairs, str(path))
 
 

@@ -18,30 +18,17 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Holds points in the order of their clients.
+    """Holds points in the order of their clients."""
 
-    Attributes
-    ----------
-    x : (n, p)
-    clients : their names, sorted
-    sizes : of each client, how many points
-    names : (n,) of the points, or empty
-    """
-
-    x: Array
-    clients: tuple[str, ...]
-    sizes: tuple[int, ...]
-    names: tuple[str, ...] = ()
+    x: Array  # (n, p)
+    clients: tuple[str, ...]  # their names, sorted
+    sizes: tuple[int, ...]  # of each client, how many points
+    names: tuple[str, ...] = ()  # (n,) of the points, or empty
 
 
 def line(n: int, lo: float, hi: float, cuts: Sequence[float], names: Sequence[str]) -> Points:
-    """Returns n equidistant points of [lo, hi]; client j has those from cuts[j - 1] on and below cuts[j].
-
-    Raises
-    ------
-    JobError
-        A client without points.
-    """
+    """Returns n equidistant points of [lo, hi]; client j has those from cuts[j - 1] on and below cuts[j]. Raises JobError: a
+    client without points."""
     x = np.linspace(lo, hi, n)
     sizes = np.bincount(np.searchsorted(np.asarray(cuts), x, side="right"), minlength=len(cuts) + 1)
     if not sizes.all():

@@ -32,16 +32,10 @@ MOST = (360.0, 90.0)  # degrees; maps across the 180th meridian go on beyond it
 
 @dataclass(frozen=True, eq=False)
 class Polygons:
-    """Holds the borders of areas.
+    """Holds the borders of areas."""
 
-    Attributes
-    ----------
-    parts : name -> the area's parts
-    by_id : whether all names are features' ids, and none is a property
-    """
-
-    parts: Mapping[str, tuple[Part, ...]]
-    by_id: bool = False
+    parts: Mapping[str, tuple[Part, ...]]  # name -> the area's parts
+    by_id: bool = False  # whether all names are features' ids, and none is a property
 
     def select(self, names: Sequence[str], source: str) -> Polygons:
         """Returns those of these areas, in this order; raises JobError that names the first five without one."""
@@ -146,13 +140,8 @@ def _converted(path: str | Path) -> object:
 
 
 def _conversion(path: str | Path, crs: object) -> Convert | None:
-    """Returns the function from GeoJSON's coordinates to degrees, None where they are degrees.
-
-    Raises
-    ------
-    JobError
-        The file says that its coordinates are of a system that is not known by its number.
-    """
+    """Returns the function from GeoJSON's coordinates to degrees, None where they are degrees. Raises JobError: the file says
+    that its coordinates are of a system that is not known by its number."""
     if crs is None:
         return None
     named = crs.get("properties") if isinstance(crs, dict) else None

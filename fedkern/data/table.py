@@ -155,12 +155,8 @@ def header(path: str | Path, *, response: str = "y", dialect: Dialect = PLAIN) -
 def find(patterns: Sequence[str], folder: str | Path = ".") -> dict[str, Path]:
     """Returns client name -> file, sorted by name, for the files that match the patterns.
 
-    A client's name is the part of its file's name before the first type suffix.
-
-    Raises
-    ------
-    JobError
-        A pattern matches nothing, or two files have one name.
+    A client's name is the part of its file's name before the first type suffix. Raises JobError: a pattern matches nothing, or
+    two files have one name.
     """
     folder, file_of = Path(folder), dict[str, Path]()
     for pattern in patterns:

@@ -35,18 +35,11 @@ WORDS = {"vertex": "touch", "edge": "have a side in common"}
 
 @dataclass(frozen=True)
 class Touching:
-    """Holds the areas that touch.
+    """Holds the areas that touch."""
 
-    Attributes
-    ----------
-    pairs : (m, 2) numbers of two areas, the lower first, ascending
-    snap : metres within which borders are the same
-    notes : on pairs that overlap, on those that nearly touch, and on borders that cross themselves, for people
-    """
-
-    pairs: Index
-    snap: float
-    notes: tuple[str, ...]
+    pairs: Index  # (m, 2) numbers of two areas, the lower first, ascending
+    snap: float  # metres within which borders are the same
+    notes: tuple[str, ...]  # on pairs that overlap, on those that nearly touch, and on borders that cross themselves, for people
 
 
 def find_neighbours(

@@ -43,24 +43,16 @@ KEYS = ("rows", "rows_per_value", "groups")  # whose numbers are those of rules
 
 
 class Kept(NamedTuple):
-    """Says which clients go on.
+    """Says which clients go on."""
 
-    Attributes
-    ----------
-    parties : those that stay, with the tables that were read (each is given once, and read again after that)
-    numbers : the number that each had before
-    notes : for the reader of the result, on clients that are left out and on groups at several
-    own : the texts for the left-out clients that live here, by the number that they had
-    apart : name -> the rules that would refuse a client if parties were apart, with the numbers that its rows would do for, where
-        all rows are in this process
-    summaries : those that take part by a summary, by their places among `parties`, and how many numbers each may tell
-    """
-
-    parties: Parties
-    numbers: tuple[int, ...]
-    notes: tuple[Finding, ...] = ()
-    own: Mapping[int, str] = {}
+    parties: Parties  # those that stay, with the tables that were read (each is given once, and read again after that)
+    numbers: tuple[int, ...]  # the number that each had before
+    notes: tuple[Finding, ...] = ()  # for the reader of the result, on clients that are left out and on groups at several
+    own: Mapping[int, str] = {}  # the texts for the left-out clients that live here, by the number that they had
+    # name -> the rules that would refuse a client if parties were apart, with the numbers that its rows would do for, where all
+    # rows are in this process
     apart: Mapping[str, str] = {}
+    # those that take part by a summary, by their places among `parties`, and how many numbers each may tell
     summaries: Mapping[int, int] = {}
 
 

@@ -58,12 +58,8 @@ class Check(At[C]):
     def notes(self, *, intercept: bool = True, split: bool = False) -> list[str]:
         """Returns lines on columns that tell nothing, or in which few cells decide, at the server's place.
 
-        A private job has none.
-
-        Raises
-        ------
-        JobError
-            A client's rows contradict the job file: as in the run, where (not `split`) all have the same columns.
+        A private job has none. Raises JobError: a client's rows contradict the job file: as in the run, where (not `split`) all
+        have the same columns.
         """
         if self.config.privacy is not None:
             return []
@@ -100,19 +96,15 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True)
 class OwnFile(Generic[C]):
-    """Holds a client's own file, as its holder looks through it.
+    """Holds a client's own file, as its holder looks through it."""
 
-    Attributes
-    ----------
-    config, folder : the job file with all its defaults; to which its paths are relative
-    path, table : the file's path, and its rows
-    spec, encoding : the job file's facts of its columns, and the encoding of them as this file has them
-    """
-
+    # config, folder: the job file with all its defaults; to which its paths are relative
     config: C
     folder: Path
+    # path, table: the file's path, and its rows
     path: Path
     table: Table
+    # spec, encoding: the job file's facts of its columns, and the encoding of them as this file has them
     spec: Spec
     encoding: Encoding
 

@@ -234,12 +234,7 @@ def looked_at(
     """Returns a method's answer on a job, the clients that take part, and the opening stages.
 
     The answer is None at all places but the server's. The last is the part with the job's level of disclosure control. `sizes`
-    learns the number of rows of each client that lives here and whose rows are read.
-
-    Raises
-    ------
-    JobError
-        As `run_check`.
+    learns the number of rows of each client that lives here and whose rows are read. Raises JobError: as `run_check`.
     """
     place, config = part.place, part.config
     parties = _sized(there(method, part), {} if sizes is None else sizes)

@@ -171,12 +171,7 @@ def _content(path: Path, most: float = math.inf) -> Iterator[bytes]:
 
 def check(path: Path, stamps: Iterable[Stamp]) -> str | None:
     """Checks whether a ledger still begins as it was at each of these stamps; returns a note where the machine's end has cut it.
-
-    Raises
-    ------
-    JobError
-        It was altered, cut, deleted, or put back from an older copy.
-    """
+    Raises JobError: it was altered, cut, deleted, or put back from an older copy."""
     stamps = list(stamps)
     wanted = {mark for stamp in stamps for mark in (stamp.ledger, stamp.synced)}
     heads = _heads(path, {mark.length for mark in wanted})

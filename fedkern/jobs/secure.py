@@ -129,13 +129,8 @@ def _stage_of_keys(n_clients: int) -> Stage:
 def begin(run: Run[C]) -> Run[C]:
     """Returns the run, in a job with masks with secrets that its clients share pair by pair.
 
-    These are new at every start, and kept nowhere.
-
-    Raises
-    ------
-    JobError
-        Too few clients take part, or another's key is not signed by it. Nothing of a row has left a client before, and nothing
-        of it leaves one that misses another's signature.
+    These are new at every start, and kept nowhere. Raises JobError: too few clients take part, or another's key is not signed by
+    it. Nothing of a row has left a client before, and nothing of it leaves one that misses another's signature.
     """
     if run.config.secure:
         check_number(run.names)

@@ -56,25 +56,16 @@ GAPS = "some rows lack a cell"
 
 @dataclass(frozen=True)
 class Wanted:
-    """Holds the arguments of `fedkern init`.
+    """Holds the arguments of `fedkern init`."""
 
-    Attributes
-    ----------
-    files : of the clients
-    method : None: by the headers
-    private : whether the job is to have [privacy]
-    response : None: by its name
-    test, server : files of the server's
-    folder : where the job file will lie: its paths are relative to it
-    """
-
-    files: Sequence[Path]
-    method: str | None = None
-    private: bool = False
-    response: str | None = None
+    files: Sequence[Path]  # of the clients
+    method: str | None = None  # None: by the headers
+    private: bool = False  # whether the job is to have [privacy]
+    response: str | None = None  # None: by its name
+    # test, server: files of the server's
     test: Path | None = None
     server: Path | None = None
-    folder: Path = field(default_factory=Path)
+    folder: Path = field(default_factory=Path)  # where the job file will lie: its paths are relative to it
 
 
 class Draft(NamedTuple):

@@ -48,14 +48,8 @@ def _entries(group: str, folder: Path) -> Iterator[EntryPoint]:
 
 
 def entry(group: str, name: str, own: Sequence[str], folder: Path | None = None) -> EntryPoint | None:
-    """Returns the entry point of a name; None where no package brings it. What only lies in the job's folder, or the current
-    one, is no installed package.
-
-    Raises
-    ------
-    JobError
-        Several packages bring it, or one brings a name of this package's own.
-    """
+    """Returns the entry point of a name; None where no package brings it. What only lies in the job's folder, or the current one,
+    is no installed package. Raises JobError: several packages bring it, or one brings a name of this package's own."""
     found = {
         (found_entry.value, _package(found_entry)): found_entry
         for found_entry in _entries(group, folder or Path.cwd())
@@ -123,12 +117,8 @@ def permit_method(name: str, tables: Raw, folder: Path, files: Iterable[Path] = 
 
     Its keys are not known either. So all texts of the job count as paths, and all site files that parties of this place could
     find are read. A policy that lists the method for other data lets it be imported: whether it may have these is asked as for
-    every job. Where no policy is, and none is required, nothing is refused.
-
-    Raises
-    ------
-    OwnFault
-        A policy does not list the method, or cannot be read.
+    every job. Where no policy is, and none is required, nothing is refused. Raises OwnFault: a policy does not list the method,
+    or cannot be read.
     """
     ask, detail = UNKNOWN.format(name), f"{name} is not among its methods"
     _permit(tables, folder, lambda file: file.knows_method(name), ask, detail, files)

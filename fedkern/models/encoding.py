@@ -50,13 +50,9 @@ class Column:
     def declared(cls, name: str, table: Mapping[str, object]) -> Column:
         """Makes a column from `[data.columns.<name>]`: kind, levels, center and scale, or lower and upper.
 
-        Bounds map the column to [-1, 1]: center is their middle, scale half their distance. Levels are sorted. A key
-        whose value is None counts as absent.
-
-        Raises
-        ------
-        JobError
-            An unknown key, an unknown kind, a scale that is not > 0, bounds in the wrong order, repeated levels.
+        Bounds map the column to [-1, 1]: center is their middle, scale half their distance. Levels are sorted. A key whose value
+        is None counts as absent. Raises JobError: an unknown key, an unknown kind, a scale that is not > 0, bounds in the wrong
+        order, repeated levels.
         """
         where = f"[data.columns.{name}]"
         known = {"kind", "levels", "center", "scale", "lower", "upper"}
@@ -138,29 +134,11 @@ class Spec:
     """Holds the job file's statements about the data, known to every party before any file is opened.
 
     In a private job everything that the encoding needs must be public: no number computed from rows leaves a client.
-
-    Attributes
-    ----------
-    response : None where all columns are alike (a graph's nodes)
-    positive : the response's text that counts as 1; None if the response is 0/1 already, or its labels are to be agreed on
-    columns : the public knowledge of some columns; with a `formula` it may have constants of its terms
-    missing : whether a numeric cell may be empty
-    blank : whether a cell of labels may be empty, too
-    trials : a column; the response is then a number of successes in this number of trials
-    groups : columns whose labels stay at home
-    times : columns of a survival time, and of the time when a row enters; the response is then whether it ends with the event
-    upper : the column with the end of the interval in which the event is
-    exposed : whether rows without event have terms of their own
-    levels : the names of the levels that the response may have, in their order
-    formula : the covariates are then the columns that it reads
-    coefficients : their number in the model, where the covariates do not tell it
-    derived : columns that a formula's terms make of several, or of splines: clients' means of these are not compared
-    repeats : a column that says as how many rows each is taken (`data.repeated`); it is no covariate
-    strata : the column of a survey's strata, of which `groups` has the clusters
     """
 
-    response: str | None
+    response: str | None  # None where all columns are alike (a graph's nodes)
     family: str = "bernoulli"
+    # the response's text that counts as 1; None if the response is 0/1 already, or its labels are to be agreed on
     positive: str | None = None
     offset: str | None = None
     weight: str | None = None
@@ -169,20 +147,23 @@ class Spec:
     intercept: bool = True
     standardise: Standardise = "exchange"
     private: bool = False
-    missing: bool = False
-    blank: bool = False
+    missing: bool = False  # whether a numeric cell may be empty
+    blank: bool = False  # whether a cell of labels may be empty, too
+    # the public knowledge of some columns; with a `formula` it may have constants of its terms
     columns: Mapping[str, Column] = field(default_factory=dict)
-    trials: str | None = None
-    groups: tuple[str, ...] = ()
+    trials: str | None = None  # a column; the response is then a number of successes in this number of trials
+    groups: tuple[str, ...] = ()  # columns whose labels stay at home
+    # columns of a survival time, and of the time when a row enters; the response is then whether it ends with the event
     times: tuple[str, ...] = ()
-    upper: str | None = None
-    exposed: bool = False
-    levels: tuple[str, ...] = ()
-    formula: Formula | None = None
-    coefficients: int | None = None
+    upper: str | None = None  # the column with the end of the interval in which the event is
+    exposed: bool = False  # whether rows without event have terms of their own
+    levels: tuple[str, ...] = ()  # the names of the levels that the response may have, in their order
+    formula: Formula | None = None  # the covariates are then the columns that it reads
+    coefficients: int | None = None  # their number in the model, where the covariates do not tell it
+    # columns that a formula's terms make of several, or of splines: clients' means of these are not compared
     derived: frozenset[str] = frozenset()
-    repeats: str | None = None
-    strata: str | None = None
+    repeats: str | None = None  # a column that says as how many rows each is taken (`data.repeated`); it is no covariate
+    strata: str | None = None  # the column of a survey's strata, of which `groups` has the clusters
 
     def __post_init__(self) -> None:
         declared = self.declared_labels or ()
@@ -335,27 +316,21 @@ class Spec:
 
 @dataclass(frozen=True)
 class Encoding:
-    """Holds the agreed map from columns to coefficients; every column is complete.
-
-    Attributes
-    ----------
-    labels : the response's texts; () for any; if the response is one of several levels these, in their order
-    trials : see `Spec`
-    formula : makes these columns of others, with all that is agreed about them
-    joined : column -> levels that joined "other", as all parties know them; other labels of such a column count as it, too
-    """
+    """Holds the agreed map from columns to coefficients; every column is complete."""
 
     columns: tuple[Column, ...]
     response: str | None
     family: str = "bernoulli"
     positive: str | None = None
+    # the response's texts; () for any; if the response is one of several levels these, in their order
     labels: tuple[str, ...] = ()
     offset: str | None = None
     weight: str | None = None
     row_id: str | None = None
     intercept: bool = True
-    trials: str | None = None
-    formula: Formula | None = None
+    trials: str | None = None  # see `Spec`
+    formula: Formula | None = None  # makes these columns of others, with all that is agreed about them
+    # column -> levels that joined "other", as all parties know them; other labels of such a column count as it, too
     joined: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -493,13 +468,7 @@ class Encoding:
 
     @classmethod
     def from_dict(cls, plain: Record) -> Encoding:
-        """Restores the result of `to_dict`.
-
-        Raises
-        ------
-        ValueError
-            An entry is missing, or of another type.
-        """
+        """Restores the result of `to_dict`. Raises ValueError: an entry is missing, or of another type."""
         try:
             columns = tuple(
                 Column(str(c["name"]), "categorical", tuple(map(str, c["levels"])))

@@ -57,36 +57,22 @@ Last: TypeAlias = Vector | Noisy | None  # the knowledge of a count beside y: th
 
 @dataclass(frozen=True)
 class _Counts:
-    """Holds the counts of rows of which an interval is known, or a noisy count.
+    """Holds the counts of rows of which an interval is known, or a noisy count."""
 
-    Attributes
-    ----------
-    total : (.., n) log P(observation)
-    mean : (.., n) of the counts, given the observation
-    each : (k, .., n) the counts
-    chance : (k, .., n) of each, given the observation
-    eta : (.., n) of these rows
-    """
-
-    total: Vector
-    mean: Vector
-    each: Vector
-    chance: Vector
-    eta: Vector
+    total: Vector  # (.., n) log P(observation)
+    mean: Vector  # (.., n) of the counts, given the observation
+    each: Vector  # (k, .., n) the counts
+    chance: Vector  # (k, .., n) of each, given the observation
+    eta: Vector  # (.., n) of these rows
 
 
 @dataclass(frozen=True)
 class Likelihood:
-    """Computes log p(y | eta) of every row.
+    """Computes log p(y | eta) of every row."""
 
-    Attributes
-    ----------
-    family : name of a record of `kernels.families`
-    scale : its dispersion, where it has one: a number, or (n,) of every row; None: unknown, with the family's prior, represented
-        by its logarithm
-    """
-
-    family: str
+    family: str  # name of a record of `kernels.families`
+    # its dispersion, where it has one: a number, or (n,) of every row; None: unknown, with the family's prior, represented by its
+    # logarithm
     scale: float | Vector | None = 1.0
 
     def __post_init__(self) -> None:

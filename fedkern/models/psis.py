@@ -27,20 +27,12 @@ def limit(draws: int) -> float:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Holds d quantities, each predicted without itself.
+    """Holds d quantities, each predicted without itself."""
 
-    Attributes
-    ----------
-    elpd : (d,) log predictive densities
-    effective : (d,) by how much the density with it is higher: the effective number of parameters
-    k_hat : (d,) shape of the weights' tail
-    weights : (m, d) of the draws, each column's sum 1
-    """
-
-    elpd: Array
-    effective: Array
-    k_hat: Array
-    weights: Array
+    elpd: Array  # (d,) log predictive densities
+    effective: Array  # (d,) by how much the density with it is higher: the effective number of parameters
+    k_hat: Array  # (d,) shape of the weights' tail
+    weights: Array  # (m, d) of the draws, each column's sum 1
 
 
 def left_out(log_likelihood: Array) -> LeftOut:

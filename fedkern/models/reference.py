@@ -24,18 +24,11 @@ MOVED = {"threshold[": -1.0, "log_hazard[": 1.0}
 
 @dataclass(frozen=True)
 class Coding:
-    """Holds the map from the p coefficients of a model to the q at reference levels.
+    """Holds the map from the p coefficients of a model to the q at reference levels."""
 
-    Attributes
-    ----------
-    kept : the q coefficients that are left: all but those of reference levels
-    matrix : (q, p)
-    spoken : (q,) their names for people: a level's says what it is compared with, "sex[M vs F]"
-    """
-
-    kept: tuple[int, ...]
-    matrix: Array
-    spoken: tuple[str, ...]
+    kept: tuple[int, ...]  # the q coefficients that are left: all but those of reference levels
+    matrix: Array  # (q, p)
+    spoken: tuple[str, ...]  # (q,) their names for people: a level's says what it is compared with, "sex[M vs F]"
 
     @property
     def bases(self) -> Array:

@@ -19,16 +19,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Spline:
-    """Holds the natural cubic spline columns of one covariate, beside its linear one.
+    """Holds the natural cubic spline columns of one covariate, beside its linear one."""
 
-    Attributes
-    ----------
-    knots : (K + 2,) increasing, on the data's scale
-    values : (K + 2, K) of the columns at the knots: an orthonormal basis of the functions that are neither constant nor linear
-        there
-    """
-
-    knots: tuple[float, ...]
+    knots: tuple[float, ...]  # (K + 2,) increasing, on the data's scale
+    # (K + 2, K) of the columns at the knots: an orthonormal basis of the functions that are neither constant nor linear there
     values: Array
 
     @classmethod
@@ -54,22 +48,13 @@ class Spline:
 
 @dataclass(frozen=True)
 class Coefficients:
-    """Holds the columns of a sparse regression, the same at every client.
+    """Holds the columns of a sparse regression, the same at every client."""
 
-    Attributes
-    ----------
-    names : of all w columns: "age", "sex=male", "age~1" (a spline column)
-    source : (w,) column of the encoding from which each is made
-    splines : name of a covariate -> its spline
-    indicators : (1, w) see `kernels.shrinkage`: spline columns of one covariate share one
-    scales : (w,) known scales (1 where the data decide)
-    """
-
-    names: tuple[str, ...]
-    source: tuple[int, ...]
-    splines: Mapping[str, Spline]
-    indicators: NDArray[np.int64]
-    scales: Array
+    names: tuple[str, ...]  # of all w columns: "age", "sex=male", "age~1" (a spline column)
+    source: tuple[int, ...]  # (w,) column of the encoding from which each is made
+    splines: Mapping[str, Spline]  # name of a covariate -> its spline
+    indicators: NDArray[np.int64]  # (1, w) see `kernels.shrinkage`: spline columns of one covariate share one
+    scales: Array  # (w,) known scales (1 where the data decide)
 
     @classmethod
     def of(

@@ -23,19 +23,12 @@ PLAIN = (INTERCEPT, "log_sigma")  # parameters that are not slopes
 
 @dataclass(frozen=True)
 class Posterior:
-    """Holds a released Gaussian posterior.
+    """Holds a released Gaussian posterior."""
 
-    Attributes
-    ----------
-    of : of the d coefficients of q, such as "age", "workclass=Private", "intercept"
-    q : on the standardised scale
-    affine : (d, d) A with theta = A theta_std; None where the two scales are the same
-    coding : from these to the coefficients that are published, at reference levels; None where they are the same
-    """
-
-    of: tuple[str, ...]
-    q: Gaussian
-    affine: Vector | None = None
+    of: tuple[str, ...]  # of the d coefficients of q, such as "age", "workclass=Private", "intercept"
+    q: Gaussian  # on the standardised scale
+    affine: Vector | None = None  # (d, d) A with theta = A theta_std; None where the two scales are the same
+    # from these to the coefficients that are published, at reference levels; None where they are the same
     coding: Coding | None = None
 
     @property

@@ -82,13 +82,8 @@ def inference_data(
     made: Mapping[str, Any] | None = None,
     own: Mapping[str, Group] | None = None,
 ) -> Any:
-    """Returns the same as ArviZ's InferenceData (0.x) or xarray's DataTree (ArviZ 1.x).
-
-    Raises
-    ------
-    JobError
-        ArviZ is not installed.
-    """
+    """Returns the same as ArviZ's InferenceData (0.x) or xarray's DataTree (ArviZ 1.x). Raises JobError: ArviZ is not
+    installed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # ArviZ 0.23 announces 1.0 when it is imported
@@ -104,13 +99,7 @@ def inference_data(
 
 
 def netcdf(posterior: Released, *, seed: int, chains: int, draws: int, made: Mapping[str, Any] | None = None) -> bytes:
-    """Returns the bytes of `posterior.nc` (netCDF 4), which `arviz.from_netcdf` reads.
-
-    Raises
-    ------
-    JobError
-        h5py is not installed.
-    """
+    """Returns the bytes of `posterior.nc` (netCDF 4), which `arviz.from_netcdf` reads. Raises JobError: h5py is not installed."""
     try:
         import h5py
     except ImportError as error:

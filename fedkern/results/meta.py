@@ -20,22 +20,16 @@ STEPS = 200  # of Newton's method: a dozen do
 
 @dataclass(frozen=True)
 class Combined:
-    """Holds a random-effects meta-analysis of P coefficients; NaN where no site has an estimate.
+    """Holds a random-effects meta-analysis of P coefficients; NaN where no site has an estimate."""
 
-    Attributes
-    ----------
-    mean, se : (P,) of the average over the population of sites
-    tau_sq : (P,) variance between sites, by Paule and Mandel's equation, 0 where it has no solution
-    q, i_sq : (P,) Cochran's Q, and the share of variation that is not chance, max(0, 1 - (m - 1) / Q)
-    sites : (P,) number of sites with an estimate
-    """
-
+    # mean, se: (P,) of the average over the population of sites
     mean: Array
     se: Array
-    tau_sq: Array
+    tau_sq: Array  # (P,) variance between sites, by Paule and Mandel's equation, 0 where it has no solution
+    # q, i_sq: (P,) Cochran's Q, and the share of variation that is not chance, max(0, 1 - (m - 1) / Q)
     q: Array
     i_sq: Array
-    sites: NDArray[np.int64]
+    sites: NDArray[np.int64]  # (P,) number of sites with an estimate
 
     def interval(self, level: float = 0.9) -> tuple[Array, Array]:
         """Returns the ends (P,) of the average's interval: Student's t, degrees one less than sites (one site: normal)."""

@@ -29,18 +29,13 @@ class Stream:
     """Holds moments, ESS of batch means, split R-hat and thinned draws of P quantities in c chains.
 
     The number of draws need not be known: batches and the thinning double when they fill up. Memory: (35 c + 200) P numbers.
-
-    Attributes
-    ----------
-    chains, size : c and P
-    keep : whether thinned draws are kept
-    n : draws of each chain so far
     """
 
+    # chains, size: c and P
     chains: int
     size: int
-    keep: bool = True
-    n: int = 0
+    keep: bool = True  # whether thinned draws are kept
+    n: int = 0  # draws of each chain so far
     length: int = 1  # draws of a batch
     every: int = 1  # between two kept draws
     centre: Array = field(default_factory=lambda: np.empty(0))  # (c, P) running means

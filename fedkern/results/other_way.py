@@ -38,15 +38,10 @@ class Reversed(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Holds sums of sites where all slopes are 0.
+    """Holds sums of sites where all slopes are 0."""
 
-    Attributes
-    ----------
-    chance : of the outcome 1 there, at all sites together
-    g, P : (M, d) and (M, d, d) gradient and minus second derivatives, the intercept's first, each row at that chance
-    """
-
-    chance: float
+    chance: float  # of the outcome 1 there, at all sites together
+    # g, P: (M, d) and (M, d, d) gradient and minus second derivatives, the intercept's first, each row at that chance
     g: Array
     P: Array
 

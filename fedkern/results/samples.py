@@ -27,44 +27,30 @@ NAMED = {name: field_name for field_name, name in NAMES.items()}
 
 @dataclass(frozen=True)
 class Samples:
-    """Holds the kept draws of c chains, t of each, on the model's standardised scale.
+    """Holds the kept draws of c chains, t of each, on the model's standardised scale."""
 
-    Attributes
-    ----------
-    names : of the P coefficients: "age", or the edges "from -> to" in the order of the flattened active (g, p) array
-    theta, tau_sq, inclusion : (c, t, P) global coefficient, its tau^2, q = P(gamma = 1 | rest)
-    average : (c, t, P) (1/M) sum_k theta_k; None where the server keeps sums alone
-    by_rows : (c, t, P) sum_k n_k theta_k / sum_k n_k; None where the server does not know the sites' numbers of rows either
-    between : (c, t, P) standard deviation of the M sites' theta_k; None with sums, and for a single site
-    new_site : (c, t, P) theta_k of a site that the model has not seen
-    eta, rho : (c, t, E) and (c, t, g)
-    scale : (P,) positive factor to the data's scale: theta_original = theta * scale
-    sites : client -> theta_k (c, t, P); empty unless the job shares them
-    kind : "regression", "mrf" or "sem"
-    nodes : names of the variables of a graph
-    c0 : ratio of the variances of spike and slab
-    negligible : where the job fixes the spike, two of its standard deviations; c0 is not used then
-    delta : size from which an average counts as large, and a site as different
-    told : (sites, P) whether each site's rows tell something of a coefficient, in the order of `sites`; None: of all
-    """
-
+    # of the P coefficients: "age", or the edges "from -> to" in the order of the flattened active (g, p) array
     names: tuple[str, ...]
+    # theta, tau_sq, inclusion: (c, t, P) global coefficient, its tau^2, q = P(gamma = 1 | rest)
     theta: Array
     tau_sq: Array
     inclusion: Array
-    average: Array | None
+    average: Array | None  # (c, t, P) (1/M) sum_k theta_k; None where the server keeps sums alone
+    # eta, rho: (c, t, E) and (c, t, g)
     eta: Array
     rho: Array
-    scale: Array
-    sites: Mapping[str, Array] = field(default_factory=dict)
-    kind: str = "regression"
-    nodes: tuple[str, ...] = ()
-    c0: float = 0.01
-    negligible: float | None = None
+    scale: Array  # (P,) positive factor to the data's scale: theta_original = theta * scale
+    sites: Mapping[str, Array] = field(default_factory=dict)  # client -> theta_k (c, t, P); empty unless the job shares them
+    kind: str = "regression"  # "regression", "mrf" or "sem"
+    nodes: tuple[str, ...] = ()  # names of the variables of a graph
+    c0: float = 0.01  # ratio of the variances of spike and slab
+    negligible: float | None = None  # where the job fixes the spike, two of its standard deviations; c0 is not used then
+    # (c, t, P) sum_k n_k theta_k / sum_k n_k; None where the server does not know the sites' numbers of rows either
     by_rows: Array | None = None
-    between: Array | None = None
-    new_site: Array | None = None
-    delta: float = LARGE
+    between: Array | None = None  # (c, t, P) standard deviation of the M sites' theta_k; None with sums, and for a single site
+    new_site: Array | None = None  # (c, t, P) theta_k of a site that the model has not seen
+    delta: float = LARGE  # size from which an average counts as large, and a site as different
+    # (sites, P) whether each site's rows tell something of a coefficient, in the order of `sites`; None: of all
     told: NDArray[np.bool_] | None = None
 
     @property

@@ -389,12 +389,7 @@ def gamma_table(samples: Draws) -> Array:
 
 def edges(summary: Record) -> list[Row]:
     """Returns the edges of the false discovery rate's set, as summary.json has them, in the order of `HEAD`; NaN if unknown.
-
-    Raises
-    ------
-    JobError
-        The result is no graph, or its chains disagree, so that there is no graph over all of them.
-    """
+    Raises JobError: the result is no graph, or its chains disagree, so that there is no graph over all of them."""
     if "graph" not in summary:
         raise JobError('the result has no graph: model.kind = "mrf" or "sem" gives one')
     if "by_mode" in summary:

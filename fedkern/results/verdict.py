@@ -55,18 +55,11 @@ INTERRUPTED = Ending("the run did not finish", "interrupted", "bad")
 
 
 class Check(NamedTuple):
-    """Holds one test of a result.
+    """Holds one test of a result."""
 
-    Attributes
-    ----------
-    found : what was found; of an entry of the catalogue with its id, and the numbers with those that are wanted
-    word : what the result is, as far as this test goes
-    worst : name of the quantity that is farthest from what is wanted; "" where none is known
-    """
-
-    found: str
-    word: Word
-    worst: str = ""
+    found: str  # what was found; of an entry of the catalogue with its id, and the numbers with those that are wanted
+    word: Word  # what the result is, as far as this test goes
+    worst: str = ""  # name of the quantity that is farthest from what is wanted; "" where none is known
 
     @property
     def content(self) -> dict[str, object]:
@@ -77,14 +70,9 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Holds the checks of a result, of which the worst decides.
+    """Holds the checks of a result, of which the worst decides."""
 
-    Attributes
-    ----------
-    checks : at least one
-    """
-
-    checks: tuple[Check, ...]
+    checks: tuple[Check, ...]  # at least one
 
     @classmethod
     def of(cls, word: Word, found: str, worst: str = "") -> Verdict:

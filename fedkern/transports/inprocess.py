@@ -21,25 +21,17 @@ C = TypeVar("C")
 
 @dataclass
 class InProcess:
-    """Runs a job in one process, which is the server's place and every client's.
+    """Runs a job in one process, which is the server's place and every client's."""
 
-    Attributes
-    ----------
-    order : shuffles arrivals, in tests
-    rank, size, is_server : its number, the number of places, whether the server lives here
-    n_threads : of kernels; None for all that the machine has
-    hooks : of the latest protocol
-    names : of the clients, as soon as they are known
-    signals : that ask the job to end. A command catches them inside `with place.signals`, and none elsewhere
-    """
-
-    order: random.Random | None = None
+    order: random.Random | None = None  # shuffles arrivals, in tests
+    # rank, size, is_server: its number, the number of places, whether the server lives here
     rank: int = 0
     size: int = 1
     is_server: bool = True
-    n_threads: int | None = None
-    hooks: Hooks | None = None
-    names: tuple[str, ...] = ()
+    n_threads: int | None = None  # of kernels; None for all that the machine has
+    hooks: Hooks | None = None  # of the latest protocol
+    names: tuple[str, ...] = ()  # of the clients, as soon as they are known
+    # that ask the job to end. A command catches them inside `with place.signals`, and none elsewhere
     signals: Signals = field(default_factory=Signals)
 
     def mine(self, n_clients: int) -> list[int]:

@@ -175,13 +175,8 @@ class Spoke:
         return self.link.answer(request)
 
     def run(self, main: Callable[[Place], int], say: Say) -> int:
-        """Runs `main` at the site's place until the hub ends the job; returns the job's exit code.
-
-        Raises
-        ------
-        JobError
-            It has run a job before: each job needs a spoke of its own.
-        """
+        """Runs `main` at the site's place until the hub ends the job; returns the job's exit code. Raises JobError: it has run a
+        job before: each job needs a spoke of its own."""
         if self._has_run:
             raise JobError("this Spoke has run a job; make one for each job")
         self._has_run = True

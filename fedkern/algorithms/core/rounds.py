@@ -97,14 +97,8 @@ def tell_all(state: State, message: Message) -> tuple[State, ServerEffects]:
 
 def with_answer(state: State, sender: int, event: Event, expected: type[Message], why: str = NO_MODEL) -> State:
     """Returns the state with one more answer. `why` completes the error for a lost client: the reason why the model needs it.
-
-    Raises
-    ------
-    LostPeer
-        The client is gone.
-    RemoteFault
-        Not the message that was asked for, of another round, or of a client that has answered.
-    """
+    Raises LostPeer: the client is gone. Raises RemoteFault: not the message that was asked for, of another round, or of a client
+    that has answered."""
     needs_all(event, state.names, state.round, why)
     late = getattr(event, "round", state.round) != state.round
     if not isinstance(event, expected) or late or sender not in state.waiting:

@@ -85,13 +85,7 @@ class AskOwnModel(Ask, kind=228):
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The names.
-
-        Raises
-        ------
-        RemoteFault
-            They are none.
-        """
+        """The names. Raises RemoteFault: they are none."""
         names = _read(self.names)
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise RemoteFault("server: AskOwnModel.names are no list of texts")
@@ -164,13 +158,7 @@ class FamilyHeard(Answer, kind=277, tells=tells.Nothing(), name="family", ask=Te
 
 
 def family_heard(message: TellFamily, tried: int) -> FamilyHeard:
-    """Returns a client's answer; `tried`: the number of families.
-
-    Raises
-    ------
-    RemoteFault
-        No family has this number.
-    """
+    """Returns a client's answer; `tried`: the number of families. Raises RemoteFault: no family has this number."""
     if not 0 <= message.number < tried:
         raise RemoteFault(f"server: its TellFamily has the number {message.number}, wanted 0 to {tried - 1}")
     return FamilyHeard(message.round)

@@ -47,24 +47,14 @@ MAD = 1.4826  # standard deviation of normal variables over their median absolut
 
 @dataclass(frozen=True)
 class Apart:
-    """Says how far sites are from the middle one, or where `torn` from those below the gap.
+    """Says how far sites are from the middle one, or where `torn` from those below the gap."""
 
-    Attributes
-    ----------
-    times : (m,) its standard deviation, mean or level over that; nan where a site is not compared
-    off : (m,) the logarithm of `times`; of means the distance in standard deviations
-    odd : (m,) those that are not as the others; where `torn` those above the gap
-    agree : (m,) all others that are compared
-    sure : (m,) odd ones that no ordinary difference of sites makes so
-    torn : whether as many stand on either side
-    """
-
-    times: Array
-    off: Array
-    odd: Sites
-    agree: Sites
-    sure: Sites
-    torn: bool = False
+    times: Array  # (m,) its standard deviation, mean or level over that; nan where a site is not compared
+    off: Array  # (m,) the logarithm of `times`; of means the distance in standard deviations
+    odd: Sites  # (m,) those that are not as the others; where `torn` those above the gap
+    agree: Sites  # (m,) all others that are compared
+    sure: Sites  # (m,) odd ones that no ordinary difference of sites makes so
+    torn: bool = False  # whether as many stand on either side
 
     def others(self, names: Sequence[str]) -> str:
         """Names the sites that are as likely in another unit: where `torn`."""

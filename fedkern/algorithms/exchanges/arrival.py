@@ -32,18 +32,11 @@ WIDTH = 0.91  # of exact standard deviations, that q's must have, and 1 / WIDTH 
 
 @dataclass(frozen=True)
 class Step:
-    """Says how far q is from the posterior of all rows.
+    """Says how far q is from the posterior of all rows."""
 
-    Attributes
-    ----------
-    step : (d,) the Newton step from q's mean
-    exact : (d,) standard deviations by the curvature of all rows
-    approximate : (d,) those of q
-    """
-
-    step: Array
-    exact: Array
-    approximate: Array
+    step: Array  # (d,) the Newton step from q's mean
+    exact: Array  # (d,) standard deviations by the curvature of all rows
+    approximate: Array  # (d,) those of q
 
     @property
     def away(self) -> Array:

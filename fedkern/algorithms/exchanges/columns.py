@@ -230,13 +230,8 @@ class Server(Leg[Record], answers=(SchemaReply,), needs=not_agreed("the columns 
         return _in_agreed_order(self, sender, _checked("SchemaReply", content, self))
 
     def combined(self, answers: list[Record]) -> tuple[Server, ServerEffects]:
-        """Sends the next question, or the agreed encoding.
-
-        Raises
-        ------
-        JobError
-            The clients' columns, kinds or labels do not fit together, or something needed is not public.
-        """
+        """Sends the next question, or the agreed encoding. Raises JobError: the clients' columns, kinds or labels do not fit
+        together, or something needed is not public."""
         if self.leg == COLUMNS:
             return _columns_known(self)
         if self.leg == ROWS:
@@ -264,13 +259,8 @@ def _to_all(
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Answers a question about columns, or keeps the agreed encoding.
-
-    Raises
-    ------
-    RemoteFault
-        A malformed question; or an encoding that cannot come from this client's job file and columns.
-    """
+    """Answers a question about columns, or keeps the agreed encoding. Raises RemoteFault: a malformed question; or an encoding
+    that cannot come from this client's job file and columns."""
     if not isinstance(event, AskSchema | Agreed) or state.encoding is not None:
         raise RemoteFault(f"server: {type(event).__name__} came after the columns were agreed")
     have, content = pieces.add(f"server: {type(event).__name__}", state.pieces, event)

@@ -44,25 +44,19 @@ AWAY = 2.0  # standard deviations of all others together, from which on no one o
 
 @dataclass(frozen=True)
 class Facts:
-    """Holds the facts of m clients' columns, p of them numeric, as the server has them.
+    """Holds the facts of m clients' columns, p of them numeric, as the server has them."""
 
-    Attributes
-    ----------
-    clients, columns : (m,), (p,)
-    sizes : (m,) numbers of rows
-    centre : (p,) the pooled means that they were told
-    sums, squares : (m, p) of deviations from these, and of their squares
-    derived : columns that a formula makes of several, as products, of which no unit or code is asked
-    levels : of each categorical column that the job file does not declare, and each client's
-    """
-
+    # clients, columns: (m,), (p,)
     clients: tuple[str, ...]
     columns: tuple[Column, ...] = ()
-    sizes: Array = field(default_factory=lambda: np.zeros(0))
-    centre: Array = field(default_factory=lambda: np.zeros(0))
+    sizes: Array = field(default_factory=lambda: np.zeros(0))  # (m,) numbers of rows
+    centre: Array = field(default_factory=lambda: np.zeros(0))  # (p,) the pooled means that they were told
+    # sums, squares: (m, p) of deviations from these, and of their squares
     sums: Array = field(default_factory=lambda: np.zeros((0, 0)))
     squares: Array = field(default_factory=lambda: np.zeros((0, 0)))
+    # columns that a formula makes of several, as products, of which no unit or code is asked
     derived: frozenset[str] = frozenset()
+    # of each categorical column that the job file does not declare, and each client's
     levels: tuple[tuple[Column, tuple[tuple[str, ...], ...]], ...] = ()
 
     @cached_property

@@ -55,16 +55,12 @@ class MaskedOddResponse(
 
 @dataclass(frozen=True)
 class Odd:
-    """Holds the answer, which is no message: no client's own ever travels.
-
-    Attributes
-    ----------
-    notes, doubts, larger : (block,) 1 where anything can be said of a column, where that is a doubt of this client, and where it
-        is a doubt and the column is larger here, or varies more, than at all others together; else 0. Of all clients together
-        their numbers
-    """
+    """Holds the answer, which is no message: no client's own ever travels."""
 
     round: int
+    # notes, doubts, larger: (block,) 1 where anything can be said of a column, where that is a doubt of this client, and where it
+    # is a doubt and the column is larger here, or varies more, than at all others together; else 0. Of all clients together their
+    # numbers
     notes: Array
     doubts: Array
     larger: Array

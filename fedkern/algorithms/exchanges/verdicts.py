@@ -46,13 +46,7 @@ def read_verdict(message: TellVerdict) -> dict[str, bool | str]:
 
 
 def make_reply(message: TellVerdict) -> VerdictHeard:
-    """Returns a client's answer.
-
-    Raises
-    ------
-    RemoteFault
-        No verdict has this number.
-    """
+    """Returns a client's answer. Raises RemoteFault: no verdict has this number."""
     if not 0 <= message.word < len(WORDS):
         raise RemoteFault(f"server: its TellVerdict has the word {message.word}, wanted 0 to {len(WORDS) - 1}")
     return VerdictHeard(message.round)

@@ -28,20 +28,14 @@ ANSWER = 8192  # draws from corrected quadratics, which cost nothing
 
 
 class Corrected(NamedTuple):
-    """Holds quadratics of J clients about a place.
+    """Holds quadratics of J clients about a place."""
 
-    Attributes
-    ----------
-    at : (P,)
-    value, gradient, hessian : (J,), (J, P), (J, P, P), minus the Hessians
-    error : the standard error of a coefficient of their sum, and so of a mean in posterior sds
-    """
-
-    at: Array
+    at: Array  # (P,)
+    # value, gradient, hessian: (J,), (J, P), (J, P, P), minus the Hessians
     value: Array
     gradient: Array
     hessian: Array
-    error: float
+    error: float  # the standard error of a coefficient of their sum, and so of a mean in posterior sds
 
     def values(self, points: Array) -> Array:
         """Returns the log-likelihoods (n, J) at points (n, P)."""

@@ -157,20 +157,15 @@ class Posterior(Message, kind=204):
 
 @dataclass(frozen=True)
 class SummedCurvature:
-    """Holds, in the place of a `Curvature`, what the server adds, which is no message.
-
-    Attributes
-    ----------
-    value, gradient, hessian, rule : as there, but that the rule has its sign
-    cut : (c,) how many rows or groups are cut off at each point (`models.saturated`)
-    """
+    """Holds, in the place of a `Curvature`, what the server adds, which is no message."""
 
     round: int
+    # value, gradient, hessian, rule: as there, but that the rule has its sign
     value: PerPlace
     gradient: Places
     hessian: Packed
     rule: PerPlace
-    cut: PerPlace
+    cut: PerPlace  # (c,) how many rows or groups are cut off at each point (`models.saturated`)
 
     @classmethod
     def count(cls, dims: Mapping[str, int]) -> int:
@@ -192,18 +187,13 @@ class SummedCurvature:
 
 @dataclass(frozen=True)
 class SummedValues:
-    """Holds, in the place of `Values`, what the server adds, which is no message.
-
-    Attributes
-    ----------
-    values, cut : (s,) as L_j at each draw, and how many rows or groups are cut off
-    rule : (k,) with its sign, at the first draws
-    """
+    """Holds, in the place of `Values`, what the server adds, which is no message."""
 
     round: int
+    # values, cut: (s,) as L_j at each draw, and how many rows or groups are cut off
     values: NDArray[np.float64]
     cut: NDArray[np.float64]
-    rule: NDArray[np.float64]
+    rule: NDArray[np.float64]  # (k,) with its sign, at the first draws
 
     @classmethod
     def count(cls, dims: Mapping[str, int]) -> int:
@@ -386,49 +376,31 @@ def net_of(size: int) -> int:
 
 @dataclass(frozen=True)
 class Settings:
-    """Holds settings that every party of a job knows.
+    """Holds settings that every party of a job knows."""
 
-    Attributes
-    ----------
-    points, rounds : whose product is the number of draws, at most; no rounds: only the mode is wanted, for another sampler
-        begins there
-    effective : draws of equal weights as which the weighted ones, which fill the space, must be as good
-    newton : rounds of steps to the mode, at most
-    starts : points from which the mode is looked for
-    nodes, most_nodes : quadrature nodes a dimension, at first and at most
-    told : draws of the posterior that clients are told at the end; 0: none
-    seed : of the points
-    advice : the remedies in errors
-    singly : whether clients keep the values that they have told at draws, to tell them once more without masks
-    box : where clients answer, if the server gets sums alone; None: it gets each client's answers
-    summaries : the clients that take part by a summary
-    questions : that are asked of each of them
-    clients : their number
-    net : points of the first question about draws, after which a job may end whose log-likelihood is nearly quadratic
-    without : whether the result is also wanted without each client, by other weights
-    rounds_messages : whether clients round what they tell to what the answer needs
-    extendable : whether the draws are kept for clients that come later, or for the result without one of these
-    """
-
+    # points, rounds: whose product is the number of draws, at most; no rounds: only the mode is wanted, for another sampler
+    # begins there
     points: int
-    effective: float
+    effective: float  # draws of equal weights as which the weighted ones, which fill the space, must be as good
     rounds: int
-    starts: int
+    starts: int  # points from which the mode is looked for
+    # nodes, most_nodes: quadrature nodes a dimension, at first and at most
     nodes: int
     most_nodes: int
-    told: int
-    seed: int
-    newton: int = 40
-    advice: Advice = OF_REGRESSIONS
-    singly: bool = False
-    box: Box | None = None
-    summaries: tuple[int, ...] = ()
-    questions: int = QUESTIONS
-    clients: int = 1
+    told: int  # draws of the posterior that clients are told at the end; 0: none
+    seed: int  # of the points
+    newton: int = 40  # rounds of steps to the mode, at most
+    advice: Advice = OF_REGRESSIONS  # the remedies in errors
+    singly: bool = False  # whether clients keep the values that they have told at draws, to tell them once more without masks
+    box: Box | None = None  # where clients answer, if the server gets sums alone; None: it gets each client's answers
+    summaries: tuple[int, ...] = ()  # the clients that take part by a summary
+    questions: int = QUESTIONS  # that are asked of each of them
+    clients: int = 1  # their number
+    # points of the first question about draws, after which a job may end whose log-likelihood is nearly quadratic
     net: int = FIRST
-    without: bool = False
-    rounds_messages: bool = True
-    extendable: bool = False
+    without: bool = False  # whether the result is also wanted without each client, by other weights
+    rounds_messages: bool = True  # whether clients round what they tell to what the answer needs
+    extendable: bool = False  # whether the draws are kept for clients that come later, or for the result without one of these
 
     def __post_init__(self) -> None:
         def refuse(what: str, wanted: str) -> None:

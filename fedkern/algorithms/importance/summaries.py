@@ -41,23 +41,16 @@ CELLS_OF_ALL, CELLS_OF_ONE = 0.6, 0.4  # by more questions, and of all clients' 
 
 @dataclass(frozen=True)
 class Quadratics:
-    """Holds a quadratic of each of s clients; before its first answer it is 0.
+    """Holds a quadratic of each of s clients; before its first answer it is 0."""
 
-    Attributes
-    ----------
-    answered : (s,) questions that each has answered
-    at, value, gradient, hessian : (s, P), (s,), (s, P), (s, P, P) of each about its centre; minus the Hessian
-    remains : (s,) nats by which each log-likelihood differs from it over the normal, by their standard deviation
-    before : (P,) the mode by the quadratics of points
-    """
-
-    answered: Array
+    answered: Array  # (s,) questions that each has answered
+    # at, value, gradient, hessian: (s, P), (s,), (s, P), (s, P, P) of each about its centre; minus the Hessian
     at: Array
     value: Array
     gradient: Array
     hessian: Array
-    remains: Array
-    before: Array
+    remains: Array  # (s,) nats by which each log-likelihood differs from it over the normal, by their standard deviation
+    before: Array  # (P,) the mode by the quadratics of points
 
     @classmethod
     def none(cls, s: int, P: int) -> Quadratics:

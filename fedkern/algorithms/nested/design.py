@@ -71,13 +71,9 @@ def toward(gradient: Array, hessian: Array) -> tuple[Array, float]:
 
 @dataclass(frozen=True)
 class Lattice:
-    """Is a lattice in coordinates zeta, v = origin + axes zeta.
+    """Is a lattice in coordinates zeta, v = origin + axes zeta."""
 
-    Attributes
-    ----------
-    origin, axes : (n,), (n, n)
-    """
-
+    # origin, axes: (n,), (n, n)
     origin: Array
     axes: Array
 
@@ -132,28 +128,19 @@ ROUNDING = 1e-10  # of a value
 
 @dataclass(frozen=True)
 class Search:
-    """Holds the searches at k places.
+    """Holds the searches at k places."""
 
-    Attributes
-    ----------
-    v : (k, n)
-    trial : (k, U) the point of the next answer
-    at, value : (k, U), (k,) the best u so far, and the log posterior there; minus infinity before the first answer
-    step, hessian : (k, U), (k, U, U) Newton's step from there, and minus the Hessian
-    gain : (k,) the gain of a full step, as the Hessian foresees it; of an ended search it is among the value
-    share : (k,) of the step that is tried
-    asked : (k,) answers
-    """
-
-    v: Array
-    trial: Array
+    v: Array  # (k, n)
+    trial: Array  # (k, U) the point of the next answer
+    # at, value: (k, U), (k,) the best u so far, and the log posterior there; minus infinity before the first answer
     at: Array
     value: Array
+    # step, hessian: (k, U), (k, U, U) Newton's step from there, and minus the Hessian
     step: Array
     hessian: Array
-    gain: Array
-    share: Array
-    asked: Array
+    gain: Array  # (k,) the gain of a full step, as the Hessian foresees it; of an ended search it is among the value
+    share: Array  # (k,) of the step that is tried
+    asked: Array  # (k,) answers
 
     @classmethod
     def begin(cls, v: Array, u: Array) -> Search:
@@ -217,32 +204,21 @@ HALF_LOG_TAU = 0.5 * np.log(2 * np.pi)
 
 @dataclass(frozen=True)
 class Draws:
-    """Holds draws of (v, u).
+    """Holds draws of (v, u)."""
 
-    Attributes
-    ----------
-    v, u : (N, n), (N, U)
-    log_density : (N,) of (v, u)
-    nets : (N,) to which scrambled net each belongs
-    """
-
+    # v, u: (N, n), (N, U)
     v: Array
     u: Array
-    log_density: Array
-    nets: Index
+    log_density: Array  # (N,) of (v, u)
+    nets: Index  # (N,) to which scrambled net each belongs
 
 
 @dataclass(frozen=True)
 class Source:
-    """Is the distribution of draws of (v, u).
+    """Is the distribution of draws of (v, u)."""
 
-    Attributes
-    ----------
-    lattice : the coordinates zeta of v
-    v, mode, hessian, log_density : (k, n), (k, U), (k, U, U), (k,) at the places, log_density of v | y but for a constant
-    """
-
-    lattice: Lattice
+    lattice: Lattice  # the coordinates zeta of v
+    # v, mode, hessian, log_density: (k, n), (k, U), (k, U, U), (k,) at the places, log_density of v | y but for a constant
     v: Array
     mode: Array
     hessian: Array

@@ -37,33 +37,23 @@ LARGEST = 1e100  # of h, P and mean where a failure must not show: products of t
 
 @dataclass(frozen=True)
 class Local:
-    """Holds the part of a client that stays the same over its life.
+    """Holds the part of a client that stays the same over its life."""
 
-    Attributes
-    ----------
-    rows, settings : the data and the job's numbers
-    index : the client's number, the third word of its random counters
-    mechanism, source : sampler, clip and noise of a private job; None without privacy
-    row_ids : (n,) 64-bit hashes of the rows' ids, for shards
-    n_threads : of the kernels; no result depends on it
-    design : of a job whose posterior is to contain the noise: the meaning of the noisy gradients
-    tells : whether the client has rows enough to tell X'WX
-    box : where the server may ask, where it gets sums alone; None: everywhere
-    coins : the seed by which rows enter a batch that is not private, if no other party may know which; None: the job's
-    sums : the kernel's call over these rows, with this clip, which all steps share
-    """
-
+    # rows, settings: the data and the job's numbers
     rows: Rows
     settings: Settings
-    index: int
+    index: int  # the client's number, the third word of its random counters
+    # mechanism, source: sampler, clip and noise of a private job; None without privacy
     mechanism: Mechanism | None = None
     source: Source | None = None
-    row_ids: NDArray[np.uint64] | None = None
-    n_threads: int = 1
-    design: Design | None = None
-    tells: bool = False
-    box: BoxOfQ | None = None
+    row_ids: NDArray[np.uint64] | None = None  # (n,) 64-bit hashes of the rows' ids, for shards
+    n_threads: int = 1  # of the kernels; no result depends on it
+    design: Design | None = None  # of a job whose posterior is to contain the noise: the meaning of the noisy gradients
+    tells: bool = False  # whether the client has rows enough to tell X'WX
+    box: BoxOfQ | None = None  # where the server may ask, where it gets sums alone; None: everywhere
+    # the seed by which rows enter a batch that is not private, if no other party may know which; None: the job's
     coins: int | None = field(default=None, repr=False)
+    # the kernel's call over these rows, with this clip, which all steps share
     sums: Bound[glm.ClippedSums] = field(default_factory=Bound, init=False, repr=False, compare=False)
 
     def slope(self, question: AskSlope) -> tuple[Vector, Vector, int]:

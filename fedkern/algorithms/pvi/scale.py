@@ -173,18 +173,12 @@ Vector = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Shards:
-    """Is the state of a client's shards.
+    """Is the state of a client's shards."""
 
-    Attributes
-    ----------
-    members : row indices of each shard; rows with a number that is not finite are in none
-    sites : (n, 2d) noise-free virtual sites (h, P); stays zero under local averaging
-    optimiser : each shard's own optimiser state, or None
-    """
-
+    # row indices of each shard; rows with a number that is not finite are in none
     members: tuple[NDArray[np.int64], ...] = field(metadata=GIVEN)
-    sites: Vector
-    optimiser: tuple[Vector | None, ...]
+    sites: Vector  # (n, 2d) noise-free virtual sites (h, P); stays zero under local averaging
+    optimiser: tuple[Vector | None, ...]  # each shard's own optimiser state, or None
 
 
 @dataclass(frozen=True)

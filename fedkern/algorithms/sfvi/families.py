@@ -163,15 +163,10 @@ class NestedFamily:
     """Is the family q(u | xi) of `outer`, and q(theta | xi, u).
 
     Flat parameters: of `outer`, then log w, c and delta of the areas with rows.
-
-    Attributes
-    ----------
-    outer : of u_L
-    site : whose theta is sampled
     """
 
-    outer: Family
-    site: Site
+    outer: Family  # of u_L
+    site: Site  # whose theta is sampled
 
     def __post_init__(self) -> None:
         if not self.site.sampled or self.outer.block.size != self.site.decoder.n_local:
@@ -460,18 +455,11 @@ WIDER = 1.5  # than q
 
 @dataclass(frozen=True)
 class Wide:
-    """Holds S draws.
+    """Holds S draws."""
 
-    Attributes
-    ----------
-    inner : (S, P) in the coordinates in which q is normal
-    log_q : (S,) log density of q at them
-    beside : (S,) that less the log density that they are drawn from
-    """
-
-    inner: Array
-    log_q: Array
-    beside: Array
+    inner: Array  # (S, P) in the coordinates in which q is normal
+    log_q: Array  # (S,) log density of q at them
+    beside: Array  # (S,) that less the log density that they are drawn from
 
 
 def normals(size: int) -> int:

@@ -97,46 +97,32 @@ LEAST_MEMORY, WINDOW = 0.9, 20.0
 
 @dataclass(frozen=True)
 class Settings:
-    """Holds numbers that all parties of a job have in common.
-
-    Attributes
-    ----------
-    model : "augmented" (AV), "power" (PL), or "none" (the split network: z = g)
-    response : where y is: "server", or "shared" with all clients
-    draws : S, joint draws an iteration
-    batch : rows of a mini-batch; None for all
-    local_steps : K, steps of a client on its own minorant of the ELBO from one exchange (AV)
-    curvature : kappa with -l'' <= kappa; needed if local_steps > 1
-    rounds, most : of all; or of the length at hand, and the longest, if the job goes on until all has settled (`core.until`)
-    cool_down : share of the rounds, the last ones, over which the learning rate falls to 0
-    memory : of the average of messages that amortised families get; "rising": over about the last twentieth of the rounds
-    average : "half": the released parameters are the mean over the second half of all rounds
-    bound, bound_every : whether clients send their terms of the ELBO; in the last round and every so many before it
-    private : whether clients release z with noise, and may say that their budget is spent (`private`)
-    lead : answers by which a client may be ahead of the slowest; 0: all answer in each round (AV otherwise)
-    """
+    """Holds numbers that all parties of a job have in common."""
 
     seed: int
+    # rounds, most: of all; or of the length at hand, and the longest, if the job goes on until all has settled (`core.until`)
     rounds: int
     n_rows: int
     n_clients: int
     most: int
-    model: str
-    response: str
-    draws: int
-    batch: int | None
-    local_steps: int
-    curvature: float | None
+    model: str  # "augmented" (AV), "power" (PL), or "none" (the split network: z = g)
+    response: str  # where y is: "server", or "shared" with all clients
+    draws: int  # S, joint draws an iteration
+    batch: int | None  # rows of a mini-batch; None for all
+    local_steps: int  # K, steps of a client on its own minorant of the ELBO from one exchange (AV)
+    curvature: float | None  # kappa with -l'' <= kappa; needed if local_steps > 1
     optimiser: str
     learning_rate: float
-    cool_down: float
+    cool_down: float  # share of the rounds, the last ones, over which the learning rate falls to 0
+    # of the average of messages that amortised families get; "rising": over about the last twentieth of the rounds
     memory: float | str
-    average: str
+    average: str  # "half": the released parameters are the mean over the second half of all rounds
+    # bound, bound_every: whether clients send their terms of the ELBO; in the last round and every so many before it
     bound: bool
     bound_every: int
     dispersed: bool
-    private: bool
-    lead: int
+    private: bool  # whether clients release z with noise, and may say that their budget is spent (`private`)
+    lead: int  # answers by which a client may be ahead of the slowest; 0: all answer in each round (AV otherwise)
 
     def __post_init__(self) -> None:
         if self.lead and self.model == "power":
@@ -226,18 +212,11 @@ NAMES = ("z", "slopes", "counts")
 
 @dataclass(frozen=True)
 class Seen:
-    """Holds sums by row.
+    """Holds sums by row."""
 
-    Attributes
-    ----------
-    z : (J, N) of each client's z
-    slopes : (N,) of the slopes of the log-likelihood in the predictor
-    counts : (N,) how many draws are in them
-    """
-
-    z: Vector
-    slopes: Vector
-    counts: Vector
+    z: Vector  # (J, N) of each client's z
+    slopes: Vector  # (N,) of the slopes of the log-likelihood in the predictor
+    counts: Vector  # (N,) how many draws are in them
 
     @classmethod
     def of(cls, n_clients: int, n_rows: int) -> Seen:

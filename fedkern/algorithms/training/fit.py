@@ -34,20 +34,12 @@ LEAST_CROSS = 0.05  # of |K|: below, the relative error of the blocks between cl
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """Holds all clients' decoders side by side, which nobody holds after training.
+    """Holds all clients' decoders side by side, which nobody holds after training."""
 
-    Attributes
-    ----------
-    architecture : of the networks
-    parameters : (k,) float64
-    condition : of the prior
-    sd : (n,) the standard deviations that standardised theta
-    """
-
-    architecture: mlp.Architecture
-    parameters: Array
-    condition: Condition
-    sd: Array
+    architecture: mlp.Architecture  # of the networks
+    parameters: Array  # (k,) float64
+    condition: Condition  # of the prior
+    sd: Array  # (n,) the standard deviations that standardised theta
 
     @cached_property
     def ends(self) -> Index:
@@ -95,24 +87,16 @@ class Federation:
 
 @dataclass(frozen=True, eq=False)
 class Tau:
-    """Holds tau^2 by prior-variance matching.
+    """Holds tau^2 by prior-variance matching."""
 
-    Attributes
-    ----------
-    tau2 : (G, n) variances
-    grid : (G,) values of phi; one if tau^2 does not depend on it
-    low, high : numbers of coordinates at the floor and at the ceiling, over all values of the grid
-    prior : (n,) variances of the true prior, phi averaged
-    sigma : (G, n) variances of thetahat, at the grid's values of phi or averaged
-    excess : by how much clipping makes SIGMA's prior wider than the true one, on average over variances; negative: narrower
-    """
-
-    tau2: Array
-    grid: Array
+    tau2: Array  # (G, n) variances
+    grid: Array  # (G,) values of phi; one if tau^2 does not depend on it
+    # low, high: numbers of coordinates at the floor and at the ceiling, over all values of the grid
     low: int
     high: int
-    prior: Array
-    sigma: Array
+    prior: Array  # (n,) variances of the true prior, phi averaged
+    sigma: Array  # (G, n) variances of thetahat, at the grid's values of phi or averaged
+    # by how much clipping makes SIGMA's prior wider than the true one, on average over variances; negative: narrower
     excess: float
 
     @property

@@ -318,13 +318,8 @@ class PolicyFile:
 
 
 def read_policies(path: Path) -> PolicyFile:
-    """Reads a policy file.
-
-    Raises
-    ------
-    JobError
-        It can't be read, or has a key or a value that it should not have: then it allows nothing.
-    """
+    """Reads a policy file. Raises JobError: it can't be read, or has a key or a value that it should not have: then it allows
+    nothing."""
     try:
         if path.exists() and not path.is_file():
             raise OSError("it is no file")

@@ -41,13 +41,8 @@ MOST = 4_000_000  # numbers at once
 def predict_times(
     job: Record, posterior: Group, encoding: Encoding, terms: Mapping[str, Sequence[str]], rows: Any, seed: int
 ) -> Prediction:
-    """Returns the prediction of rows, which need no times; its `mean` is the restricted mean. `seed`: of new times.
-
-    Raises
-    ------
-    JobError
-        The job names no time.
-    """
+    """Returns the prediction of rows, which need no times; its `mean` is the restricted mean. `seed`: of new times. Raises
+    JobError: the job names no time."""
     times = Times.of(job)
     read, lacking = new_rows.read(job, encoding, rows)
     X, offset = columns(read, encoding)

@@ -32,17 +32,11 @@ SHOWN = 8  # columns of a patient that are named on one line
 
 
 class Patient(NamedTuple):
-    """Holds the patient whose curves a job gives.
+    """Holds the patient whose curves a job gives."""
 
-    Attributes
-    ----------
-    values : column of the file -> a number, or a label
-    row : (p,) the columns of the coefficients
-    assumed : numeric columns at 0, because neither the job file nor the parties' sums say anything of their average
-    """
-
-    values: Values
-    row: Array
+    values: Values  # column of the file -> a number, or a label
+    row: Array  # (p,) the columns of the coefficients
+    # numeric columns at 0, because neither the job file nor the parties' sums say anything of their average
     assumed: tuple[str, ...] = ()
 
 

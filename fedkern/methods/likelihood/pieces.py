@@ -37,11 +37,7 @@ def check_pieces(cuts: Sequence[float], rows: Times, client: str, where: str) ->
 
     Rows are counted that end in one piece; whose event is in an interval from one piece to another; that are seen late, from a
     time in one piece on; that are seen in a piece; and that are not seen for the same parts of two pieces as most rows are.
-
-    Raises
-    ------
-    RuleRefusal
-        It has few of one of these.
+    Raises RuleRefusal: it has few of one of these.
     """
     for few in _few(np.array(cuts), rows) if cuts else ():
         values: dict[str, Value] = {

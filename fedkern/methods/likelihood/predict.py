@@ -41,13 +41,8 @@ Foresee = Callable[[Array, Array | None, Array | None, Mapping[str, float], Indi
 
 
 def predicted(result: Result, rows: Any) -> Prediction:
-    """Returns the prediction of rows: a path, a data frame, or arrays.
-
-    Raises
-    ------
-    JobError
-        The run left no posterior to predict with, or a fault of the rows.
-    """
+    """Returns the prediction of rows: a path, a data frame, or arrays. Raises JobError: the run left no posterior to predict
+    with, or a fault of the rows."""
     _refuse(result.job)
     with new_rows.own():
         posterior = result.posterior.groups(Drawing(result.seed, result.chains, result.n_draws))["posterior"]

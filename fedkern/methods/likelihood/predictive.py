@@ -39,40 +39,27 @@ EFFECT = 9  # chain of the stream "posterior" by which effects of new groups are
 
 
 class Foreseen(NamedTuple):
-    """Holds the prediction of n rows.
+    """Holds the prediction of n rows."""
 
-    Attributes
-    ----------
-    mean : (n,) E[y]; (K, n) the chance of each level
-    quantiles : name -> of the mean, over the posterior
-    linear_mean, linear_sd : (n,) of the linear predictor
-    log_density : (n,) log p(y); None where y is not given
-    """
-
-    mean: Array
-    quantiles: Mapping[str, Array]
+    mean: Array  # (n,) E[y]; (K, n) the chance of each level
+    quantiles: Mapping[str, Array]  # name -> of the mean, over the posterior
+    # linear_mean, linear_sd: (n,) of the linear predictor
     linear_mean: Array
     linear_sd: Array
-    log_density: Array | None
+    log_density: Array | None  # (n,) log p(y); None where y is not given
 
 
 @dataclass(frozen=True)
 class Predictive:
-    """Holds draws of a posterior, and predicts rows by them.
+    """Holds draws of a posterior, and predicts rows by them."""
 
-    Attributes
-    ----------
-    encoding, family : of the columns, of one row's response
-    theta : (m, p) coefficients of the encoding's columns
-    covariances : of effects: their terms ("intercept", or numeric columns on the data's scale), and (m, d, d)
-    scale : (m,) of the family; of several numbers (k, m)
-    """
-
+    # encoding, family: of the columns, of one row's response
     encoding: Encoding
     family: str
-    theta: Array
+    theta: Array  # (m, p) coefficients of the encoding's columns
+    # of effects: their terms ("intercept", or numeric columns on the data's scale), and (m, d, d)
     covariances: Sequence[tuple[tuple[str, ...], Array]]
-    scale: Array
+    scale: Array  # (m,) of the family; of several numbers (k, m)
 
     @classmethod
     def of(

@@ -51,13 +51,9 @@ def agree(run: Run[Config], tables: Tables, *, exchange_response: ExchangeRespon
 
 @dataclass(frozen=True)
 class Columns:
-    """Holds the model of the agreed columns, and reads rows by it.
+    """Holds the model of the agreed columns, and reads rows by it."""
 
-    Attributes
-    ----------
-    model, exchange_response : the job's model; as `agree` takes it
-    """
-
+    # model, exchange_response: the job's model; as `agree` takes it
     model: Model
     exchange_response: ExchangeResponse
 

@@ -60,13 +60,8 @@ def describe(model: Model) -> Iterator[str]:
 
 
 def exchange_weights(run: Run[Config], model: M, designs: Mapping[int, Design]) -> M:
-    """Returns the model with the scale of the weights, the same at every place.
-
-    Raises
-    ------
-    JobError
-        The rows count as fewer independent ones than the model has unknowns.
-    """
+    """Returns the model with the scale of the weights, the same at every place. Raises JobError: the rows count as fewer
+    independent ones than the model has unknowns."""
     names, column = run.names, str(model.weight)
     for stage in stages(model):
         weights = {k: np.asarray(design.weights) for k, design in designs.items()}

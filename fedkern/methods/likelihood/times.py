@@ -47,27 +47,20 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class Timed:
-    """Holds the rows with times that a client's likelihood reads: it is the field of no message.
+    """Holds the rows with times that a client's likelihood reads: it is the field of no message."""
 
-    Attributes
-    ----------
-    X : (n, p) the columns of the coefficients
-    time, event : (n,) when each row ends, and whether that is by its event
-    entry : (n,) the time from which on each was seen; None: from the beginning
-    strata, labels : (n,) the number of each row's label, and the labels; None and () where there are none
-    weights, offset : (n,) or None
-    upper : (n,) the end of the interval after `time` in which the event was; `time` where it was seen, infinite where there was
-        none
-    """
-
-    X: Array
+    X: Array  # (n, p) the columns of the coefficients
+    # time, event: (n,) when each row ends, and whether that is by its event
     time: Array
     event: NDArray[np.bool_]
-    entry: Array | None
+    entry: Array | None  # (n,) the time from which on each was seen; None: from the beginning
+    # strata, labels: (n,) the number of each row's label, and the labels; None and () where there are none
     strata: Indices | None
     labels: tuple[str, ...]
+    # weights, offset: (n,) or None
     weights: Array | None
     offset: Array | None
+    # (n,) the end of the interval after `time` in which the event was; `time` where it was seen, infinite where there was none
     upper: Array
 
     def __len__(self) -> int:

@@ -39,18 +39,13 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Arrived:
-    """Holds the step from q to the posterior of all rows, or the reason (`why`) that it is not known.
-
-    Attributes
-    ----------
-    told : client -> its gradient and curvature at q, as far as they are known by client
-    doubt : why center and scale of the job file do not fit the rows; "" where they do
-    """
+    """Holds the step from q to the posterior of all rows, or the reason (`why`) that it is not known."""
 
     step: arrival.Step | None
     why: str = ""
+    # client -> its gradient and curvature at q, as far as they are known by client
     told: Mapping[int, arrival.Slope] = field(default_factory=dict)
-    doubt: str = ""
+    doubt: str = ""  # why center and scale of the job file do not fit the rows; "" where they do
 
 
 def stage(model: Model) -> Stage | None:

@@ -23,13 +23,8 @@ DRAWS = 1000  # of the posterior, for predictions
 
 @new_rows.own()
 def predicted(result: Result, rows: object) -> Prediction:
-    """Predicts rows from a path, a data frame, or arrays.
-
-    Raises
-    ------
-    JobError
-        The run left no posterior to predict with, or the rows have a fault.
-    """
+    """Predicts rows from a path, a data frame, or arrays. Raises JobError: the run left no posterior to predict with, or the rows
+    have a fault."""
     released = result.posterior
     if not isinstance(released, Posterior):
         raise JobError(

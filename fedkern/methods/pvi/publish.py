@@ -33,20 +33,13 @@ SPARING_CLIP = 1.1
 
 @dataclass(frozen=True)
 class Ended:
-    """Holds the server's knowledge after the last round.
+    """Holds the server's knowledge after the last round."""
 
-    Attributes
-    ----------
-    server : its machine's last state
-    noisy_sums : the sums of each client's noisy gradients, where the posterior is made of them; None elsewhere
-    arrived : how far q is from the posterior of all rows; None in a private job
-    doubts : reasons why no result of these files can stand
-    """
-
-    server: Server
+    server: Server  # its machine's last state
+    # the sums of each client's noisy gradients, where the posterior is made of them; None elsewhere
     noisy_sums: noise_aware.Server | None
-    arrived: Arrived | None = None
-    doubts: tuple[str, ...] = ()
+    arrived: Arrived | None = None  # how far q is from the posterior of all rows; None in a private job
+    doubts: tuple[str, ...] = ()  # reasons why no result of these files can stand
 
 
 def _released(model: Model, ended: Ended, estimate: noise_aware.Estimate | None) -> Gaussian:

@@ -36,26 +36,18 @@ Server: TypeAlias = pvi.Server | global_vi.Server | client_level.Server
 
 @dataclass(frozen=True)
 class Given:
-    """Holds the job file's statements about the response and the priors.
+    """Holds the job file's statements about the response and the priors."""
 
-    Attributes
-    ----------
-    family, column : of the response
-    open : whether the job is not private
-    intercept : whether the model has one
-    centre, sd : of the intercept's prior; None where the data, or `precision`, decide
-    precision : of the coefficients' priors
-    scale : in the data's units; None where it is learnt
-    """
-
+    # family, column: of the response
     family: str
     column: str
-    open: bool
-    intercept: bool
+    open: bool  # whether the job is not private
+    intercept: bool  # whether the model has one
+    # centre, sd: of the intercept's prior; None where the data, or `precision`, decide
     centre: float | None
     sd: float | None
-    precision: float
-    scale: float | None
+    precision: float  # of the coefficients' priors
+    scale: float | None  # in the data's units; None where it is learnt
 
     @property
     def learnt(self) -> bool:
@@ -96,18 +88,11 @@ class Given:
 
 @dataclass(frozen=True)
 class Response:
-    """Holds what all parties know of the response.
+    """Holds what all parties know of the response."""
 
-    Attributes
-    ----------
-    units : level and scale; those of the data where nothing was asked
-    variance : the residual variance in `units`, once it is learnt and told
-    ended : whether the rounds are over, so that numbers are in the data's units
-    """
-
-    units: Units = field(default_factory=Units)
-    variance: float | None = None
-    ended: bool = False
+    units: Units = field(default_factory=Units)  # level and scale; those of the data where nothing was asked
+    variance: float | None = None  # the residual variance in `units`, once it is learnt and told
+    ended: bool = False  # whether the rounds are over, so that numbers are in the data's units
 
 
 class Known(Protocol):

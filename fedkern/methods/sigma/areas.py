@@ -37,21 +37,14 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Areas:
-    """Holds draws of a client's areas.
+    """Holds draws of a client's areas."""
 
-    Attributes
-    ----------
-    theta : (m, d) the map's effect, on the prior's scale
-    fixed, spatial : (m, d) parts of the linear predictor, on the data's scale, without exposure and offsets
-    likelihood : of the response
-    threshold : above which a level is high
-    """
-
-    theta: Array
+    theta: Array  # (m, d) the map's effect, on the prior's scale
+    # fixed, spatial: (m, d) parts of the linear predictor, on the data's scale, without exposure and offsets
     fixed: Array
     spatial: Array
-    likelihood: Likelihood
-    threshold: Threshold
+    likelihood: Likelihood  # of the response
+    threshold: Threshold  # above which a level is high
 
     def without(self, areas: NDArray[np.bool_]) -> Areas:
         """Replaces the map's part of these areas (d,) by NaN."""

@@ -29,42 +29,28 @@ ENDS = 0.05  # of the PIT's range, where a tenth of the areas should be in both 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Holds draws of all unknowns at a client.
+    """Holds draws of all unknowns at a client."""
 
-    Attributes
-    ----------
-    xi, u, theta : (m, P), (m, size), (m, d) draws of the global unknowns, of the client's and of theta
-    normals : (m, d) standard normals beside them
-    """
-
+    # xi, u, theta: (m, P), (m, size), (m, d) draws of the global unknowns, of the client's and of theta
     xi: Array
     u: Array
     theta: Array
-    normals: Array
+    normals: Array  # (m, d) standard normals beside them
 
 
 @dataclass(frozen=True)
 class Fitness:
-    """Holds measures of each area (d,), NaN where it has no rows.
+    """Holds measures of each area (d,), NaN where it has no rows."""
 
-    Attributes
-    ----------
-    elpd, effective, k_hat : by PSIS-LOO
-    pit : NaN also for areas with more than one row
-    pearson : residuals
-    waic : (d, 2) elpd and effective number by the integrated WAIC
-    moran : Moran's I of Pearson's residuals
-    left_out : areas whose measures are left out
-    """
-
+    # elpd, effective, k_hat: by PSIS-LOO
     elpd: Array
     effective: Array
     k_hat: Array
-    pit: Array
-    pearson: Array
-    waic: Array
-    moran: checks.Moran | None
-    left_out: int = 0
+    pit: Array  # NaN also for areas with more than one row
+    pearson: Array  # residuals
+    waic: Array  # (d, 2) elpd and effective number by the integrated WAIC
+    moran: checks.Moran | None  # Moran's I of Pearson's residuals
+    left_out: int = 0  # areas whose measures are left out
 
     def without(self, areas: NDArray[np.bool_]) -> Fitness:
         """Replaces the measures of these areas (d,) by NaN; Moran's I has no residual of theirs."""

@@ -29,48 +29,32 @@ MAGIC = b"fedkern areas 2\n"
 
 
 class About(NamedTuple):
-    """Holds the description beside the numbers.
+    """Holds the description beside the numbers."""
 
-    Attributes
-    ----------
-    run, client : whose they are
-    converged : whether the server's checks found nothing
-    encoding : of the columns
-    family, scale : of the response, and its dispersion where the job gives it
-    areas, periods : names, in the order of the numbers
-    effects : whether rows have effects of their own, whose standard deviation is the dispersion
-    """
-
+    # run, client: whose they are
     run: str
     client: str
-    converged: bool
-    encoding: Any
+    converged: bool  # whether the server's checks found nothing
+    encoding: Any  # of the columns
+    # family, scale: of the response, and its dispersion where the job gives it
     family: str
     scale: float
+    # areas, periods: names, in the order of the numbers
     areas: list[str]
     periods: list[str]
-    effects: bool
+    effects: bool  # whether rows have effects of their own, whose standard deviation is the dispersion
 
 
 @dataclass(frozen=True)
 class Kept:
-    """Holds a client's posterior on the data's scale, in m draws.
-
-    Attributes
-    ----------
-    coefficients : (m, p) of the encoding's columns
-    spatial : (m, d) the map's part; NaN for areas that are hidden
-    periods : (m, T) their effects
-    step : (m,) the standard deviation of a step from one period to the next; without periods (0,)
-    log_scale : (m,) logarithm of r, or of the standard deviation of the rows' effects, where it was learnt; else (0,)
-    """
+    """Holds a client's posterior on the data's scale, in m draws."""
 
     about: About
-    coefficients: Array
-    spatial: NDArray[np.float32]
-    periods: Array
-    step: Array
-    log_scale: Array
+    coefficients: Array  # (m, p) of the encoding's columns
+    spatial: NDArray[np.float32]  # (m, d) the map's part; NaN for areas that are hidden
+    periods: Array  # (m, T) their effects
+    step: Array  # (m,) the standard deviation of a step from one period to the next; without periods (0,)
+    log_scale: Array  # (m,) logarithm of r, or of the standard deviation of the rows' effects, where it was learnt; else (0,)
 
     @property
     def encoding(self) -> Encoding:
@@ -117,13 +101,8 @@ def write(folder: RunFolder, model: SigmaModel, client: int, file: OwnFile, area
 
 
 def read(folder: Path, run: str, client: str) -> Kept:
-    """Reads them from a client's folder, for a run's id and the client's name.
-
-    Raises
-    ------
-    JobError
-        The run left none there, or none that can be read.
-    """
+    """Reads them from a client's folder, for a run's id and the client's name. Raises JobError: the run left none there, or none
+    that can be read."""
     entries, content = own_posterior.read(folder, NAME, MAGIC, run, client, "give a run over areas that has ended")
     about = About(**entries)
     return Kept(about, **content)

@@ -51,23 +51,18 @@ BEYOND = 50.0  # prior standard deviations of a decoder's output that are worth 
 
 @dataclass(frozen=True)
 class Own:
-    """Holds a client's state at the end.
+    """Holds a client's state at the end."""
 
-    Attributes
-    ----------
-    client, site : its machine's last state, and its computation
-    rows, file : its rows, and its file of the prior
-    verdict, figures : the server's verdict of the whole fit, and its figures of the unknowns that all share
-    shapes : its areas' borders, where the job has them
-    """
-
+    # client, site: its machine's last state, and its computation
     client: hmc.Client | sfvi.Client | nested.Client
     site: Site | WithinSite
+    # rows, file: its rows, and its file of the prior
     rows: AreaRows
     file: OwnFile
+    # verdict, figures: the server's verdict of the whole fit, and its figures of the unknowns that all share
     verdict: Record
     figures: Array | None
-    shapes: Polygons | None = None
+    shapes: Polygons | None = None  # its areas' borders, where the job has them
 
 
 def write(run: Run[Config], model: SigmaModel, record: Own) -> FitSums | None:

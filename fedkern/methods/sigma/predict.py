@@ -52,19 +52,14 @@ WHY = (
 
 @dataclass(frozen=True)
 class New:
-    """Holds new rows; an attribute is None where the job has none.
+    """Holds new rows; an attribute is None where the job has none."""
 
-    Attributes
-    ----------
-    X, offset, trials, area : (n, p) columns of the encoding, (n,) each
-    period : (n,); T and more come after the last period
-    """
-
+    # X, offset, trials, area: (n, p) columns of the encoding, (n,) each
     X: Array
     offset: Array
     trials: Array | None
     area: Index
-    period: Index | None
+    period: Index | None  # (n,); T and more come after the last period
 
     def part(self, rows: slice) -> New:
         """Returns some of them."""

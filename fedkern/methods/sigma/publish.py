@@ -49,20 +49,13 @@ PILED = 0.2  # probability of it that is worth a note
 
 @dataclass(frozen=True)
 class Ended:
-    """Holds the server's knowledge at the end.
+    """Holds the server's knowledge at the end."""
 
-    Attributes
-    ----------
-    server : its machine's last state
-    settled : of a variational fit, whether each client's unknowns have settled
-    weights : importance weights of q
-    doubts : why no result of these files can stand
-    """
-
-    server: Server
+    server: Server  # its machine's last state
+    # of a variational fit, whether each client's unknowns have settled
     settled: Mapping[str, bool | None] = field(default_factory=dict)
-    weights: Reweighed | None = None
-    doubts: tuple[str, ...] = ()
+    weights: Reweighed | None = None  # importance weights of q
+    doubts: tuple[str, ...] = ()  # why no result of these files can stand
 
 
 def global_draws(model: SigmaModel, parameters: Array, ridge: Array, drawing: Drawing) -> Array:
@@ -157,13 +150,8 @@ def said_of(model: SigmaModel, xi: Array) -> dict[str, dict[str, float]]:
 
 
 def refuse_nonsense(model: SigmaModel, parameters: Array) -> None:
-    """Refuses a z_G, whose prior is N(0, I), that no posterior can have; every party calls it before any file is written.
-
-    Raises
-    ------
-    NumericalError
-        It is far outside: the optimisation has diverged, though its numbers are finite.
-    """
+    """Refuses a z_G, whose prior is N(0, I), that no posterior can have; every party calls it before any file is written. Raises
+    NumericalError: it is far outside: the optimisation has diverged, though its numbers are finite."""
     where, block = model.layout.parts["z"], model.sfvi.block(model.layout.size)
     mean, sd = float(np.abs(parameters[: block.size][where]).max()), float(block.sd(parameters)[where].max())
     if mean > FAR or sd > WIDE:

@@ -130,31 +130,22 @@ def _with(cells: Cells, rows: NDArray[np.int64], more: int, levels: Sequence[str
 
 @dataclass(frozen=True)
 class AreaRows:
-    """Holds a client's rows.
+    """Holds a client's rows."""
 
-    Attributes
-    ----------
-    observed : those with a response
-    area, X, period : (n,), (n, p), (n,) of all rows, also of those without a response; no period where the job has none
-    response : (n,) which of all rows those of `observed` are
-    exposure : (n,) e^offset of all rows, where the response is a count
-    notes, faults : for the client alone
-    degenerate : covariates of which nothing can be learnt
-    counts : (d,) of a private job, by area, to which noise is added before any use of them; `observed` has none
-    unread : of a private job, areas whose only lines cannot be read
-    """
-
-    observed: Rows
+    observed: Rows  # those with a response
+    # area, X, period: (n,), (n, p), (n,) of all rows, also of those without a response; no period where the job has none
     area: Index
     X: Array
-    exposure: Array
+    exposure: Array  # (n,) e^offset of all rows, where the response is a count
+    # notes, faults: for the client alone
     notes: tuple[str, ...]
     faults: Faults
-    degenerate: Degenerate
-    response: Index
+    degenerate: Degenerate  # covariates of which nothing can be learnt
+    response: Index  # (n,) which of all rows those of `observed` are
     period: Index | None = None
+    # (d,) of a private job, by area, to which noise is added before any use of them; `observed` has none
     counts: NDArray[np.int64] | None = None
-    unread: tuple[int, ...] = ()
+    unread: tuple[int, ...] = ()  # of a private job, areas whose only lines cannot be read
 
     def noisy(self, counts: Array, noise: Noisy, unread: Sequence[int] = ()) -> AreaRows:
         """Returns the rows with noisy counts (d,), and without the others; areas that are `unread` have no observation."""
@@ -168,13 +159,8 @@ class AreaRows:
 
 
 def parties(config: Config, folder: Path) -> Parties:
-    """Returns the parties of a job whose paths are relative to `folder`.
-
-    Raises
-    ------
-    JobError
-        No file matches, or two clients have one name.
-    """
+    """Returns the parties of a job whose paths are relative to `folder`. Raises JobError: no file matches, or two clients have
+    one name."""
     return from_files(config, folder, spec_of(config), texts_of(config))
 
 
@@ -282,13 +268,7 @@ def _first(bad: NDArray[np.bool_]) -> Index:
 
 
 def needed(config: Config, names: tuple[str, ...], who: str) -> None:
-    """Refuses a header without the columns that the job names.
-
-    Raises
-    ------
-    JobError
-        A column is missing.
-    """
+    """Refuses a header without the columns that the job names. Raises JobError: a column is missing."""
     data = config.data
     roles = [(role, getattr(data, role)) for role in ("response", "area", "period", "exposure", "trials", "variance", "offset")]
     taken = [name for _, name in roles if name is not None]
@@ -303,14 +283,8 @@ def needed(config: Config, names: tuple[str, ...], who: str) -> None:
 
 
 def rows(read: Reading, encoding: Encoding, file: OwnFile) -> AreaRows:
-    """Reads the client's arrays.
-
-    Raises
-    ------
-    JobError
-        Names the column and the remedy, and to its holder the line: an unknown area, no number, a count below 0, more successes
-        than trials, a location off the grid.
-    """
+    """Reads the client's arrays. Raises JobError: names the column and the remedy, and to its holder the line: an unknown area,
+    no number, a count below 0, more successes than trials, a location off the grid."""
     table, data, family = read.table, read.data, read.family
     needed(read.config, table.names, read.who)
     design = encode(table, encoding, client=read.name)

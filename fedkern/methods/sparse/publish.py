@@ -130,13 +130,7 @@ def new_site(model: SparseModel, released: Samples) -> Array:
 
 
 def released(model: SparseModel, server: gibbs.Server, scales: Array) -> Samples | Streamed:
-    """Returns the posterior that is released.
-
-    Raises
-    ------
-    JobError
-        The run ended before a draw was kept.
-    """
+    """Returns the posterior that is released. Raises JobError: the run ended before a draw was kept."""
     if not server.trace.count:
         raise JobError(
             f"the run ended in round {server.round}, before any draw was kept; raise job.rounds, or lower algorithm.burn_in"

@@ -45,22 +45,15 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Data:
-    """Holds the data of this place once scales are agreed.
+    """Holds the data of this place once scales are agreed."""
 
-    Attributes
-    ----------
-    model : the same everywhere
-    columns, sites : of the clients that live here: as they came, and their parts of the model
-    scales : those of all clients, which are the same everywhere too, or of the clients of a further run
-    imputed : client -> its rows and their missing values, at the server's place, where values may be missing
-    values : (M, w) number of different values of each client's columns, 3 for more, where the server's draws are made
-    """
-
-    model: SparseModel
+    model: SparseModel  # the same everywhere
+    # columns, sites: of the clients that live here: as they came, and their parts of the model
     columns: Mapping[int, Columns]
     sites: Mapping[int, Site]
-    scales: Scales
-    imputed: Record
+    scales: Scales  # those of all clients, which are the same everywhere too, or of the clients of a further run
+    imputed: Record  # client -> its rows and their missing values, at the server's place, where values may be missing
+    # (M, w) number of different values of each client's columns, 3 for more, where the server's draws are made
     values: Array | None = None
 
     @property
@@ -71,16 +64,11 @@ class Data:
 
 @dataclass(frozen=True)
 class Variant:
-    """Holds a further run of the sampler: its name, and the prior or the clients by which it differs.
-
-    Attributes
-    ----------
-    without : clients that the model leaves out
-    """
+    """Holds a further run of the sampler: its name, and the prior or the clients by which it differs."""
 
     name: str = ""
     prior: Prior | None = None
-    without: frozenset[int] = frozenset()
+    without: frozenset[int] = frozenset()  # clients that the model leaves out
 
 
 def fit(run: Run[Config]) -> Fit | None:

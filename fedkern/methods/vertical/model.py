@@ -46,34 +46,25 @@ BOUND_EVERY = 10  # rounds: a term of the ELBO costs half as much as a whole rou
 
 @dataclass(frozen=True)
 class Asked:
-    """Holds the parts of a run's job that a prediction of new rows needs.
+    """Holds the parts of a run's job that a prediction of new rows needs."""
 
-    Attributes
-    ----------
-    config : for functions that read rows as the run did
-    id, response : columns: the row's name, and the one to be explained
-    offset, group : columns: the one that the server adds, and the one whose levels have slopes of their own
-    server_texts, dialect : the server's columns that are read as text; how text files are written
-    rule, likelihood : by which rows are predicted; of the response
-    langevin : whether theta was drawn given a mode of z
-    network : whether it is the plain split network
-    private : whether no part of a client is kept from which a prediction could be made
-    columns : what the job declares of columns
-    """
-
-    config: Config
+    config: Config  # for functions that read rows as the run did
+    # id, response: columns: the row's name, and the one to be explained
     id: str
     response: str
+    # offset, group: columns: the one that the server adds, and the one whose levels have slopes of their own
     offset: str | None
     group: str | None
+    # server_texts, dialect: the server's columns that are read as text; how text files are written
     server_texts: frozenset[str]
     dialect: Dialect
+    # rule, likelihood: by which rows are predicted; of the response
     rule: str
     likelihood: Likelihood
-    langevin: bool
-    network: bool
-    private: bool
-    columns: dict[str, Record]
+    langevin: bool  # whether theta was drawn given a mode of z
+    network: bool  # whether it is the plain split network
+    private: bool  # whether no part of a client is kept from which a prediction could be made
+    columns: dict[str, Record]  # what the job declares of columns
 
     @classmethod
     def of(cls, config: Config) -> Self:
@@ -108,17 +99,13 @@ class VerticalModel(JobModel[OutputSection]):
     Attributes
     ----------
     names : of the clients
-    n_rows : N, training rows
-    n_test : rows that are kept for testing
-    worked_out : rho, once the server has told it, where the job file does not give it
-    factor : by which clients' parts are multiplied where they are published; the server tells it beside that rho
     """
 
     config: Config
-    n_rows: int
-    n_test: int = 0
-    worked_out: float | None = None
-    factor: float = 1.0
+    n_rows: int  # N, training rows
+    n_test: int = 0  # rows that are kept for testing
+    worked_out: float | None = None  # rho, once the server has told it, where the job file does not give it
+    factor: float = 1.0  # by which clients' parts are multiplied where they are published; the server tells it beside that rho
 
     kind = value(lambda config: config.model.kind, "The kind of a client's part of the predictor.")
     family = value(lambda config: config.model.family, "The likelihood family of the response.")

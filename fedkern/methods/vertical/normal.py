@@ -36,18 +36,11 @@ HALVINGS = 50
 
 @dataclass(frozen=True)
 class Lines:
-    """Holds widths and quantiles of some unknowns, in q's standard deviations from q's means.
+    """Holds widths and quantiles of some unknowns, in q's standard deviations from q's means."""
 
-    Attributes
-    ----------
-    names : of the m unknowns that were asked about
-    sd : (m,) the posterior's standard deviation
-    quantiles : (m, 3) its 5, 50 and 95 %
-    """
-
-    names: tuple[str, ...]
-    sd: Array
-    quantiles: Array
+    names: tuple[str, ...]  # of the m unknowns that were asked about
+    sd: Array  # (m,) the posterior's standard deviation
+    quantiles: Array  # (m, 3) its 5, 50 and 95 %
 
     @property
     def worst(self) -> int:
@@ -127,22 +120,16 @@ def is_asked(model: VerticalModel) -> bool:
 
 @dataclass(frozen=True)
 class Own:
-    """Holds a party's part of the model, and its q, as they are published.
+    """Holds a party's part of the model, and its q, as they are published."""
 
-    Attributes
-    ----------
-    H : (n, d) of the training rows
-    mean, root : (d,), (d, e) of q; root root' is its covariance
-    prior_mean, prior_sd : of each coefficient
-    lines : (m, e) rows of such a root for the published numbers, where these are not the coefficients
-    """
-
-    H: Array
+    H: Array  # (n, d) of the training rows
+    # mean, root: (d,), (d, e) of q; root root' is its covariance
     mean: Array
     root: Array
+    # prior_mean, prior_sd: of each coefficient
     prior_mean: float
     prior_sd: float
-    lines: Array | None = None
+    lines: Array | None = None  # (m, e) rows of such a root for the published numbers, where these are not the coefficients
 
 
 def measure_lines(record: Own, names: Sequence[str], slopes: Array) -> Lines | None:

@@ -66,37 +66,20 @@ def kept(model: VerticalModel, client: vertical.Client | soul.Client, columns: C
 
 @dataclass(frozen=True)
 class Part:
-    """Holds a client's part, from its folder.
-
-    Attributes
-    ----------
-    numbers : the result of `kept`
-    group : the column of its levels, where it has some
-    """
+    """Holds a client's part, from its folder."""
 
     client: str
     encoding: Encoding
-    numbers: Record
-    group: str | None = None
+    numbers: Record  # the result of `kept`
+    group: str | None = None  # the column of its levels, where it has some
 
     def encoded(self, table: Table) -> Array:
-        """Returns (n, d) the rows of a table as the encoding has them.
-
-        Raises
-        ------
-        JobError
-            A fault of the rows.
-        """
+        """Returns (n, d) the rows of a table as the encoding has them. Raises JobError: a fault of the rows."""
         return np.ascontiguousarray(encode(table, self.encoding, client=self.client).X, np.float64)
 
     def of(self, table: Table, X: Array) -> tuple[Array, Array]:
-        """Returns (n,) mean and variance at the rows of a table, of which `X` is the encoding.
-
-        Raises
-        ------
-        JobError
-            A row's group is not the model's.
-        """
+        """Returns (n,) mean and variance at the rows of a table, of which `X` is the encoding. Raises JobError: a row's group is
+        not the model's."""
         numbers, X = self.numbers, self._design(X)
         if numbers["kind"] == "conditional":
             return of_draws(np.array(numbers["mean"]), np.array(numbers["covariance"]), X)

@@ -107,12 +107,7 @@ def predicted(result: Result, rows: object) -> Prediction:
 
 def part(run: Opened, client: str, rows: object) -> tuple[tuple[str, ...], list[tuple[Any, ...]], tuple[str, ...]]:
     """Returns head and lines of a file with one client's part of its rows, for whoever adds the parts, and notes for the client.
-
-    Raises
-    ------
-    JobError
-        The job has no such client, its posterior is not here, or a fault of the rows.
-    """
+    Raises JobError: the job has no such client, its posterior is not here, or a fault of the rows."""
     job = _asked(run)
     if client not in run.names:
         raise JobError(f"the run has no client {client!r}; its clients are {', '.join(run.names)}")

@@ -36,13 +36,8 @@ TINY = 1e-14
 
 
 def parties(config: Config, folder: Path) -> Parties:
-    """Returns the parties of a job whose paths are relative to `folder`.
-
-    Raises
-    ------
-    JobError
-        No file matches, two clients have one name, or the job file names clients that do not exist.
-    """
+    """Returns the parties of a job whose paths are relative to `folder`. Raises JobError: no file matches, two clients have one
+    name, or the job file names clients that do not exist."""
     spec = spec_of(config, response=False)
     taking_part = _builtin(config, spec) if config.data.builtin else from_files(config, folder, spec, texts_of(config))
     taking_part = replace(taking_part, specs=partial(spec_of_file, config))
@@ -127,26 +122,15 @@ def texts_of(config: Config) -> frozenset[str]:
 
 
 class Alignment(NamedTuple):
-    """Holds the job file's keys about how rows are brought together.
+    """Holds the job file's keys about how rows are brought together."""
 
-    Attributes
-    ----------
-    seed : of the keyed digests
-    response : its column
-    shared : whether every client uses it
-    counted : whether others are told how many rows a party lacks
-    common : whether a row that lacks a cell at some party is left out at all
-    placed : whether parties have left out, before, the rows that not all have
-    from_client : whether the response is told by a client
-    """
-
-    seed: int
-    response: str
-    shared: bool
-    counted: bool
-    common: bool
-    placed: bool
-    from_client: bool
+    seed: int  # of the keyed digests
+    response: str  # its column
+    shared: bool  # whether every client uses it
+    counted: bool  # whether others are told how many rows a party lacks
+    common: bool  # whether a row that lacks a cell at some party is left out at all
+    placed: bool  # whether parties have left out, before, the rows that not all have
+    from_client: bool  # whether the response is told by a client
 
 
 def alignment_of(config: Config) -> Alignment:
@@ -180,12 +164,7 @@ def _missing(who: str, what: str, table: Table, config: Config) -> OwnFault:
 def held_out(config: Config, n_rows: int, new: Sequence[int] = ()) -> tuple[Index, Index]:
     """Splits rows into those that train and those kept for testing, alike at every party; `new` rows are in neither.
 
-    New rows have no response.
-
-    Raises
-    ------
-    JobError
-        Nothing would be left to learn from.
+    New rows have no response. Raises JobError: nothing would be left to learn from.
     """
     data = config.data
     shuffled = np.argsort(rng.uniform(n_rows, key=rng.key(0, "partition")), kind="stable")
@@ -245,13 +224,7 @@ def no_response(config: Config) -> JobError:
 
 
 def needed(config: Config, names: tuple[str, ...], who: str) -> None:
-    """Refuses a client's header without a column of its own, or without the group.
-
-    Raises
-    ------
-    JobError
-        One of these is missing.
-    """
+    """Refuses a client's header without a column of its own, or without the group. Raises JobError: one of these is missing."""
     spec = spec_of(config, response=config.shared, names=names)
     if not spec.covariates(names):
         remedy = "a client of a vertical job needs a column of its own: add one, or remove the client"
@@ -283,26 +256,19 @@ def check_declared(config: Config, parties: Parties, mine: Sequence[int]) -> Non
 
 @dataclass(frozen=True)
 class Columns:
-    """Holds one client's covariates in the agreed order of rows, encoded by its constants, which nobody else learns.
-
-    Attributes
-    ----------
-    y : the response, where it is used here
-    group, levels : the level of each row, where slopes vary by group
-    contrasts : of the columns' levels, where X has these and no coefficient for each level
-    tied : whether levels have a coefficient each, beside an intercept of the server's
-    """
+    """Holds one client's covariates in the agreed order of rows, encoded by its constants, which nobody else learns."""
 
     encoding: Encoding
     X: Array
-    y: Array | None
+    y: Array | None  # the response, where it is used here
+    # group, levels: the level of each row, where slopes vary by group
     group: Index | None = None
     levels: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     faults: Faults = field(default_factory=Faults)
     degenerate: Degenerate = field(default_factory=Degenerate)
-    contrasts: Levels | None = None
-    tied: bool = False
+    contrasts: Levels | None = None  # of the columns' levels, where X has these and no coefficient for each level
+    tied: bool = False  # whether levels have a coefficient each, beside an intercept of the server's
 
 
 @dataclass(frozen=True)
@@ -335,13 +301,8 @@ class Reading:
 
 
 def columns(read: Reading, train: Index) -> Columns:
-    """Encodes a client's table.
-
-    Raises
-    ------
-    JobError
-        No column is left, one is constant in the training rows, or the first bad row.
-    """
+    """Encodes a client's table. Raises JobError: no column is left, one is constant in the training rows, or the first bad
+    row."""
     table, spec, client, response = read.table, read.spec, read.name, read.response
     needed(read.config, table.names, read.who)
     private = spec.private

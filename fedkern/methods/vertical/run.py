@@ -52,24 +52,15 @@ Client = vertical.Client | soul.Client
 
 @dataclass(frozen=True)
 class Aligned:
-    """Holds the data of this place once all parties know which rows the job has.
+    """Holds the data of this place once all parties know which rows the job has."""
 
-    Attributes
-    ----------
-    tables : of its clients, rows in the agreed order
-    server : the server's rows, where it has a file; `ids` of them
-    holder : the client that tells the server the response, if one has to
-    complete : rows of its clients' files that lack no cell
-    n_rows : of all
-    train, test, new : see `Rows`
-    """
-
-    tables: dict[int, Table]
-    server: ServerRows | None
+    tables: dict[int, Table]  # of its clients, rows in the agreed order
+    server: ServerRows | None  # the server's rows, where it has a file; `ids` of them
     ids: tuple[str, ...]
-    holder: int | None
-    complete: dict[int, int]
-    n_rows: int
+    holder: int | None  # the client that tells the server the response, if one has to
+    complete: dict[int, int]  # rows of its clients' files that lack no cell
+    n_rows: int  # of all
+    # train, test, new: see `Rows`
     train: Index
     test: Index
     new: Index

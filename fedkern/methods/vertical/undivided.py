@@ -34,20 +34,12 @@ def work_out_rho(link_variance: float, n_clients: int) -> float:
 
 @dataclass(frozen=True)
 class Undivided:
-    """Converts the augmented model's unknowns to those of the undivided one.
+    """Converts the augmented model's unknowns to those of the undivided one."""
 
-    Attributes
-    ----------
-    low : by how much the intercept of counts is too low
-    spread : v of a logistic model, whose intercept is moved by it
-    factor : multiplies the clients' parts
-    extra : is added to an unknown sigma^2
-    """
-
-    low: float = 0.0
-    spread: float = 0.0
-    factor: float = 1.0
-    extra: float = 0.0
+    low: float = 0.0  # by how much the intercept of counts is too low
+    spread: float = 0.0  # v of a logistic model, whose intercept is moved by it
+    factor: float = 1.0  # multiplies the clients' parts
+    extra: float = 0.0  # is added to an unknown sigma^2
 
     def intercept(self, b: float) -> tuple[float, float]:
         """Returns the intercept, and its derivative in b."""

@@ -37,18 +37,11 @@ LIMIT = 1.0  # posterior standard deviations
 
 @dataclass(frozen=True)
 class Widths:
-    """Holds the ratios that the server computes from the rows.
+    """Holds the ratios that the server computes from the rows."""
 
-    Attributes
-    ----------
-    intercept : ratio of its standard deviation to that of the joint posterior; 1 without an intercept
-    clients : the same for each client, along its part
-    counts : how counts vary; None for other responses
-    """
-
-    intercept: float
-    clients: dict[str, float]
-    counts: Dispersion | None = None
+    intercept: float  # ratio of its standard deviation to that of the joint posterior; 1 without an intercept
+    clients: dict[str, float]  # the same for each client, along its part
+    counts: Dispersion | None = None  # how counts vary; None for other responses
 
     @property
     def _narrow(self) -> dict[str, float]:
@@ -158,16 +151,11 @@ def _ratios(model: VerticalModel, parts: Array, w: Array, noise: float) -> tuple
 
 @dataclass(frozen=True)
 class Pulls:
-    """Holds by how many posterior standard deviations priors move numbers to their centres.
+    """Holds by how many posterior standard deviations priors move numbers to their centres."""
 
-    Attributes
-    ----------
-    moved : what is moved, in words -> the number of standard deviations, and the key with its value
-    size : the response's standard deviation
-    """
-
+    # what is moved, in words -> the number of standard deviations, and the key with its value
     moved: dict[str, tuple[float, str]]
-    size: float
+    size: float  # the response's standard deviation
 
     @property
     def checks(self) -> list[Check]:

@@ -54,16 +54,10 @@ Option = float | bool | str | tuple[float, ...]
 
 @dataclass(frozen=True)
 class Node:
-    """Describes a part of an expression.
+    """Describes a part of an expression."""
 
-    Attributes
-    ----------
-    what : "name" of a column, "number", an operator ("neg": minus one thing), or a function
-    text : as it is written; of a name the column's
-    """
-
-    what: str
-    text: str
+    what: str  # "name" of a column, "number", an operator ("neg": minus one thing), or a function
+    text: str  # as it is written; of a name the column's
     of: tuple[Node, ...] = ()
     number: float = 0.0
 
@@ -87,21 +81,14 @@ class Node:
 
 @dataclass(frozen=True)
 class Factor:
-    """Describes a factor that was read.
+    """Describes a factor that was read."""
 
-    Attributes
-    ----------
-    text, label : as it stands in a term, and how names of columns begin
-    call : "C", or a function that makes several columns; "" for an expression
-    node : the expression, or the argument of the call
-    options : of the call
-    """
-
+    # text, label: as it stands in a term, and how names of columns begin
     text: str
     label: str
-    call: str
-    node: Node
-    options: tuple[tuple[str, Option], ...] = ()
+    call: str  # "C", or a function that makes several columns; "" for an expression
+    node: Node  # the expression, or the argument of the call
+    options: tuple[tuple[str, Option], ...] = ()  # of the call
 
     @property
     def plain(self) -> bool:

@@ -123,20 +123,14 @@ def placed(mode: Vector, back: Vector, t: Vector) -> Vector:
 
 @dataclass(frozen=True)
 class Located:
-    """Holds groups at points (S, P), and the modes of their effects.
+    """Holds groups at points (S, P), and the modes of their effects."""
 
-    Attributes
-    ----------
-    rows, points : the client's, and (S, P)
-    fixed : (S, n) `predictor`
-    T : (S, d, d)
-    mode, back : see `modes`
-    """
-
+    # rows, points: the client's, and (S, P)
     rows: Rows
     points: Vector
-    fixed: Vector
-    T: Vector
+    fixed: Vector  # (S, n) `predictor`
+    T: Vector  # (S, d, d)
+    # mode, back: see `modes`
     mode: Vector
     back: Vector
 
@@ -169,18 +163,14 @@ class Located:
 
 @dataclass(frozen=True)
 class Spread:
-    """Holds groups at points (S, P) whose effects may have several modes (`Layout.concave`), with nodes wherever these can be.
+    """Holds groups at points (S, P) whose effects may have several modes (`Layout.concave`), with nodes wherever these can be."""
 
-    Attributes
-    ----------
-    rows, points, fixed, T : see `Located`
-    u, log_w : (S, G, K) nodes, and the logarithms of their weights
-    """
-
+    # rows, points, fixed, T: see `Located`
     rows: Rows
     points: Vector
     fixed: Vector
     T: Vector
+    # u, log_w: (S, G, K) nodes, and the logarithms of their weights
     u: Vector
     log_w: Vector
 

@@ -47,25 +47,17 @@ DRAWN, MOST_DRAWN = 8, 1 << 24  # effects that are kept at each draw, and number
 
 @dataclass(frozen=True)
 class Effects:
-    """Summarises k effects with d terms, over the posterior.
+    """Summarises k effects with d terms, over the posterior."""
 
-    Attributes
-    ----------
-    mean, sd : (k, d)
-    quantiles : (3, k, d) at 5, 50 and 95 %
-    above : (k, d) probability of being above 0
-    rank : (k,) expected rank of the first term, 1 the largest
-    drawn : (T, R, k, d) R effects at each of the draws `step` apart, drawn given the rows; None where none are
-    step : see `drawn`
-    """
-
+    # mean, sd: (k, d)
     mean: Vector
     sd: Vector
-    quantiles: Vector
-    above: Vector
-    rank: Vector
+    quantiles: Vector  # (3, k, d) at 5, 50 and 95 %
+    above: Vector  # (k, d) probability of being above 0
+    rank: Vector  # (k,) expected rank of the first term, 1 the largest
+    # (T, R, k, d) R effects at each of the draws `step` apart, drawn given the rows; None where none are
     drawn: NDArray[np.float32] | None = None
-    step: int = 1
+    step: int = 1  # see `drawn`
 
 
 def complete_draws(rows: Rows, draws: Vector, nodes: int, key: int) -> tuple[Vector, Effects | None]:

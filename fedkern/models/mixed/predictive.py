@@ -46,21 +46,15 @@ LEAST_VARIANCE = 1e-9  # of a response: beyond, rounding of means near 0 or 1
 
 @dataclass(frozen=True)
 class Sums:
-    """Holds the sums of one client, or of several added up.
+    """Holds the sums of one client, or of several added up."""
 
-    Attributes
-    ----------
-    observed : (4,) number of rows, sums of y and y^2, zeros
-    replicated : (S, 3) at each draw: sums of y and y^2, zeros
-    tenths : (10, 3) rows or trials (of counts and real numbers: shares of rows), sums of predicted probabilities and of responses
-        (of those: 0)
-    misfits : (50, 2) at some draws: Pearson's chi-square of the responses, and of those drawn anew with the groups' own effects;
-        0 for families that have no counts, or learn how these vary
-    """
-
-    observed: Vector
-    replicated: Vector
+    observed: Vector  # (4,) number of rows, sums of y and y^2, zeros
+    replicated: Vector  # (S, 3) at each draw: sums of y and y^2, zeros
+    # (10, 3) rows or trials (of counts and real numbers: shares of rows), sums of predicted probabilities and of responses (of
+    # those: 0)
     tenths: Vector
+    # (50, 2) at some draws: Pearson's chi-square of the responses, and of those drawn anew with the groups' own effects; 0 for
+    # families that have no counts, or learn how these vary
     misfits: Vector
 
     def __add__(self, other: Sums) -> Sums:

@@ -28,16 +28,12 @@ LOOKED, CLOSE = 32, 0.01  # points at which the groups' quadrature is compared w
 
 @dataclass(frozen=True)
 class Secret:
-    """Is the log-likelihood of a client's rows whose groups have an intercept of their own, of which nobody else knows.
+    """Is the log-likelihood of a client's rows whose groups have an intercept of their own, of which nobody else knows."""
 
-    Attributes
-    ----------
-    plain, rows : as the job has them, and with the effect
-    steps, log_weights : (K,) logarithms of the standard deviation, and of their prior weights
-    """
-
+    # plain, rows: as the job has them, and with the effect
     plain: Rows
     rows: Rows
+    # steps, log_weights: (K,) logarithms of the standard deviation, and of their prior weights
     steps: Vector
     log_weights: Vector
 

@@ -22,13 +22,7 @@ BATCH = 256  # points at once: for each the function may hold some numbers for e
 
 
 def jax() -> Any:
-    """Returns the package, which is optional.
-
-    Raises
-    ------
-    JobError
-        It is not installed.
-    """
+    """Returns the package, which is optional. Raises JobError: it is not installed."""
     try:
         import jax as package
     except ImportError as error:
@@ -163,13 +157,9 @@ class Site:
 
 @dataclass(frozen=True)
 class FromNumPyro(FromJax):
-    """Holds the own model that `from_numpyro` makes; its points are unconstrained.
+    """Holds the own model that `from_numpyro` makes; its points are unconstrained."""
 
-    Attributes
-    ----------
-    observed : names of the program's observed sites and factors; a program that is called without rows must have none
-    """
-
+    # names of the program's observed sites and factors; a program that is called without rows must have none
     observed: tuple[str, ...] = ()
     unconstrained: bool = True
     shared_density: Callable[[Any], Any] = lambda point: 0.0

@@ -47,34 +47,22 @@ NUGGET = 1e-6  # of a Gaussian process's variance, so that its blocks can be fac
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Describes the areas of one client.
+    """Describes the areas of one client."""
 
-    Attributes
-    ----------
-    name : of the client
-    where : its areas among all
-    border, inner : which of its own areas touch others', and which do not; rising
-    place : its border among the borders of all clients
-    """
-
-    name: str
-    where: slice
+    name: str  # of the client
+    where: slice  # its areas among all
+    # border, inner: which of its own areas touch others', and which do not; rising
     border: Index
     inner: Index
-    place: slice
+    place: slice  # its border among the borders of all clients
 
 
 @dataclass(frozen=True, eq=False)
 class Borders:
-    """Holds the borders of all clients at one phi.
+    """Holds the borders of all clients at one phi."""
 
-    Attributes
-    ----------
-    C : (n, n) covariance whitened by client: I on the diagonal blocks
-    U, K : of each client, see `models.spatial.within`
-    """
-
-    C: Array
+    C: Array  # (n, n) covariance whitened by client: I on the diagonal blocks
+    # U, K: of each client, see `models.spatial.within`
     U: tuple[Array, ...]
     K: tuple[Array, ...]
 
@@ -130,13 +118,8 @@ class Division:
         return block[np.ix_(part.inner, part.inner)], block[np.ix_(part.inner, part.border)]
 
     def borders(self, phi: float) -> Borders:
-        """Returns the clients' borders at phi.
-
-        Raises
-        ------
-        NumericalError
-            A block that cannot be factored, with its client and phi.
-        """
+        """Returns the clients' borders at phi. Raises NumericalError: a block that cannot be factored, with its client and
+        phi."""
         if not isinstance(self.prior, AreaPrior):
             S = self.dense(phi)
             K = tuple(np.zeros((len(part.border), len(part.border))) for part in self.parts)
@@ -395,21 +378,14 @@ class Cost:
 
 @dataclass(frozen=True, eq=False)
 class Tied:
-    """Holds the factors of all clients.
+    """Holds the factors of all clients."""
 
-    Attributes
-    ----------
-    clients : the part of each of them
-    phi, errors : (k,) values of phi, and the posterior means' error there (`Judge`)
-    variance : (n,) of theta under the prior of phi
-    n_borders : areas on borders
-    """
-
-    clients: tuple[Within, ...]
+    clients: tuple[Within, ...]  # the part of each of them
+    # phi, errors: (k,) values of phi, and the posterior means' error there (`Judge`)
     phi: Array
     errors: Array
-    variance: Array
-    n_borders: int
+    variance: Array  # (n,) of theta under the prior of phi
+    n_borders: int  # areas on borders
 
 
 def tie(

@@ -27,14 +27,9 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Standard:
-    """Is the server's term of a joint density, of (v, u).
+    """Is the server's term of a joint density, of (v, u)."""
 
-    Attributes
-    ----------
-    prior : of xi
-    """
-
-    prior: SigmaPrior
+    prior: SigmaPrior  # of xi
 
     @property
     def n_hyper(self) -> int:

@@ -28,16 +28,10 @@ RIDGE = 1e-4  # of the weights of encoders' errors: directions that theta hardly
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """Holds the factors of theta_j = A_j z_G + B_j z_Lj + noise at one phi.
+    """Holds the factors of theta_j = A_j z_G + B_j z_Lj + noise at one phi."""
 
-    Attributes
-    ----------
-    A : (d, p_G) loadings of z_G
-    B : J matrices (d_j, p_Lj) of the local latents
-    """
-
-    A: Array
-    B: tuple[Array, ...]
+    A: Array  # (d, p_G) loadings of z_G
+    B: tuple[Array, ...]  # J matrices (d_j, p_Lj) of the local latents
 
     def covariance(self) -> Array:
         """Returns the covariance (d, d) of A z_G + B_j z_Lj."""

@@ -41,70 +41,43 @@ LEAST_PHI = 1e-6  # loadings of areas go with the root of phi, whose derivative 
 
 @dataclass(frozen=True, eq=False)
 class Ties:
-    """Holds U, W and K of m values of phi.
+    """Holds U, W and K of m values of phi."""
 
-    Attributes
-    ----------
-    phi : (m,)
-    U : (m, b, b) the inverse Cholesky factor of S_bb
-    W : (m, b, r) loadings of the whitened border
-    K : (m, b, b) the part of the border's precision that the interior takes
-    G : (m, b, b) (I - W W')^-1
-    log_norm : (m,) log density of theta_j = 0 given z = 0
-    """
-
-    phi: Vector
-    U: Stack
-    W: Stack
-    K: Stack
-    G: Stack
-    log_norm: Vector
+    phi: Vector  # (m,)
+    U: Stack  # (m, b, b) the inverse Cholesky factor of S_bb
+    W: Stack  # (m, b, r) loadings of the whitened border
+    K: Stack  # (m, b, b) the part of the border's precision that the interior takes
+    G: Stack  # (m, b, b) (I - W W')^-1
+    log_norm: Vector  # (m,) log density of theta_j = 0 given z = 0
 
 
 @dataclass(frozen=True, eq=False)
 class Sloped(Ties):
-    """Holds the same with derivatives in phi.
+    """Holds the same with derivatives in phi."""
 
-    Attributes
-    ----------
-    dU, dW, dK, dlog_norm : of U, W, K and log_norm
-    dWW : (m, b, b) dW W'
-    """
-
+    # dU, dW, dK, dlog_norm: of U, W, K and log_norm
     dU: Stack
     dW: Stack
     dK: Stack
-    dWW: Stack
+    dWW: Stack  # (m, b, b) dW W'
     dlog_norm: Vector
 
 
 @dataclass(frozen=True, eq=False)
 class Within:
-    """Holds one client's part of the prior.
+    """Holds one client's part of the prior."""
 
-    Attributes
-    ----------
-    condition : of phi
-    nodes : (g,) `condition.network` of the values of phi that splines go through, rising; one if phi is not free
-    border : (b,) its areas that touch others', rising
-    diagonal : (d,) of Q_0; 0 on the border
-    T : (d, d) sparse, without the entries between areas of the border
-    spectrum : (d - b,) eigenvalues of T_ii, divided by the roots of `diagonal` on both sides
-    U, K : (g, b, b)
-    W : (g, b, r) loadings; over the root of phi if `rooted`
-    rooted : whether loadings vanish with phi, as on a map, where areas are independent at phi = 0
-    """
-
-    condition: Condition
-    nodes: Vector
-    border: Index
-    diagonal: Vector
-    T: Any
-    spectrum: Vector
+    condition: Condition  # of phi
+    nodes: Vector  # (g,) `condition.network` of the values of phi that splines go through, rising; one if phi is not free
+    border: Index  # (b,) its areas that touch others', rising
+    diagonal: Vector  # (d,) of Q_0; 0 on the border
+    T: Any  # (d, d) sparse, without the entries between areas of the border
+    spectrum: Vector  # (d - b,) eigenvalues of T_ii, divided by the roots of `diagonal` on both sides
+    # U, K: (g, b, b)
     U: Stack
     K: Stack
-    W: Stack
-    rooted: bool = True
+    W: Stack  # (g, b, r) loadings; over the root of phi if `rooted`
+    rooted: bool = True  # whether loadings vanish with phi, as on a map, where areas are independent at phi = 0
 
     def __post_init__(self) -> None:
         d, b, g = len(self.diagonal), len(self.border), len(self.nodes)
@@ -151,13 +124,7 @@ class Within:
         return weights[:, where], slopes[:, where], where
 
     def ties(self, phi: Vector) -> Ties:
-        """Returns U, W and K at phi (m,).
-
-        Raises
-        ------
-        NumericalError
-            I - W W' is not positive definite there.
-        """
+        """Returns U, W and K at phi (m,). Raises NumericalError: I - W W' is not positive definite there."""
         phi = np.maximum(phi, LEAST_PHI) if self.rooted else phi
         weights, _, where = self._weights(phi)
         of_W = np.sqrt(phi)[:, np.newaxis] * weights if self.rooted else weights
@@ -309,21 +276,14 @@ def inverted(factor: Matrix) -> Matrix:
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Describes the pattern of the Cholesky factors of a client.
+    """Describes the pattern of the Cholesky factors of a client."""
 
-    Attributes
-    ----------
-    order : (d,) which area is eliminated when
-    indptr, indices : columns left of the border
-    entries : (nnz,) the places of the entries of T among those of the pattern
-    kept : (nnz,) which entries of T these are: those of the lower triangle
-    """
-
-    order: Index
+    order: Index  # (d,) which area is eliminated when
+    # indptr, indices: columns left of the border
     indptr: Index
     indices: Index
-    entries: Index
-    kept: Index
+    entries: Index  # (nnz,) the places of the entries of T among those of the pattern
+    kept: Index  # (nnz,) which entries of T these are: those of the lower triangle
 
     @classmethod
     def of(cls, T: Any, border: Index) -> Pattern:

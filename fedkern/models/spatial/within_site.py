@@ -64,57 +64,35 @@ WEIGHT /= WEIGHT.sum()
 
 @dataclass(frozen=True)
 class Place:
-    """Holds one xi, as rows see it.
+    """Holds one xi, as rows see it."""
 
-    Attributes
-    ----------
-    fixed : (n,) offset + b + x' beta + gamma_t
-    scale : sigma_theta
-    log_sd : log sigma; 0 if it is known
-    """
-
-    fixed: Vector
-    scale: float
-    log_sd: float
+    fixed: Vector  # (n,) offset + b + x' beta + gamma_t
+    scale: float  # sigma_theta
+    log_sd: float  # log sigma; 0 if it is known
 
 
 @dataclass(frozen=True)
 class Expected:
-    """Holds means over q(theta | xi) of one xi.
+    """Holds means over q(theta | xi) of one xi."""
 
-    Attributes
-    ----------
-    value : of log p(y | theta, xi)
-    slope, curvature : (n,) of l' and of -l''
-    by_scale : of the derivative in log sigma_theta
-    by_sd : of the derivative in log sigma
-    """
-
-    value: float
+    value: float  # of log p(y | theta, xi)
+    # slope, curvature: (n,) of l' and of -l''
     slope: Vector
     curvature: Vector
-    by_scale: float
-    by_sd: float
+    by_scale: float  # of the derivative in log sigma_theta
+    by_sd: float  # of the derivative in log sigma
 
 
 @dataclass(frozen=True)
 class WithinSite(Observed):
-    """Is one client's term (`models.hierarchical.LocalModel`); u is theta, or empty if theta is integrated out.
+    """Is one client's term (`models.hierarchical.LocalModel`); u is theta, or empty if theta is integrated out."""
 
-    Attributes
-    ----------
-    prior : the client's part of it
-    condition : of phi, as the job has it
-    layout, likelihood, rows
-    integrated : whether theta is integrated out
-    """
-
-    prior: Within
-    condition: Condition
+    prior: Within  # the client's part of it
+    condition: Condition  # of phi, as the job has it
     layout: Layout
     likelihood: Likelihood
     rows: Rows
-    integrated: bool = False
+    integrated: bool = False  # whether theta is integrated out
 
     def __post_init__(self) -> None:
         if self.layout.mixing or self.layout.n_global != self.prior.n_latents:

@@ -35,22 +35,16 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Auxiliary:
-    """Describes the variational family of z_j.
+    """Describes the variational family of z_j."""
 
-    Attributes
-    ----------
-    kind : "mean-field", "amortised" (a network gives mean and sd of z_ij from g_ij), or "none": z_j = g_j and a point estimate of
-        theta_j, the plain split network
-    rho : standard deviation of z_ij about g_ij
-    hidden : sizes of the network's hidden layers, tanh
-    inputs : of the network beside g_ij: "response" y_i, "residual" the average of the messages that have come, "centre"
-        g_ij at the mean of theta_j (the best conditional mean of z moves less than g does within q(theta), and with it between
-        rows: one function of g alone cannot do both)
-    """
-
+    # "mean-field", "amortised" (a network gives mean and sd of z_ij from g_ij), or "none": z_j = g_j and a point estimate of
+    # theta_j, the plain split network
     kind: str
-    rho: float = 1.0
-    hidden: tuple[int, ...] = (16, 16)
+    rho: float = 1.0  # standard deviation of z_ij about g_ij
+    hidden: tuple[int, ...] = (16, 16)  # sizes of the network's hidden layers, tanh
+    # of the network beside g_ij: "response" y_i, "residual" the average of the messages that have come, "centre" g_ij at the mean
+    # of theta_j (the best conditional mean of z moves less than g does within q(theta), and with it between rows: one function of
+    # g alone cannot do both)
     inputs: tuple[str, ...] = ()
 
     @property
@@ -81,20 +75,12 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Site:
-    """Computes one client's part.
+    """Computes one client's part."""
 
-    Attributes
-    ----------
-    predictor : g_j as a function of theta_j (and of a network's weights phi_j)
-    auxiliary : the family of z_j
-    full : whether q(theta_j) has a full covariance
-    path : sticking-the-landing gradients, or the closed-form entropy
-    """
-
-    predictor: Predictor
-    auxiliary: Auxiliary
-    full: bool = False
-    path: bool = True
+    predictor: Predictor  # g_j as a function of theta_j (and of a network's weights phi_j)
+    auxiliary: Auxiliary  # the family of z_j
+    full: bool = False  # whether q(theta_j) has a full covariance
+    path: bool = True  # sticking-the-landing gradients, or the closed-form entropy
     _bound: Bound[augmented.Iterations] = field(default_factory=Bound, init=False, repr=False, compare=False)
 
     @property
@@ -354,27 +340,19 @@ class Site:
 
 @dataclass(frozen=True)
 class Shared:
-    """Computes the server's part: q(b), q(log sigma), and slopes of the likelihood.
+    """Computes the server's part: q(b), q(log sigma), and slopes of the likelihood."""
 
-    Attributes
-    ----------
-    likelihood : of y
-    n_rows, n_clients : N, J
-    intercept : whether the model has b ~ N(prior_mean, prior_sd^2)
-    path : as of `Site`
-    scale_sd : of a gaussian response's unknown sigma: sigma / scale_sd ~ HalfNormal(1)
-    power_rho : PL with unknown sigma: rho, to subtract in closed form PL's addition to log sigma's prior (section 3); else None
-    """
-
-    likelihood: Likelihood
+    likelihood: Likelihood  # of y
+    # n_rows, n_clients: N, J
     n_rows: int
     n_clients: int
-    intercept: bool = True
+    intercept: bool = True  # whether the model has b ~ N(prior_mean, prior_sd^2)
     prior_sd: float = 1.0
-    path: bool = True
+    path: bool = True  # as of `Site`
+    # PL with unknown sigma: rho, to subtract in closed form PL's addition to log sigma's prior (section 3); else None
     power_rho: float | None = None
     prior_mean: float = 0.0
-    scale_sd: float = 1.0
+    scale_sd: float = 1.0  # of a gaussian response's unknown sigma: sigma / scale_sd ~ HalfNormal(1)
 
     @cached_property
     def block(self) -> Block:

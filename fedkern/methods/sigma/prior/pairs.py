@@ -19,13 +19,8 @@ Index = NDArray[np.int64]
 
 
 def across(made: Map) -> str:
-    """Returns a sentence on the pairs of two clients.
-
-    Raises
-    ------
-    JobError
-        Several clients have no such pair: nothing would tie them together.
-    """
+    """Returns a sentence on the pairs of two clients. Raises JobError: several clients have no such pair: nothing would tie them
+    together."""
     i, j = _once(made)
     names, of = made.clients, made.client
     between = Counter(tuple(sorted((names[of[a]], names[of[b]]))) for a, b in zip(i, j) if of[a] != of[b])

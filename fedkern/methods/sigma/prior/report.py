@@ -25,35 +25,24 @@ MOST_DRAWN = 500  # points that are shapes; more of them are a picture
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Holds the measures of a trained prior.
+    """Holds the measures of a trained prior."""
 
-    Attributes
-    ----------
-    kind, condition : of the prior, and the name of its hyperparameter
-    clients, sizes : names, and numbers of areas or points
-    comparisons, variograms : one for each phi
-    correlations : for each phi, the largest error of a correlation between clients with tau^2
-    coverage : see `algorithms.training.fit.coverage`
-    tau : variances about the decoder
-    state : of the training, at its end
-    objective : means of the ELBO's terms over draws that no step has seen
-    neighbours : (m, 2) of a map
-    notes : for people
-    """
-
+    # kind, condition: of the prior, and the name of its hyperparameter
     kind: str
     condition: str
+    # clients, sizes: names, and numbers of areas or points
     clients: tuple[str, ...]
     sizes: tuple[int, ...]
+    # comparisons, variograms: one for each phi
     comparisons: Sequence[Comparison]
     variograms: Sequence[Mapping[str, list[float]]]
-    correlations: Sequence[float]
-    coverage: Mapping[str, Mapping[str, float]]
-    tau: Tau
-    state: State
-    objective: Mapping[str, float]
-    neighbours: Index | None
-    notes: tuple[str, ...]
+    correlations: Sequence[float]  # for each phi, the largest error of a correlation between clients with tau^2
+    coverage: Mapping[str, Mapping[str, float]]  # see `algorithms.training.fit.coverage`
+    tau: Tau  # variances about the decoder
+    state: State  # of the training, at its end
+    objective: Mapping[str, float]  # means of the ELBO's terms over draws that no step has seen
+    neighbours: Index | None  # (m, 2) of a map
+    notes: tuple[str, ...]  # for people
 
     def as_dict(self) -> Record:
         """Returns the content of fit.json."""

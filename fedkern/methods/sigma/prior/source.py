@@ -30,26 +30,16 @@ LARGE = 1e9  # bytes that are worth a note
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Holds the subject of a training.
+    """Holds the subject of a training."""
 
-    Attributes
-    ----------
-    prior : of all areas or points, each client's together
-    clients : their names
-    sizes : of each client, its number of areas or points
-    areas : of each client, their names; empty for points without names
-    locations : of each client, the points of a Gaussian process, or the areas' centres where they are known
-    map : of areas
-    notes : for a user
-    """
-
-    prior: Prior
-    clients: tuple[str, ...]
-    sizes: tuple[int, ...]
-    areas: tuple[tuple[str, ...], ...]
+    prior: Prior  # of all areas or points, each client's together
+    clients: tuple[str, ...]  # their names
+    sizes: tuple[int, ...]  # of each client, its number of areas or points
+    areas: tuple[tuple[str, ...], ...]  # of each client, their names; empty for points without names
+    # of each client, the points of a Gaussian process, or the areas' centres where they are known
     locations: tuple[Array, ...] | None = None
-    map: Map | None = None
-    notes: tuple[str, ...] = ()
+    map: Map | None = None  # of areas
+    notes: tuple[str, ...] = ()  # for a user
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -101,13 +91,8 @@ def condition(config: PriorConfig) -> Condition:
 
 
 def read(config: PriorConfig, folder: Path) -> Source:
-    """Reads the prior of a prior file, whose paths are relative to `folder`.
-
-    Raises
-    ------
-    JobError
-        A file that cannot be read, a map against the rules, or points that cannot be told apart.
-    """
+    """Reads the prior of a prior file, whose paths are relative to `folder`. Raises JobError: a file that cannot be read, a map
+    against the rules, or points that cannot be told apart."""
     data, kind = config.data, config.prior.kind
     # A process has points, given by the file or as a grid; all other kinds have a map.
     if kind == "gp":

@@ -71,22 +71,14 @@ def command(options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Training:
-    """Holds a training whose folder is locked.
-
-    Attributes
-    ----------
-    out : the artifact's folder
-    workshop : the folder in it with the files for `--resume`
-    quiet : whether it shows no progress and no notes
-    used : where its steps run
-    """
+    """Holds a training whose folder is locked."""
 
     config: PriorConfig
     source: Source
-    out: Path
-    workshop: RunFolder
-    quiet: bool
-    used: Used = ON_HOST
+    out: Path  # the artifact's folder
+    workshop: RunFolder  # the folder in it with the files for `--resume`
+    quiet: bool  # whether it shows no progress and no notes
+    used: Used = ON_HOST  # where its steps run
 
     @property
     def architecture(self) -> Architecture:
