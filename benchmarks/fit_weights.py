@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 import fedkern
@@ -34,7 +33,6 @@ from papers import vertical
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support import sigma_artifacts as artifacts
 
-Array = NDArray[np.float64]
 DRAWS = 400
 AT, WEIGHT = np.polynomial.hermite_e.hermegauss(31)
 """Nodes for the sum of the auxiliary variables of a row, which is N(sum of the parts, J rho^2)."""

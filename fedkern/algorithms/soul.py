@@ -32,6 +32,7 @@ from typing import Annotated, final
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Matrix, Vector
 from ..errors import NumericalError
 from ..kernels import rng
 from ..models.likelihood import Likelihood
@@ -108,9 +109,6 @@ Question = Auxiliary | AuxiliaryTotal | Total
 
 
 # Settings --------------------
-
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -197,8 +195,6 @@ class Settings:
 
 # Client --------------------
 
-
-Matrix = NDArray[np.float64]
 
 LABEL = "conditional"  # of the draws, wherever they are shown
 SHARE = 0.2  # of 1 / (largest curvature): the Langevin step

@@ -32,6 +32,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..errors import JobError
 from ..ground import Ground
 from ..kernels.mlp import Architecture
@@ -41,7 +42,6 @@ from ..models.spatial.within import Within
 from ..plain import Record
 from ..printing import listed
 
-Array = NDArray[np.float64]
 Made = TypeVar("Made", "ClientFile", "WithinFile", "ServerFile")
 Kind = Literal["car", "leroux", "bym2", "gp"]
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..kernels.families import FAMILIES
 from ..models.encoding import Encoding
 from .cells import Text, floats
@@ -20,8 +21,6 @@ from .isolated import FAR, LEAST, Cells, coded, distances, find_codes, find_code
 from .table import Table
 
 __all__ = ["FAR", "any_thousandths", "coded", "distances", "notes", "numbers", "robust"]
-
-Array = NDArray[np.float64]
 
 LISTED = 10  # cells of a column
 EARLY = 12.0  # robust standard deviations of logarithms of times: of constant hazards about one row in a million is earlier

@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..errors import JobError, OwnFault
 from ..models.encoding import Column, Encoding, Spec
 from ..models.formula.expansion import Formula, Known
@@ -21,8 +21,6 @@ from .design import column_of
 from .faults import Marks, who
 from .reading import Reader
 from .table import Table
-
-Array = NDArray[np.float64]
 
 
 def arguments(table: Table, formula: Formula, marks: Marks | None = None) -> dict[str, Array]:

@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array, Indices
 from ..errors import JobError
 from . import neighbours, polygons, touching
 from .places import listed, numbers_of, whole
 from .table import load
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 Islands = Literal["link", "drop", "independent"]
 
 ALL = 5  # areas, of which no plane map has all touch all along their borders
@@ -36,8 +34,8 @@ class Graph:
 
     names: tuple[str, ...]  # (n,) of the areas
     # indptr, indices: (n + 1,), (nnz,) neighbours of area i: indices[indptr[i]:indptr[i + 1]], ascending
-    indptr: Index
-    indices: Index
+    indptr: Indices
+    indices: Indices
 
     @property
     def n(self) -> int:
@@ -45,21 +43,21 @@ class Graph:
         return len(self.names)
 
     @property
-    def degrees(self) -> Index:
+    def degrees(self) -> Indices:
         """(n,) The numbers of neighbours."""
         return np.diff(self.indptr)
 
     @property
-    def islands(self) -> Index:
+    def islands(self) -> Indices:
         """The areas without neighbours."""
         return np.flatnonzero(self.degrees == 0)
 
     @property
-    def rows(self) -> Index:
+    def rows(self) -> Indices:
         """(nnz,) The area whose neighbour stands in `indices`."""
         return np.repeat(np.arange(self.n), self.degrees)
 
-    def components(self) -> Index:
+    def components(self) -> Indices:
         """Returns the number (n,) of the connected component of each area, from 0 in order of first appearance."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import connected_components
@@ -68,7 +66,7 @@ class Graph:
         labels = connected_components(csr_array((ones, self.indices, self.indptr), shape=(self.n, self.n)), directed=False)[1]
         return np.asarray(np.unique(labels, return_index=True)[1].argsort().argsort()[labels], dtype=np.int64)
 
-    def subset(self, keep: Index) -> Graph:
+    def subset(self, keep: Indices) -> Graph:
         """Returns the graph of these areas only, in this order."""
         place = np.full(self.n, -1)
         place[keep] = np.arange(len(keep))
@@ -83,7 +81,7 @@ class Map:
 
     graph: Graph  # of all areas
     clients: tuple[str, ...]  # their names, sorted
-    client: Index  # (n,) number of each area's client, ascending
+    client: Indices  # (n,) number of each area's client, ascending
     centroids: Array | None = None  # (n, 2), where they are known
     notes: tuple[str, ...] = ()  # on the treatment of islands, and the number of components, for people
     dropped: tuple[tuple[str, str], ...] = ()  # areas without neighbours that were left out, and of each the client
@@ -101,7 +99,7 @@ class Map:
         return tuple(self.graph.names[k] for k in np.flatnonzero(self.client == client))
 
 
-def from_pairs(names: Sequence[str], pairs: Index) -> Graph:
+def from_pairs(names: Sequence[str], pairs: Indices) -> Graph:
     """Returns a graph from pairs (m, 2) of numbers of areas, in any order and direction."""
     n = len(names)
     both = np.concatenate([pairs, pairs[:, ::-1]]).astype(np.int64)
@@ -116,7 +114,7 @@ def read_edges(path: str | Path, names: Sequence[str]) -> Graph:
     return check_pairs(names, neighbours.read(path, names).pairs, str(path))
 
 
-def check_pairs(names: Sequence[str], pairs: Index, source: str) -> Graph:
+def check_pairs(names: Sequence[str], pairs: Indices, source: str) -> Graph:
     """Returns a graph from pairs (m, 2) of numbers of areas, after checks of self-loops and directions; `source` begins the
     error.
     """
@@ -330,7 +328,7 @@ def make_map(
     return Map(graph, clients, np.sort(number), None if centroids is None else centroids[order], tuple(notes), dropped)
 
 
-def _nearest(alone: Index, centroids: Array, *, sphere: bool) -> Index:
+def _nearest(alone: Indices, centroids: Array, *, sphere: bool) -> Indices:
     """Returns, for each of these areas, the other one whose centre is nearest."""
     places = _places(centroids, sphere=sphere)
     nearest = np.zeros(len(alone), np.int64)

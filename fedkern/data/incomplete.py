@@ -9,17 +9,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Mask
 from ..errors import JobError
 from ..models.encoding import Spec
 from .cells import MISSING, Cells, Text, floats, number, written
 from .dialect import Dialect
 from .faults import name_column, who
 from .table import Table
-
-Mask = NDArray[np.bool_]
-
 
 MARK = "[missing]"
 NO_LABEL = frozenset({"NA", "<NA>", "NaN", "nan", "NaT"})  # as R, pandas and NumPy write a label that is missing

@@ -42,9 +42,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from .standardised import MANY, SAMPLE, middle, sample, smallest
 
-Array = NDArray[np.float64]
 Cells = NDArray[np.bool_]
 
 FAR = 20.0  # robust standard deviations

@@ -6,13 +6,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..models.encoding import OTHER, Encoding
 from .cells import Cells, Text, labels
 from .table import Table
-
-Array = NDArray[np.float64]
 
 
 def find_rare(cells: Text, levels: Sequence[str], weights: Array, least: int) -> frozenset[str]:

@@ -16,16 +16,14 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array, Indices
 from ..errors import JobError
 from . import cells
 from .dialect import SEPARATORS, suffix
 from .places import counts, listed, numbers_of, whole, zeros
 from .table import PLAIN, Table, load
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 Ids = Literal["names", "positions", "positions from 0"]
 Named = list[tuple[str, str]]
 
@@ -42,7 +40,7 @@ class Neighbours(NamedTuple):
     `first`: the position of the first area, where the file has positions; None where it has names. `notes`: for people.
     """
 
-    pairs: Index
+    pairs: Indices
     first: int | None = None
     notes: tuple[str, ...] = ()
 
@@ -93,7 +91,7 @@ def read(path: str | Path, names: Sequence[str], ids: Ids | None = None, column:
     return Neighbours(numbers.reshape(-1, 2), first, tuple(notes))
 
 
-def _by_name(path: str | Path, names: Sequence[str], pairs: Named) -> Index:
+def _by_name(path: str | Path, names: Sequence[str], pairs: Named) -> Indices:
     """Returns pairs of names as numbers of areas."""
     place = {name: k for k, name in enumerate(names)}
     unknown = list(dict.fromkeys(name for pair in pairs for name in pair if name not in place))

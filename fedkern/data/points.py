@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..errors import JobError
 from .places import listed, numbers_of, whole
 from .table import load
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..errors import JobError
 from ..labels import label
 from .places import counts, listed
 from .touching import TURN, Part
-
-Array = NDArray[np.float64]
 
 OTHER = (".gpkg", ".shp", ".fgb", ".zip")  # read by geopandas
 Convert = Callable[[Array], Array]  # corners (k, 2) to degrees

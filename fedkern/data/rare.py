@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..models.encoding import Column
 from .cells import MOST, Cells, Text, labels
 from .directions import HEAVY, MOST_IN_PAIRS, MOST_SUMMED
@@ -20,8 +21,6 @@ from .directions import search as search_directions
 from .incomplete import marked
 from .standardised import BLOCK, Part, design, middle
 from .table import Table
-
-Array = NDArray[np.float64]
 
 
 class Rare(NamedTuple):

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..algorithms.core import masked, once
 from ..algorithms.core.exchange import Ask
@@ -25,6 +24,7 @@ from ..algorithms.exchanges import columns as agreement
 from ..algorithms.exchanges.answers import Certificate
 from ..algorithms.exchanges.columns import Summary
 from ..algorithms.exchanges.compare import compare, find_twins, table_of
+from ..arrays import Array
 from ..data.design import describe
 from ..data.faults import Faults
 from ..data.header import naming_rows
@@ -51,8 +51,6 @@ from .parties import Parties
 from .progress import Progress
 from .stage import Stage, column_sums_stage, counts_stage, rare_levels_stage
 from .watch import Lines, Watch
-
-Array = NDArray[np.float64]
 
 LOG = logging.getLogger(__name__)
 

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs, dtrtri
 
+from ..arrays import Matrix, Vector
 from ..errors import NumericalError
-
-Vector = NDArray[np.float64]
 
 
 def packed_size(d: int, covariance: str) -> int:
@@ -179,8 +178,6 @@ def floored(P: Vector, floor: Vector) -> tuple[Vector, int]:
 
 # --------------------
 # Computes Cholesky factors and their solutions by SciPy's LAPACK, without checks that take longer than a small matrix.
-
-Matrix = NDArray[np.float64]
 
 
 def factor(A: Matrix) -> Matrix:

@@ -8,13 +8,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Vector
 from ..kernels import glm as kernels
 from ..kernels import homes
 from ..kernels.families import FAMILIES, Scale
 from ..kernels.homes import Home, on_host
 from .expfam import Gaussian
 
-Vector = NDArray[np.float64]
 BLOCK = 1 << 14
 NORMAL = 1.482602218505602  # standard deviation of a normal variable over its median absolute deviation
 FEW = 1 << 10  # rows, where each has a number for each draw

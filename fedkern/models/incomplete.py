@@ -19,8 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+from ..arrays import Array, Mask
 
 SETTLED = 1e-7  # change of a mean or covariance in an iteration, in standard deviations of the columns
 ITERATIONS = 2000

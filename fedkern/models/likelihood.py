@@ -13,12 +13,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Vector
 from ..kernels.families import FAMILIES, HALF_LOG_TAU, MOST, Dispersion, Family, Scale, Unknown, half_normal
 from .saturated import LIMIT
 
 __all__ = ["HALF_LOG_TAU", "LIMIT", "MOST", "Bounded", "Likelihood", "Noisy", "Scale", "cut_slope", "cut_value", "half_normal"]
 
-Vector = NDArray[np.float64]
 LEFT_OUT = 1e-12  # probability of noise beyond the counts over which sums go
 MOST_SLOPE = 2.0**32  # of a row, or area, in a sum that is masked
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from ..arrays import Array
 
 GOOD = 0.5  # k-hat up to which it says much
 UNRELIABLE = 0.7  # k-hat above which an estimate says little

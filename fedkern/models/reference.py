@@ -12,11 +12,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from .encoding import INTERCEPT, Encoding
-
-Array = NDArray[np.float64]
 
 # Numbers beside the coefficients that a constant in the predictor moves: how their names begin, and which way they go.
 MOVED = {"threshold[": -1.0, "log_hazard[": 1.0}

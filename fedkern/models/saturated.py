@@ -17,10 +17,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
+from ..arrays import Indices, Vector
 
 LIMIT = 2.0**30  # nats of a row: with 2^31 rows sums have room in the words that are masked (`privacy.masks`)
 HIGHEST = 1024.0  # nats: no log-density of a row is above it, for no number is below 5e-324 in size

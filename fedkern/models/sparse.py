@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..errors import JobError
 from .encoding import Encoding
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

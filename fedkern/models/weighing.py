@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-Vector = NDArray[np.float64]
+from ..arrays import Vector
 
 FULL = 6  # rows a coefficient; of fewer each row is nearly alone in some sum of many columns
 ENOUGH_DIGITS, TINY = 1e-9, 1e-300  # of the largest eigenvalue of X'X; of a column's squares

@@ -17,13 +17,12 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special, stats
 
+from ..arrays import Vector
 from .accountant import Mechanism, Parts, gather, largest_cases
 from .noise import GRID
 
-Vector = NDArray[np.float64]
 Law = dict[int, float]  # a sum of rows, in clips -> its probability
 Pair = tuple[Law, Law]  # of two neighbours
 

@@ -31,10 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._core import words as compiled
+from ..arrays import Array
 from ..errors import JobError
 
 Words = NDArray[np.uint64]  # (limbs, n), the lowest limb first
-Array = NDArray[np.float64]
 
 KEY = 32  # bytes of a secret and of a public key
 FEWEST = 3  # clients: of two each learns the other's number from the sum

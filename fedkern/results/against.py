@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..errors import JobError
 from ..printing import listed
 from . import mixing, page, plots
 from .released import Drawing, Drawn, Group, Marginal, Released
-
-Array = NDArray[np.float64]
 
 NAMED = 4  # names in an error
 PLOTTED = 60  # parameters

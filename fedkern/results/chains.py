@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from .mixing import Stream
 from .plain import Record
 from .selection import GAP
-
-Array = NDArray[np.float64]
 
 LEAST = 20  # draws of a chain: with fewer none lies in a 5 % tail
 NORMAL = 1.6448536269514722  # its quantile at 95 %

@@ -8,15 +8,14 @@ from functools import cached_property
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from ..algorithms.core.messages import SERVER
+from ..arrays import Vector
 from ..kernels import rng
 from ..models.expfam import Gaussian
 from ..models.reference import Coding
 from .released import Drawing, Group, Normal
 
-Vector = NDArray[np.float64]
 INTERCEPT = "intercept"
 PLAIN = (INTERCEPT, "log_sigma")  # parameters that are not slopes
 

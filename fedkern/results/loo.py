@@ -12,18 +12,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..algorithms.core.exchange import LARGEST, LEAST
 from ..algorithms.core.masked import ALL, describe_few
 from ..algorithms.core.once import Server, not_in
 from ..algorithms.exchanges.sums import BINS, LooSums
+from ..arrays import Array
 from ..finding import Finding
 from ..models import psis
 from . import guard, page
 from .plain import Record, real
-
-Array = NDArray[np.float64]
 
 EDGES = (psis.GOOD, psis.UNRELIABLE, 1.0)  # of the bins of k-hat
 BLOCK = 256  # rows at once: memory is that of the draws times this

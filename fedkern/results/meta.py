@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-Array = NDArray[np.float64]
+from ..arrays import Array
 
 NEAR = 0.05  # sds of a column that a site lacks, for each sd of one that it has
 STEPS = 200  # of Newton's method: a dozen do

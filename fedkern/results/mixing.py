@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from . import diagnostics, guard
 from .diagnostics import MARKED, normal_scores
 
@@ -20,7 +20,6 @@ FEWEST = 8  # batches of a chain that its longest ones leave
 BLOCK = 2048  # quantities that are judged at once: this takes little memory beside the stream
 CHANCE = 0.999  # quantile of R-hat in chains that agree, beyond which it counts
 KEPT = 200  # thinned draws of all chains together
-Array = NDArray[np.float64]
 Both = tuple[Array, Array]  # R-hat and ESS
 
 

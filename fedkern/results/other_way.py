@@ -12,13 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from ..arrays import Array
 from ..finding import Finding
 from . import heterogeneity
-
-Array = NDArray[np.float64]
 
 REWRITE = "rewrite-outcome"
 OF_TWO = "slopes-reversed"

@@ -8,15 +8,14 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..errors import JobError
 from ..models.encoding import Encoding
 from ..models.formula import factors
 from .prediction import Prediction
 from .released import Drawn, Group, difference, of_draws
 
-Array = NDArray[np.float64]
 CONTRAST = re.compile(r"(.*)\[(.*) vs (.*)\]")
 # Of the mean of a function of a column, to the column.
 BACK: dict[str, Any] = {"log": np.exp, "log2": np.exp2, "log10": lambda x: 10.0**x, "sqrt": np.square, "exp": np.log}

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from ..arrays import Array
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from ..arrays import Array
 from ..models import psis
-
-Array = NDArray[np.float64]
 
 MEAN, SD = 0.1, 0.05  # sds by which a mean, and parts by which an sd may be off
 EQUAL = 1e-6  # nats within which all ratios are one: q is then the posterior

@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from . import mixing, released
 from .released import Drawing, Drawn, Group
 from .selection import LARGE, matrix, partial_correlations
 
-Array = NDArray[np.float64]
 Row = dict[str, float]
 
 # The quantities by which convergence is judged, and their names. R-hat and ESS use ranks: those of tau^2 are those of log tau.

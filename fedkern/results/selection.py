@@ -11,13 +11,13 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..arrays import Array
 from ..errors import JobError
 from ..printing import listed
 from .diagnostics import MARKED
 from .plain import Record, real
 from .verdict import doubtful, is_doubtful, marked
 
-Array = NDArray[np.float64]
 Rule = Literal["or", "and"]
 LARGE = 0.2  # standardised units: from here an average is large, and a site differs, unless a job says another
 DEVIATING = ("p_differs", "contrast", "p_deviates", "mean", "q05", "q95", "rhat")  # of a client that differs

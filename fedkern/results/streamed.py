@@ -8,10 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
+from ..arrays import Array
 from . import mixing, released
 from .mixing import Stream
 from .released import Drawing, Drawn, Group
-from .samples import OWN, Array, Row, rescaled
+from .samples import OWN, Row, rescaled
 
 JUDGED = ("theta", "log_tau", "inclusion", "log_eta", "logit_rho", "average")  # moments need logarithms
 ALONE = ("log_eta", "logit_rho")  # for that alone: eta and rho are published

@@ -6,17 +6,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..algorithms.core.windows import ERRORS, LEAST, MEAN, SD, Movement
+from ..arrays import Array
 from ..finding import Finding
 from ..models import psis
 from ..models.weighted import Weighted
 from .diagnostics import MARKED
 from .reweighed import Reweighed
 
-Array = NDArray[np.float64]
 Word = bool | Literal["settled", "not judged", "approximate"]
 
 RHAT = 1.01  # of converged chains: the largest R-hat

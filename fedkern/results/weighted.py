@@ -9,12 +9,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..models.weighted import quantiles
 from . import mixing
 from .gaussian import grouped, label
 from .released import Drawing, Drawn, Group
 
-Array = NDArray[np.float64]
 QUANTILES = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}
 ENDS = {"q025": 0.025, "q05": 0.05, "q95": 0.95, "q975": 0.975}
 

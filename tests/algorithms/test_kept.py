@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from fedkern.algorithms import soul
 from fedkern.algorithms.core import kept
@@ -15,11 +14,10 @@ from fedkern.algorithms.core.kept import GIVEN, PersistentMap, PersistentSet, on
 from fedkern.algorithms.core.messages import Saved, evolve
 from fedkern.algorithms.core.trace import Trace
 from fedkern.algorithms.hmc import machine as hmc
+from fedkern.arrays import Array
 from fedkern.models.encoding import Column
 from fedkern.transports.codec import pack, unpack
 from support.refusal import refusal
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

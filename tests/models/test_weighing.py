@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from fedkern.arrays import Array
 from fedkern.models import levels, survival
 from fedkern.models.mixed import Layout, Rows
 from fedkern.models.survival_parametric import Lifetimes
 from fedkern.models.weighing import Least, few, levered
 from support.rounded_jobs import drawn
-
-Array = NDArray[np.float64]
 
 N = 60
 NAMES = ("intercept", "a", "b")

@@ -13,13 +13,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 import fedkern
+from fedkern.arrays import Array
 from fedkern.errors import JobError
 from fedkern.results.weighted import WeightedDraws
-
-Array = NDArray[np.float64]
 
 OF_EFFECTS = {"kind": "half-normal", "sd": 1.0}  # the prior of their sd, of which truths are drawn
 CENTRE = 0.5  # of the intercept's prior: its default is the response's level, which no truth can be drawn from

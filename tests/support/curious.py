@@ -26,6 +26,7 @@ from fedkern.algorithms.exchanges.scales import ColumnMoments, Scaling
 from fedkern.algorithms.gibbs.settings import Globals, GlobalsTempered, Locals, Loglik
 from fedkern.algorithms.pvi.messages import QUpdate, SiteApplied, SiteDelta
 from fedkern.algorithms.sfvi.machine import INNER, Global, GlobalGradient, GlobalGradientBound
+from fedkern.arrays import Array
 from fedkern.data.artifact import WithinFile, read_own, read_server
 from fedkern.errors import NumericalError
 from fedkern.kernels import rng, shrinkage
@@ -42,7 +43,6 @@ from fedkern.models.spatial.within_site import WithinSite
 from fedkern.transports.codec import Frame
 from fedkern.transports.driver import ServerSide
 
-Array = NDArray[np.float64]
 M = TypeVar("M", bound=Message)
 
 DRAWS, SHARED = 400, 1001  # of the stream "posterior", its chain from which all parties drew the points of log-likelihoods

@@ -14,18 +14,16 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance.settings import OF_VALUES, AskNormal, of_derivatives, of_draws, power, told
 from fedkern.algorithms.importance.summaries import average
+from fedkern.arrays import Array
 from fedkern.models.expfam import packed
 from fedkern.models.mixed import Prior, Rows
 
 from .curious import OF_ROUNDING, AtPoints, InUnits, Seen, Sites, Sums, Values, z_of
 from .rounded_jobs import Played
-
-Array = NDArray[np.float64]
 
 STEP, EXACT = 1e-4, 1e-8  # of a cell; of a sum that travels whole
 RESPONSE = -1  # in the place of a column

@@ -9,18 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from fedkern.algorithms.exchanges.columns import Agreed
 from fedkern.algorithms.exchanges.scales import ColumnMoments, Scaling
 from fedkern.algorithms.gibbs.settings import Globals, GlobalsMoved, Locals, MoveTerms, SecondMoveTerms
 from fedkern.algorithms.pvi.messages import ScaledQUpdate, ScaledSiteDelta, SiteApplied
+from fedkern.arrays import Array
 from fedkern.models.expfam import Gaussian, unpack
 from fedkern.results import loo
 
 from . import curious
-
-Array = NDArray[np.float64]
 
 DRAWS, CHAINS = 1000, 4  # of posterior.nc by default
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from fedkern.arrays import Array
 
 
 @dataclass(frozen=True)

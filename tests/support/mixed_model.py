@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedkern.arrays import Vector
 from fedkern.models.likelihood import HALF_LOG_TAU, Likelihood, half_normal
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

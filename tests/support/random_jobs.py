@@ -25,11 +25,11 @@ from scipy.optimize import minimize_scalar
 from scipy.special import expit, logit, logsumexp
 
 import fedkern
+from fedkern.arrays import Vector
 from fedkern.jobs.run import Output
 from fedkern.methods.sigma.prior import build
 from fedkern.methods.sigma.prior import keys as prior_keys
 
-Vector = NDArray[np.float64]
 DRAWS = 20_000  # of a reference
 LEAST_DRAWS = 500  # effective ones, below which a reference is none
 

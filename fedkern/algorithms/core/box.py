@@ -14,9 +14,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from .messages import RemoteFault
-
-Array = NDArray[np.float64]
 
 REACH = 20.0  # times a coefficient's prior sd, or `WIDEST` where that is less
 WIDEST = 2.5  # of a standardised column's coefficient

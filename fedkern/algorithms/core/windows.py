@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array, Matrix, Vector
 from .messages import evolve
 
 # Averaging --------------------
@@ -26,7 +26,6 @@ from .messages import evolve
 # section 8.
 
 
-Array = NDArray[np.float64]
 KEPT = 256
 
 
@@ -73,9 +72,6 @@ class Trajectory:
 
 # Stretches of rounds --------------------
 
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 STRETCHES = ((0.65, 0.75), (0.9, 1.0))  # of the rounds at the full rate
 BATCHES = 5

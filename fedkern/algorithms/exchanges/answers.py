@@ -11,6 +11,7 @@ from typing import Annotated, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...plain import Record
 from ...privacy.certificate import find_problem
 from ...privacy.masks import ROUND, WIDE
@@ -227,8 +228,6 @@ class SiteFit(
 # standard deviations, to three digits of these. It names single clients, so a holder's policy must allow it. Source:
 # docs/spec/likelihood.md, section 5.
 
-
-Array = NDArray[np.float64]
 
 DIGITS_OF_SD = 3  # of a standard deviation: readers of the result see them, and all digits are equations for the rows
 

@@ -13,10 +13,10 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...finding import Finding, Value
 from ...printing import listed
 
-Array = NDArray[np.float64]
 Sites = NDArray[np.bool_]
 
 MANIFOLD = 15.0  # times, by which no hospitals differ, and a heavy tail hardly does: glucose in mg/dl among mmol/l is 18

@@ -14,16 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...models.expfam import Gaussian, unpack
 from ...privacy.masks import ROUND
 from ..core import once, tells
 from ..core.exchange import Answer, Ask
 from ..core.masked import Masked
 from ..core.messages import Message
-
-Array = NDArray[np.float64]
 
 LARGEST = 1e100  # of a number: products of two are finite
 AWAY = 0.1  # sds that q's mean may be off, in its own and in exact ones

@@ -28,6 +28,7 @@ from typing import Annotated, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import OwnFault
 from ...finding import Finding
 from ...models.encoding import Column, Spec
@@ -40,7 +41,6 @@ from .columns import Summary, moments, name_openly, standardise
 from .compare import Facts, compare, is_of_client
 from .odd_response import OTHERS, Odd, is_doubt
 
-Array = NDArray[np.float64]
 Block = Annotated[NDArray[np.float64], "block"]
 
 WIDTH = 64  # columns of a question

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._core import words as compiled
+from ...arrays import Array
 from ...errors import JobError
 from ...privacy.masks import ONCE, from_words, to_words, total
 from ..core import masked, once, pieces, tells
@@ -29,7 +30,6 @@ from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault
 from ..core.rounds import in_order, needed
 from . import sum_keys
 
-Array = NDArray[np.float64]
 DIMS = {"counted": pieces.PIECE}
 ROUNDS = 3
 ENDS = "ask who runs the server, and start the job again"

@@ -30,12 +30,13 @@ from typing import Annotated
 
 import numpy as np
 
+from ...arrays import Array
 from ...errors import JobError
 from ...finding import Finding
 from ...kernels.families import FAMILIES
 from ...models.likelihood import Likelihood
 from ...models.spatial.site import Rows
-from ...models.spatial.units import Array, Units, fill_intervals, pooled_level, spread, sums
+from ...models.spatial.units import Units, fill_intervals, pooled_level, spread, sums
 from ...privacy.masks import LARGEST_CELL, ONCE, nearest
 from ..core import legs, once, tells
 from ..core.legs import Leg

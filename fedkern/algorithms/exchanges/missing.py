@@ -16,13 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from ...arrays import Matrix, Vector
 from ..core import once, tells
 from ..core.kept import PersistentMap
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects, evolve
 from ..core.rounds import in_order, needed
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 PASSES = 10  # at most
 STILL = 1e-3  # of the standard deviation of what is fitted: below, a pass was the last
 PENALTY = 1.0

@@ -20,15 +20,13 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...finding import Finding
 from ..core import legs, once, tells
 from ..core.legs import Leg, not_agreed
 from ..core.masked import ALL, Masked, Sum
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
-
-Array = NDArray[np.float64]
 
 DIMS = {"block": 1}  # of columns
 OTHERS = "all others together"

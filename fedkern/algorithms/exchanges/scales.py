@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import JobError
 from ...models.incomplete import Completed, NeverTogether, pooled
 from ..core import legs, once, tells
@@ -29,7 +30,6 @@ from ..core.legs import Leg, not_agreed
 from ..core.messages import ClientEffects, Event, Message, Protocol, RemoteFault, ServerEffects
 from .apart import APART, LEAST, compare_spreads
 
-Array = NDArray[np.float64]
 Columns = Annotated[NDArray[np.float64], "w"]
 Square = Annotated[NDArray[np.float64], "w w"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ..core import once, tells
 from ..core.exchange import Answer, Ask
 from ..core.messages import RemoteFault
@@ -60,8 +60,6 @@ def make_reply(message: TellVerdict) -> VerdictHeard:
 
 
 FIGURES_OF = ("mean", "q025", "q975")  # of the figures of an unknown
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from ...arrays import Array, Matrix, Vector
 from ...errors import NumericalError
 from ...models.hierarchical import GlobalPrior, LocalModel
 from ...privacy.masks import WIDE
@@ -153,8 +154,6 @@ SUMS = (
 # Metric --------------------
 
 
-Array = NDArray[np.float64]
-
 # Standard deviations from the mode: a trajectory that goes further is rejected, and nobody is asked there. While steps adapt
 # chains went thousands away, where a log-likelihood is a sum over the few rows next to a plane, and told all rows; the posterior
 # has next to nothing beyond, of log scales near 0 neither (e^-14, where a standard deviation is .7).
@@ -189,10 +188,6 @@ class Metric:
 
 
 # Client --------------------
-
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 
 @final

@@ -17,15 +17,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Matrix, Vector
 from ...errors import NumericalError
 from ...kernels import rng
 from ...models.hierarchical import LocalModel
 from ..core.box import Box
 from ..core.kept import GIVEN
 from ..core.messages import SERVER, evolve
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 STREAM = "momenta"
 ACCEPT, JITTER, START = 1, 2, 3  # draws of the stream beside the momenta, which are draw 0

@@ -13,6 +13,7 @@ from typing import cast, final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import OwnFault
 from ...models.expfam import packed, unpacked
 from ...models.saturated import Saturated
@@ -43,8 +44,6 @@ from .settings import (
     told,
 )
 from .summaries import average
-
-Array = NDArray[np.float64]
 
 REFUSALS = 2  # questions about few rows, after which a client answers none
 

@@ -12,6 +12,7 @@ from typing import TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import NumericalError
 from ...kernels import rng
 from ...models.expfam import unpacked
@@ -41,7 +42,6 @@ from .settings import (
 )
 from .summaries import Quadratics
 
-Array = NDArray[np.float64]
 M = TypeVar("M", bound=Message)
 
 STREAM = "posterior"

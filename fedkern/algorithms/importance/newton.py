@@ -21,9 +21,9 @@ from typing import Protocol as Shape
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ..core.messages import evolve
 
-Array = NDArray[np.float64]
 # Eigenvalues of so much of the largest, times the order of the matrix, and curvatures, at which nothing is known of a direction.
 # A cube of calendar years leaves about 1e-13, of which all digits that count are known.
 FLAT, FLAT_DIAGONAL = 2e-15, 1e-14

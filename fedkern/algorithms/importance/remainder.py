@@ -13,15 +13,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...models.expfam import unpacked
 from ..core.nets import SURE
 from .newton import Metric
 from .proposals import Proposal
 from .settings import OF_WORDS, Settings, power
-
-Array = NDArray[np.float64]
 
 SMALL = 0.1  # nats: the sd of a remainder that is small
 ANSWER = 8192  # draws from corrected quadratics, which cost nothing

@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ...arrays import Array
 from ...privacy.masks import WIDE
 from ..core import tells
 from ..core.box import Box
@@ -236,8 +237,6 @@ SUMS = (Sum(SummedCurvature, MaskedCurvature, WIDE), Sum(SummedValues, MaskedVal
 # same answer; no key sets it, and of what a server sends but the number of one of the job's priors. Source:
 # docs/spec/likelihood.md, section 6.
 
-
-Array = NDArray[np.float64]
 
 OF_VALUES = 0.05  # nats of all clients' sum: importance weights are worth as many draws as with all digits
 FAR = 10.0  # times as much for a draw far out: half a nat, by which weights are a hundredth too large in the mean

@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ..core import once, tells
 from ..core.masked import ALL
 from ..core.messages import Message, RemoteFault
 from .settings import LOST, OF_WORDS
-
-Array = NDArray[np.float64]
 
 FAR = 1e6  # nats, by which a draw has no weight
 

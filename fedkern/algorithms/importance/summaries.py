@@ -21,16 +21,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ...arrays import Array
 from ...models.expfam import factor, packed, unpacked
 from ..core.messages import RemoteFault, evolve
 from ..core.nets import sobol
 from .newton import Metric
 from .settings import ASKED_OF_ALL, QUESTIONS, AskNormal, Curvature
-
-Array = NDArray[np.float64]
 
 AVERAGED, BLOCK = 2048, 64  # points of an average, and of them at once
 MOVED, FAR = 0.1, 1.0  # posterior sds by which no mean moves where that is the posterior, or near it

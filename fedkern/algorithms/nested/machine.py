@@ -29,6 +29,7 @@ from typing import Protocol as Shape
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array, Indices
 from ...errors import NumericalError
 from ...kernels import rng
 from ...models.psis import UNRELIABLE
@@ -149,8 +150,6 @@ class Settings:
 # Client --------------------
 
 
-Array = NDArray[np.float64]
-
 INNER_CHAIN = 1003  # chain of the stream "posterior": released draws have the first 1,000
 CHUNKS = 20  # parts of a question's draws that are computed together: memory
 APART = 1e3  # nats, where one half of the draws of theta has no weight
@@ -269,8 +268,6 @@ def _each(
 # Server --------------------
 
 
-Index = NDArray[np.int64]
-
 MODE, LATTICE, DRAWS = "mode", "lattice", "draws"  # what is being done
 ENOUGH, ALL_ROUNDS = "enough", "rounds"  # why no more is asked
 MOST_STENCILS = 15
@@ -354,7 +351,7 @@ class Server:
         return len(self.names)
 
     @property
-    def updates(self) -> Index:
+    def updates(self) -> Indices:
         """(J,) The number of rounds in which each client took part: all of them."""
         return np.full(len(self.names), self.round)
 

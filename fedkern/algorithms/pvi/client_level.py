@@ -22,6 +22,7 @@ from typing import TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Vector
 from ...models.expfam import Gaussian, keeps_proper
 from ...privacy.accountant import Mechanism
 from ...privacy.noise import Source
@@ -50,8 +51,6 @@ from .machine import SMALLEST_ALPHA, point_of
 from .machine import released as released
 from .messages import QUpdate, Settings, SiteApplied, SiteDelta, SiteShare
 from .scale import clipped
-
-Vector = NDArray[np.float64]
 
 
 @final

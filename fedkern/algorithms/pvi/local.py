@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Vector
 from ...errors import NumericalError
 from ...kernels import glm, homes, rng
 from ...kernels.bound import Bound
@@ -29,7 +30,6 @@ from ..exchanges.arrival import AskSlope
 from .messages import SHARDED, BoxOfQ, Settings
 from .noise_aware import Design
 
-Vector = NDArray[np.float64]
 OMEGA_BOUND = 20.0
 FALL = 10.0  # times the bound before an update, which it may lose in it
 LARGEST = 1e100  # of h, P and mean where a failure must not show: products of two, and sums of their squares, are finite

@@ -26,8 +26,8 @@ from typing import NamedTuple, final
 from typing import Protocol as Shape
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Vector
 from ...errors import NumericalError
 from ...models.expfam import Gaussian, floored, keeps_proper, pack, packed_size, unpack
 from ..core.kept import GIVEN, PersistentMap, load, save
@@ -78,7 +78,6 @@ __all__ = ["SUMS", "QUpdate", "Refused", "SiteApplied", "SiteDelta", "load", "sa
 # order.
 
 
-Vector = NDArray[np.float64]
 BLOCK = 128
 
 

@@ -14,6 +14,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array, Vector
 from ...errors import NumericalError
 from ...models.expfam import Gaussian, unpack
 from ...privacy.masks import MOST_OF_ROW, WIDE
@@ -124,7 +125,6 @@ def looks(most: int) -> tuple[int, ...]:
 # Messages --------------------
 
 
-Vector = NDArray[np.float64]
 Shift = Annotated[NDArray[np.float64], "d"]
 Precision = Annotated[NDArray[np.float64], "p"]
 
@@ -316,8 +316,6 @@ SUMS = (
 
 # Box --------------------
 
-
-Array = NDArray[np.float64]
 
 WIDER, NARROWEST = 4.0, 2.0**-40  # prior sds that q's may have
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ...arrays import Vector
 from ...errors import NumericalError
 from ...models.expfam import Gaussian
 from ..core import once, tells
@@ -38,8 +39,6 @@ from ..core.messages import ClientEffects, ClientLost, Event, Message, RemoteFau
 # the mean of logistic(x'theta) x_d is sum w_c x_cd p_c; for a normal column m_d mu_d sum w_c k_c p_c (1 - p_c) (Stein). Less that
 # at 0, and over m_d / 4, these are points in which gradients are lines. Source: docs/spec/pvi.md, section 16.
 
-
-Vector = NDArray[np.float64]
 
 PROBIT = np.pi / 8  # E logistic(a) of a Gaussian a is about logistic(mean / sqrt(1 + PROBIT x variance))
 MOST = 8  # binary columns, of which all combinations are formed

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Vector
 from ...kernels.homes import on_host
 from ...models.expfam import Gaussian, floored, unpack
 from ...models.glm import BLOCK, Rows
@@ -166,9 +167,6 @@ PROTOCOL: Protocol[Told, Told] = once.protocol("variance", (LearntVariance,), ()
 # C. (One that is replaced by a row with another id may move two: these are no neighbours.) The update is charged once, whatever
 # its number of local steps. No rule may know a shard's row count or a mean over rows, or every shard would depend on every row.
 # Source: docs/spec/pvi.md, section 12 b and c.
-
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,14 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.special import expit, gammaln
 
+from ...arrays import Array, Matrix, Vector
 from ...models.hierarchical import LocalModel
 from ...models.likelihood import HALF_LOG_TAU, Noisy
 from ...models.spatial.site import Site
 from ...models.variational import FURTHEST, Block
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -446,8 +443,6 @@ class Shear:
 #
 # wide in all unknowns few draws would be worth anything. Source: docs/concepts/convergence.md, "Whether it is right".
 
-
-Array = NDArray[np.float64]
 
 FREEDOM = 5  # degrees of it
 WIDER = 1.5  # than q

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from ...arrays import Matrix, Vector
 from ...errors import NumericalError
 from ...kernels import rng
 from ...models.hierarchical import GlobalPrior, LocalModel
@@ -137,8 +138,6 @@ SUMS = (Sum(GlobalGradient, MaskedGradient, WIDE), Sum(GlobalGradientBound, Mask
 # Settings --------------------
 
 
-Matrix = NDArray[np.float64]
-
 LARGEST_FULL = 64  # local unknowns up to which L_j is triangular by default
 
 
@@ -247,9 +246,6 @@ class Settings:
 
 
 # Client --------------------
-
-
-Vector = NDArray[np.float64]
 
 
 @final

@@ -13,6 +13,7 @@ from typing import Self, TypeVar
 
 import numpy as np
 
+from ...arrays import Indices, Vector
 from ...errors import NumericalError
 from ...kernels import rng
 from ...kernels.ranges import finite
@@ -27,13 +28,11 @@ from ..core.windows import Trajectory, Windows
 from .messages import (
     Begin,
     BoundShare,
-    Index,
     LikelihoodShare,
     LikelihoodSum,
     PredictorSum,
     Residual,
     Settings,
-    Vector,
     ZShare,
     batch_of,
     of_batch,
@@ -296,7 +295,7 @@ def _iterated(state: Client, message: Vector) -> Client | None:
     )
 
 
-def _remembered(state: Client, mean: Vector, index: Index | None = None) -> Vector:
+def _remembered(state: Client, mean: Vector, index: Indices | None = None) -> Vector:
     """Returns the average of the messages, with the mean of this round's, if the network of z takes it."""
     s, residual = state.settings, state.residual
     if "residual" not in state.site.auxiliary.inputs:
@@ -333,7 +332,7 @@ def _stepped(state: Client, messages: tuple[Vector, ...], own_parts: tuple[Vecto
     return _drawn(state) if round < s.rounds else (state, [])
 
 
-def _replaced(values: Vector, where: Index | tuple[slice, Index], new: Vector) -> Vector:
+def _replaced(values: Vector, where: Indices | tuple[slice, Indices], new: Vector) -> Vector:
     """Returns a copy with some elements replaced."""
     values = values.copy()
     values[where] = new

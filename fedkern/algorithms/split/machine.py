@@ -19,6 +19,7 @@ from typing import Any, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Indices, Vector
 from ...errors import NumericalError
 from ...kernels import rng
 from ...kernels.ranges import finite
@@ -48,14 +49,12 @@ from .client import Client, client
 from .messages import (
     Begin,
     BoundShare,
-    Index,
     LikelihoodShare,
     LikelihoodSum,
     PredictorSum,
     Residual,
     Seen,
     Settings,
-    Vector,
     ZShare,
     batch_of,
     of_batch,
@@ -251,7 +250,7 @@ def _summed(state: Server) -> tuple[Server, ServerEffects]:
     return _ended(_moved(state, slopes, scales), to_each(range(s.n_clients), answer))
 
 
-def _drawn(state: Server, Z: Vector, index: Index | None, step: int) -> Server:
+def _drawn(state: Server, Z: Vector, index: Indices | None, step: int) -> Server:
     """Returns the state with this sum of z, whose rows it may change, and the draws of b and log sigma of this step."""
     s, d = state.settings, state.shared.block.size
     if state.offset is not None:
@@ -271,7 +270,7 @@ def _of_sum(state: Server, round: int) -> PredictorSum:
     return PredictorSum(round, state.Z, np.array([b for b, _ in drawn]), gamma)
 
 
-def _sloped(state: Server, index: Index | None, round: int, sees: bool) -> tuple[Server, Message, list[float], list[float]]:
+def _sloped(state: Server, index: Indices | None, round: int, sees: bool) -> tuple[Server, Message, list[float], list[float]]:
     """Returns the answer to a client's round, and the slopes of the server's own step, which it needs too.
 
     `sees`: whether the slopes are in the sums of each row.

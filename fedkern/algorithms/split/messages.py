@@ -10,6 +10,7 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Indices, Vector
 from ...kernels import rng
 from ..core import tells
 from ..core.messages import SERVER, Message, evolve
@@ -90,8 +91,6 @@ class BoundShare(Message, kind=56, tells=tells.Figure()):
 # Settings --------------------
 
 
-Vector = NDArray[np.float64]
-Index = NDArray[np.int64]
 LEAST_MEMORY, WINDOW = 0.9, 20.0
 
 
@@ -180,12 +179,12 @@ class Settings:
 
 
 @lru_cache(maxsize=4)
-def _shuffled(seed: int, n_rows: int, epoch: int) -> Index:
+def _shuffled(seed: int, n_rows: int, epoch: int) -> Indices:
     coins = rng.uniform(n_rows, key=rng.key(seed, "batch"), client=SERVER, step=epoch)
     return np.argsort(coins, kind="stable")
 
 
-def batch_of(settings: Settings, round: int) -> Index | None:
+def batch_of(settings: Settings, round: int) -> Indices | None:
     """Returns the rows of a round, the same at every party: each epoch goes once through a fresh shuffle (section 7)."""
     if settings.batch is None:
         return None
@@ -194,7 +193,7 @@ def batch_of(settings: Settings, round: int) -> Index | None:
     return np.sort(shuffled[k * settings.batch : (k + 1) * settings.batch])
 
 
-def of_batch(values: Vector, index: Index | None) -> Vector:
+def of_batch(values: Vector, index: Indices | None) -> Vector:
     """Returns the values of a round's rows; all of them without batches."""
     return values if index is None else values[index]
 
@@ -223,7 +222,7 @@ class Seen:
         """Returns the sums before the first round."""
         return cls(np.zeros((n_clients, n_rows)), np.zeros(n_rows), np.zeros(n_rows))
 
-    def with_z(self, sent: Mapping[int, Vector], index: Index | None) -> Seen:
+    def with_z(self, sent: Mapping[int, Vector], index: Indices | None) -> Seen:
         """Returns the sums with (S, n) of all clients, or of some, for the rows of a round."""
         z, counts = self.z.copy(), self.counts.copy()
         rows = slice(None) if index is None else index
@@ -232,7 +231,7 @@ class Seen:
         counts[rows] += len(next(iter(sent.values()))) * (len(sent) / len(z))
         return evolve(self, z=z, counts=counts)
 
-    def with_slopes(self, slopes: Vector, index: Index | None, share: float = 1.0) -> Seen:
+    def with_slopes(self, slopes: Vector, index: Indices | None, share: float = 1.0) -> Seen:
         """Returns the sums with a share of (S, n) slopes of the rows of a round."""
         out = self.slopes.copy()
         rows = slice(None) if index is None else index

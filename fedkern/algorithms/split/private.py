@@ -46,6 +46,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Matrix, Vector
 from ...errors import NumericalError
 from ...kernels import augmented
 from ...models.likelihood import Likelihood
@@ -60,8 +61,6 @@ from . import client as plain
 from .messages import Begin, PredictorSum, Residual, Settings, ZShare
 
 Question = Begin | PredictorSum | Residual
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 LARGEST_ROW = 1e6  # Euclidean norm of a row's covariates; larger ones count as zeros

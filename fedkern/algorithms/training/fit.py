@@ -13,16 +13,13 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array, Indices
 from ...kernels import mlp, rng
 from ...models.spatial.condition import Condition
 from ...models.spatial.decoder import Decoder
 from ...models.spatial.prior import Prior
 from ...models.spatial.site import Auxiliary
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 BLOCK = 2000  # draws at a time
 WIDTH = 0.05  # of the prior's variance: clipping that changes it by more is reported
@@ -42,12 +39,12 @@ class Federation:
     sd: Array  # (n,) the standard deviations that standardised theta
 
     @cached_property
-    def ends(self) -> Index:
+    def ends(self) -> Indices:
         """The first area of each client, and the end."""
         return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.array(self.architecture.groups, dtype=np.int64))])
 
     @cached_property
-    def client(self) -> Index:
+    def client(self) -> Indices:
         """(n,) The number of the client of each area."""
         return np.repeat(np.arange(len(self.architecture.groups)), self.architecture.groups)
 
@@ -146,7 +143,7 @@ def match_variances(
     return Tau(tau2, grid, low, high, true, sigma, float(np.mean(tau2 - gap) / np.mean(gap + sigma)))
 
 
-def rng_order(n: int, seed: int) -> Index:
+def rng_order(n: int, seed: int) -> Indices:
     """Returns a permutation, so that stratified values of phi do not stand in order in blocks."""
     return np.argsort(rng.uniform(n, key=rng.key(seed, "latents", 4)), kind="stable")
 
@@ -245,7 +242,7 @@ def mean_error(K: Array, halves: Sequence[Array]) -> float:
     return math.sqrt(max(off, 0.0) / alone) if alone > 1e-12 * v * n else 0.0
 
 
-def cross_correlation_error(K: Array, C: Array, client: Index, tau2: Array | float = 0.0) -> float:
+def cross_correlation_error(K: Array, C: Array, client: Indices, tau2: Array | float = 0.0) -> float:
     """Returns the largest difference between correlations of two clients' places, of the prior K and of SIGMA's C with tau^2
     added.
     """
@@ -291,7 +288,7 @@ def coverage(
     return covered
 
 
-def variogram(comparison: Comparison, client: Index, distances: Array, tau2: Array, edges: Array) -> dict[str, list[float]]:
+def variogram(comparison: Comparison, client: Indices, distances: Array, tau2: Array, edges: Array) -> dict[str, list[float]]:
     """Returns half the variance of differences theta_i - theta_k by distance, for pairs inside clients and across their
     borders.
 
@@ -330,7 +327,7 @@ def variogram(comparison: Comparison, client: Index, distances: Array, tau2: Arr
     return out
 
 
-def _means(values: Array, which: Index, classes: int) -> list[float]:
+def _means(values: Array, which: Indices, classes: int) -> list[float]:
     counts = np.bincount(which, minlength=classes)
     sums = np.bincount(which, weights=values, minlength=classes)
     return [float(s / c) if c else math.nan for s, c in zip(sums, counts)]

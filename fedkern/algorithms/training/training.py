@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import NumericalError
 from ...kernels import homes, mlp
 from ...kernels.homes import HOST, Home, on_host
@@ -22,7 +22,6 @@ from ...kernels.spatial import DrawTable
 from ..core import kept
 from ..core.messages import Saved
 
-Array = NDArray[np.float64]
 Tables = Callable[[int], DrawTable]  # number of the table -> what is drawn from, in the networks' condition
 
 COLUMNS = ("step", "elbo", "squares", "kl_global", "kl_local", "gradient_norm")  # of the curve

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .published import Array, cells_of, folder_of, numbers, text_of
+from ...arrays import Array
+from .published import cells_of, folder_of, numbers, text_of
 
 RESPONSE = "thalach"  # the largest heart rate that was reached
 SITES = {"cleveland": 303, "hungarian": 294, "switzerland": 123, "va": 200}  # rows

@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import JobError
 from ..cells import Cells, as_text
-from ..columns import Array, Columns, write
+from ..columns import Columns, write
 from ..table import Table
 from .published import cells_of, folder_of, numbers, text_of
 

@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import JobError
 from ..cells import number
 from ..table import Table
-
-Array = NDArray[np.float64]
 
 
 def folder_of(builtin: str, part: str, holds: str) -> Path:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from .published import Array, cells_of, folder_of, numbers, text_of
+from ...arrays import Array
+from .published import cells_of, folder_of, numbers, text_of
 
 N_ROWS, N_FIELDS, FIRST = 873, 241, 17  # FIRST: of the proteins among the columns
 SITES = {

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ...arrays import Array
 from ...errors import JobError
-from .published import Array, cells_of, folder_of, numbers, text_of
+from .published import cells_of, folder_of, numbers, text_of
 
 NODES = ("Raf", "Mek", "Plcg", "PIP2", "PIP3", "Erk", "Akt", "PKA", "PKC", "P38", "Jnk")
 COLUMNS = ("praf", "pmek", "plcg", "PIP2", "PIP3", "p44/42", "pakts473", "PKA", "PKC", "P38", "pjnk")

@@ -16,12 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import JobError
 from ...kernels import ordered, rng
 from ...kernels.families import BERNOULLI, FAMILIES, POISSON
-
-Array = NDArray[np.float64]
-
 
 # Of a job whose rows are nobody's, wherever its parties are.
 NOBODYS = "\n[disclosure]  # the rows are nobody's\nrows = 0\nrows_per_coefficient = 0\nrows_per_value = 0\nleverage = 1.0\n"

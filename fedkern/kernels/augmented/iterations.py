@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._deprecate import arguments
+from ...arrays import Floats
 from .. import mlp, optim, rng
 from .._checks import FINITE, MADE, POSITIVE, WORD, Domain, Together, choice_of, whole
 from .._docs import Given, binds, documented
 from .._record import COMPILED, F64, Array, Kernel, Scalar, here, names
-from .gradients import EXTRA, FULL, HIDDEN, PATH, RHO, WORDS, Floats, H, columns, conditional, is_matrix, of_coefficients, rows
+from .gradients import EXTRA, FULL, HIDDEN, PATH, RHO, WORDS, H, columns, conditional, is_matrix, of_coefficients, rows
 
 __all__ = [
     "Iterations",

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...results import guard
 from .model import Model
-
-Array = NDArray[np.float64]
 
 
 @guard.figure("contrasts", ({}, frozenset()))

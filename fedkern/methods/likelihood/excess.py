@@ -8,12 +8,10 @@ Means of rows are taken as gamma distributed, with the mean and the variance tha
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
+from ...arrays import Array
 from ...models.mixed.predictive import Sums
-
-Array = NDArray[np.float64]
 
 NODES = 200  # quantiles of the means
 SURE = 2.0  # standard deviations of the number of zeros by which the two must differ

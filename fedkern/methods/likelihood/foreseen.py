@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array, Indices
 from ...data.design import encode
 from ...data.table import Table
 from ...errors import JobError
@@ -31,9 +31,6 @@ from ...results.released import Group
 from ...results.table import ENDS
 from .known import Known
 from .predictive import Predictive
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 MOST = 4_000_000  # numbers at once
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.core.messages import SERVER, Protocol, ServerEffects
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance.settings import Advice, Settings, told
+from ...arrays import Array
 from ...disclosure.rules import Rules
 from ...jobs.keys import settings_of
 from ...jobs.model import JobModel
@@ -25,8 +25,6 @@ from ...models.own.supplied import Given, Own
 from . import own_keys
 from .keys import Config, OutputSection
 from .model import JITTER, LOOKED, STEP, TOLD
-
-Array = NDArray[np.float64]
 
 STARTS = 1 << 20  # draw of the stream "posterior" by which starts are drawn: far from those of clients
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...data.incomplete import MARK
 from ...errors import JobError
 from ...finding import Finding
@@ -24,7 +25,6 @@ from ...models.encoding import Column, Encoding
 from ...models.formula.expansion import Formula
 from ...results.plain import Record
 
-Array = NDArray[np.float64]
 Values = Mapping[str, float | str]
 
 KEYS = "output.survival_at and output.restricted_mean are of a patient at the average of each column"

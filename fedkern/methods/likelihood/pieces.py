@@ -16,13 +16,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array, Indices
 from ...finding import RuleRefusal, Value
 from .times import Times
 
 LEAST = 10  # rows that share what a sum, or a difference of two sums, is about
 ALIKE = 9  # decimal places to which two parts of a time are one
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 class Few(NamedTuple):

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.importance import machine as importance
+from ...arrays import Array
 from ...data.design import Design
 from ...finding import Finding
 from ...jobs.publish import Fit
@@ -37,8 +37,6 @@ from .differently import (
 from .level_predictive import predictive_of
 from .model import TOLD, Model
 from .own_model import OwnModel
-
-Array = NDArray[np.float64]
 
 INFERENCE = "importance sampling"
 SAID = 0.01  # probability from which on it is said

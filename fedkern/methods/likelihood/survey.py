@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.core import once
 from ...algorithms.core.rounds import in_order
 from ...algorithms.exchanges import survey
 from ...algorithms.importance import machine as importance
+from ...arrays import Array
 from ...data.design import Design
 from ...errors import JobError
 from ...finding import Finding
@@ -34,7 +34,6 @@ from .model import Model
 from .publish import Checked
 from .steps import Steps
 
-Array = NDArray[np.float64]
 M = TypeVar("M", bound=Model)
 
 

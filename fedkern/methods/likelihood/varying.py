@@ -14,7 +14,6 @@ from operator import add
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.exchanges.sums import PearsonSums, Replicated
 from ...kernels.families import FAMILIES
@@ -22,8 +21,6 @@ from ...models.mixed.predictive import Sums
 from ...results.dispersion import MENDED
 from . import excess
 from .model import Model
-
-Array = NDArray[np.float64]
 
 OFF, SURE = 0.15, 4.0  # how responses vary about their means is off by so much, and by so many sds of what the model makes
 WILD = 30.0  # times: beyond, no factor of intervals says anything

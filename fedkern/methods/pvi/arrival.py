@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.core import once
 from ...algorithms.core.kept import PersistentMap
@@ -21,6 +20,7 @@ from ...algorithms.exchanges import arrival
 from ...algorithms.exchanges.arrival import AWAY, WIDTH
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.local import slope
+from ...arrays import Array
 from ...errors import owned
 from ...finding import Finding
 from ...jobs.run import Run
@@ -33,8 +33,6 @@ from ...results.verdict import Check, Verdict, not_judged
 from . import keys
 from .keys import Config
 from .model import Model, Server
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import ndtri
 
+from ...arrays import Vector
 from ...data.design import encode
 from ...errors import JobError
 from ...jobs import new_rows
@@ -14,7 +15,7 @@ from ...kernels.families import FAMILIES
 from ...models.encoding import Encoding
 from ...models.glm import Rows, averaged, metrics, predictive_mean
 from ...results.gaussian import Posterior
-from ...results.prediction import Prediction, Vector, anew, within, without_lacking
+from ...results.prediction import Prediction, anew, within, without_lacking
 from ...results.result import Result
 from ...results.table import ENDS
 

@@ -11,13 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Vector
 from ...models.expfam import Gaussian
 from ...models.reference import Coding
 from .response import Given
 
-Vector = NDArray[np.float64]
 LIMIT = 0.25  # posterior standard deviations
 AIM = 0.1  # to which the advice would bring the largest; what is below is not worth a word
 HALF = 0.5  # of a variance by the rows alone, which a posterior's must be

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.core.windows import Trajectory
 from ...algorithms.exchanges import level
 from ...algorithms.pvi import client_level, global_vi, scale
 from ...algorithms.pvi import machine as pvi
 from ...algorithms.pvi.machine import Sites
+from ...arrays import Vector
 from ...jobs.run import Run
 from ...jobs.stage import Stage
 from ...models.encoding import Encoding
@@ -30,7 +30,6 @@ from ...models.spatial.units import Units
 from ...results import guard
 from .keys import Config
 
-Vector = NDArray[np.float64]
 Server: TypeAlias = pvi.Server | global_vi.Server | client_level.Server
 
 

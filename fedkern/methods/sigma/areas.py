@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ...arrays import Array
 from ...data.artifact import OwnFile
 from ...models.likelihood import Likelihood
 from ...results.weighted import QUANTILES
 from .rows import AreaRows
-
-Array = NDArray[np.float64]
 
 PARTS = ("q025", "q50", "q975")  # of the fixed and the spatial part
 NEAR = 5.0  # a factor: expected counts add up to about the observed ones

@@ -14,15 +14,13 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ...algorithms.exchanges.sums import FitSums
+from ...arrays import Array, Indices
 from ...models import psis
 from ...models.likelihood import LIMIT, cut_value
 from ...models.spatial import checks
 from ...models.spatial.site import Site
 from ...models.spatial.within_site import WithinSite
 from ...results import guard
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 ENDS = 0.05  # of the PIT's range, where a tenth of the areas should be in both together
 
@@ -98,7 +96,7 @@ class Fitness:
         return FitSums(0, len(elpd), float(elpd.sum()), squares, effective, waic, p_waic, self.unreliable)
 
 
-def unknown(site: Site | WithinSite, drawn: Drawn, pairs: Index | None, unit: float) -> Fitness:
+def unknown(site: Site | WithinSite, drawn: Drawn, pairs: Indices | None, unit: float) -> Fitness:
     """Returns measures that are not known."""
     d = site.n_areas
     nothing = np.full(d, np.nan)
@@ -106,7 +104,7 @@ def unknown(site: Site | WithinSite, drawn: Drawn, pairs: Index | None, unit: fl
 
 
 @guard.figure("how well the fit agrees with each area", unknown)
-def of(site: Site | WithinSite, drawn: Drawn, pairs: Index | None, unit: float) -> Fitness:
+def of(site: Site | WithinSite, drawn: Drawn, pairs: Indices | None, unit: float) -> Fitness:
     """Computes the measures from draws of the posterior; `unit` is that of the response in the model's."""
     xi, theta = drawn.xi, drawn.theta
     mean, v = site.without_rows(xi, drawn.u, theta)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...data.artifact import OwnFile
 from ...jobs import own_posterior
 from ...jobs.files import RunFolder
@@ -21,8 +22,6 @@ from ...models.overdispersed import Overdispersed
 from ...results.plain import Record
 from .areas import Areas
 from .model import SigmaModel
-
-Array = NDArray[np.float64]
 
 NAME = "areas.bin"
 MAGIC = b"fedkern areas 2\n"

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.exchanges.sums import FitSums
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.nested import machine as nested
 from ...algorithms.sfvi import machine as sfvi
+from ...arrays import Array
 from ...data.artifact import OwnFile
 from ...data.polygons import Polygons, geopackage
 from ...jobs import convergence
@@ -32,8 +32,6 @@ from .keys import Config
 from .model import SigmaModel
 from .publish import global_draws, said_of, told_of
 from .rows import AreaRows
-
-Array = NDArray[np.float64]
 
 DRAWS = 1000  # from a variational posterior
 SUPPRESSED = {

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...data.artifact import OwnFile
 from ...results import guard
@@ -19,8 +18,6 @@ from .beside import RATIOS, quantiles_of
 from .fitness import Drawn
 from .model import SigmaModel
 from .rows import AreaRows
-
-Array = NDArray[np.float64]
 
 
 def name_effect(period: str) -> str:

@@ -16,6 +16,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array, Indices
 from ...data.cells import Text
 from ...data.design import encode
 from ...data.table import Table
@@ -30,12 +31,9 @@ from ...results.prediction import SDS, WHOLE, Prediction, within, without_lackin
 from ...results.result import Result
 from . import kept
 
-Index = NDArray[np.int64]
-
 ENDS = {"q025": 0.025, "q50": 0.5, "q975": 0.975}
 BLOCK = 2**22  # numbers at once
 COUNTS, EFFECTS, STEPS = 4, 5, 6  # chains of the stream "posterior": those below drew the areas
-Array = NDArray[np.float64]
 
 # exp(sd z) has the mean exp(sd^2 / 2), and exp(-sd^2 / 2) is how fast the half-normal prior of sd falls: after a step or more
 # there is no mean over the posterior.
@@ -58,8 +56,8 @@ class New:
     X: Array
     offset: Array
     trials: Array | None
-    area: Index
-    period: Index | None  # (n,); T and more come after the last period
+    area: Indices
+    period: Indices | None  # (n,); T and more come after the last period
 
     def part(self, rows: slice) -> New:
         """Returns some of them."""

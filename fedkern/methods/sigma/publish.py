@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from ...algorithms.core import once
@@ -19,6 +18,7 @@ from ...algorithms.exchanges.verdicts import FIGURES_OF
 from ...algorithms.hmc import machine as hmc
 from ...algorithms.nested import machine as nested
 from ...algorithms.sfvi import machine as sfvi
+from ...arrays import Array
 from ...data.artifact import ServerFile
 from ...errors import NumericalError
 from ...finding import Finding
@@ -36,7 +36,6 @@ from . import beside, periods
 from .model import SigmaModel
 from .prior.keys import ABOVE, ERROR
 
-Array = NDArray[np.float64]
 Server = hmc.Server | sfvi.Server | nested.Server
 
 NESTED = "nested Laplace approximation, importance weights"

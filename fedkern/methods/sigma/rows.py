@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array, Indices
 from ...data import far
 from ...data.artifact import OwnFile
 from ...data.cells import MISSING, MOST_COUNTED, TOO_LARGE, Cells, Text, as_text, plain, too_far, too_large
@@ -38,9 +39,6 @@ from .keys import Config, DataSection
 
 SHOWN = 20  # names in a note
 MOST_CASES = 1 << 40  # of an area
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 LEAST_VARIANCE = 1e-100  # of a response, by which is divided
 
@@ -134,15 +132,15 @@ class AreaRows:
 
     observed: Rows  # those with a response
     # area, X, period: (n,), (n, p), (n,) of all rows, also of those without a response; no period where the job has none
-    area: Index
+    area: Indices
     X: Array
     exposure: Array  # (n,) e^offset of all rows, where the response is a count
     # notes, faults: for the client alone
     notes: tuple[str, ...]
     faults: Faults
     degenerate: Degenerate  # covariates of which nothing can be learnt
-    response: Index  # (n,) which of all rows those of `observed` are
-    period: Index | None = None
+    response: Indices  # (n,) which of all rows those of `observed` are
+    period: Indices | None = None
     # (d,) of a private job, by area, to which noise is added before any use of them; `observed` has none
     counts: NDArray[np.int64] | None = None
     unread: tuple[int, ...] = ()  # of a private job, areas whose only lines cannot be read
@@ -262,7 +260,7 @@ class Reading:
         return np.where(np.isfinite(values), values, 0.0)
 
 
-def _first(bad: NDArray[np.bool_]) -> Index:
+def _first(bad: NDArray[np.bool_]) -> Indices:
     """Returns the first few bad rows."""
     return np.flatnonzero(bad)[:LISTED]
 
@@ -445,7 +443,7 @@ def _response(read: Reading) -> tuple[Array, NDArray[np.bool_], Array]:
     return np.where(seen, y, 0.0), seen, np.where(seen, last, 0.0)
 
 
-def _areas(read: Reading, file: OwnFile) -> Index:
+def _areas(read: Reading, file: OwnFile) -> Indices:
     """Returns the decoder's coordinate to which each row belongs."""
     table, data, who = read.table, read.data, read.who
     if data.area is not None:
@@ -480,7 +478,7 @@ def _areas(read: Reading, file: OwnFile) -> Index:
     return nearest
 
 
-def _period(read: Reading) -> Index | None:
+def _period(read: Reading) -> Indices | None:
     """Returns the job's period to which each row belongs; None where it has none."""
     data, name = read.data, read.data.period
     if name is None:
@@ -492,7 +490,7 @@ def _period(read: Reading) -> Index | None:
     return np.array([index[cell] for cell in cells], np.int64)
 
 
-def _refuse_pairs(read: Reading, area: Index, period: Index, file: OwnFile) -> None:
+def _refuse_pairs(read: Reading, area: Indices, period: Indices, file: OwnFile) -> None:
     """Refuses two rows of one area and period: a line that was copied twice would count twice."""
     table, periods = read.table, read.data.periods
     pairs, counts = np.unique(area * len(periods) + period, return_counts=True)
@@ -511,7 +509,7 @@ def _refuse_pairs(read: Reading, area: Index, period: Index, file: OwnFile) -> N
     raise OwnFault(text, text, [f"in several rows: {', '.join(pairs_named)}"], HINT)
 
 
-def _refuse_counts(read: Reading, area: Index, file: OwnFile) -> None:
+def _refuse_counts(read: Reading, area: Indices, file: OwnFile) -> None:
     """Refuses an area without exactly one row: a copied line would count twice, and a lost one be predicted."""
     table, name = read.table, read.data.area
     counts = np.bincount(area, minlength=file.d)

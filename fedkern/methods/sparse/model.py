@@ -25,6 +25,7 @@ from ...algorithms.gibbs.sites import (
     StructuralEquations,
     Student,
 )
+from ...arrays import Array
 from ...data.design import Design
 from ...errors import JobError
 from ...finding import Finding, Own, Refusal
@@ -40,7 +41,6 @@ from ...printing import listed
 from . import moving
 from .keys import DEGREES, Config, OutputSection
 
-Array = NDArray[np.float64]
 FEWEST = 64  # chains of a network at a time from which a card pays
 WORTH = 3_000  # columns x regressions at a time from which it pays (docs/how-to/gpu.md)
 SHARED = 190  # columns up to which a regression's system is in a card's shared memory

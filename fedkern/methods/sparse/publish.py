@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.core import once
 from ...algorithms.exchanges.answers import SiteFit
 from ...algorithms.exchanges.sums import LooSums
 from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs.settings import ALWAYS
+from ...arrays import Array
 from ...errors import JobError
 from ...finding import Finding
 from ...jobs.publish import Fit
@@ -26,8 +26,6 @@ from ...results.streamed import Streamed
 from ...results.verdict import Verdict
 from .model import SparseModel
 from .streams import Streams
-
-Array = NDArray[np.float64]
 
 
 def partial(theta: Array, n_nodes: int) -> Array:

@@ -21,6 +21,7 @@ from ...algorithms.gibbs import machine as gibbs
 from ...algorithms.gibbs import pooled as gibbs_pooled
 from ...algorithms.gibbs.settings import Prior
 from ...algorithms.gibbs.sites import MarkovRandomField, Regression, Site
+from ...arrays import Array
 from ...data import far, lacking
 from ...data.degenerate import Degenerate, degenerate, with_far
 from ...data.design import encode
@@ -39,8 +40,6 @@ from . import own, publish, stages
 from .keys import Config, against_student
 from .model import OTHER_PRIORS, Columns, Scales, SparseModel
 from .streams import Streams
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,10 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import block_diag, helmert
 
+from ...arrays import Array
 from ...models.encoding import Encoding
-
-Array = NDArray[np.float64]
-
 
 TIED = (
     "coefficients of a text column's levels have standard deviations that are many times too small, and means that depend on "

@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms import soul
 from ...algorithms.core import until
 from ...algorithms.split.machine import Settings
+from ...arrays import Array, Indices
 from ...data.dialect import Dialect
 from ...jobs.keys import settings_of
 from ...jobs.model import JobModel, Values
@@ -36,8 +36,6 @@ PRODUCT = (
     "shows in no message"
 )
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 FULL = 64  # coefficients of a client, at most, whose covariance is full with covariance = "auto"
 
 FAR = 5.0  # root mean square of a Gaussian response over its coefficients' prior sd, beyond which these are worth a warning
@@ -323,7 +321,7 @@ class VerticalModel(JobModel[OutputSection]):
         kind = "none" if self.network else self.family_of_z
         return Auxiliary(kind, self.rho, tuple(a.network), inputs)
 
-    def predictor(self, client: int, columns: Columns, rows: Index) -> Predictor:
+    def predictor(self, client: int, columns: Columns, rows: Indices) -> Predictor:
         """Returns a client's part of the linear predictor at some of its rows."""
         m, X = self.config.model, np.ascontiguousarray(columns.X[rows])
         if self.networks:
@@ -334,7 +332,7 @@ class VerticalModel(JobModel[OutputSection]):
         prior = self.prior(client)
         return Linear(X, prior.mean, prior.sd)
 
-    def site(self, client: int, columns: Columns, train: Index) -> Site:
+    def site(self, client: int, columns: Columns, train: Indices) -> Site:
         """Makes the client's part of the computation."""
         a = self.config.algorithm
         predictor = self.predictor(client, columns, train)

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ...arrays import Array
 from ...finding import Finding
 from ...models.mixed.quadrature import even
 from ...results.verdict import Check
@@ -29,7 +30,6 @@ from .model import VerticalModel
 AT = (-4.5, -3.0, -2.0, -1.0, 1.0, 2.0, 3.0, 4.5)  # standard deviations of q; beside them, once for all unknowns, q's mean
 GRID = np.linspace(-12.0, 12.0, 4801)
 WIDER = 1.12  # a width beyond it, or below its inverse, is not q's: a tenth, and the approximation's error beside it
-Array = NDArray[np.float64]
 FARTHEST = 40.0  # of an offset
 HALVINGS = 50
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms import soul
 from ...algorithms.split import machine as vertical
+from ...arrays import Array
 from ...data.design import Encoding, encode
 from ...data.table import Table
 from ...errors import JobError
@@ -25,7 +25,6 @@ from .levels import Levels
 from .model import VerticalModel
 from .rows import Columns
 
-Array = NDArray[np.float64]
 DRAWS = 400  # of coefficients, for predictions whose moments are not known exactly
 
 

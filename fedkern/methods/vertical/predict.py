@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ...arrays import Array
 from ...data import incomplete, memory, table
 from ...data.design import encode
 from ...data.table import Table
@@ -38,7 +38,6 @@ from .model import Asked
 from .parts import Part
 from .rows import server_spec, unknown
 
-Array = NDArray[np.float64]
 SERVER = "server"  # which no client may be called
 HEAD = ("client", "run", "mean", "variance")  # of a file with a part, beside the id
 SHOWN = 5  # ids in an error

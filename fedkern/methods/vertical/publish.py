@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.core.windows import Movement
 from ...algorithms.exchanges import missing, predictions
 from ...algorithms.split import machine as vertical
+from ...arrays import Array
 from ...finding import Finding
 from ...jobs import convergence
 from ...jobs.publish import Fit
@@ -31,7 +31,6 @@ from .rows import Rows
 from .undivided import Undivided
 from .widths import Pulls, Widths, measure_pulls, measure_widths, parts_of
 
-Array = NDArray[np.float64]
 AS_IT_IS = Undivided()
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.exchanges import rows as alignment
 from ...algorithms.exchanges.compare import spelled
+from ...arrays import Array, Indices
 from ...data import far
 from ...data.cells import MISSING, TOO_FAR, floats, too_far, too_large
 from ...data.degenerate import Degenerate, degenerate, with_far
@@ -30,8 +30,6 @@ from . import levels as of_levels
 from .keys import Config
 from .levels import Levels
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 TINY = 1e-14
 
 
@@ -161,7 +159,7 @@ def _missing(who: str, what: str, table: Table, config: Config) -> OwnFault:
     return OwnFault(f"{who}: {text}", f"{who}, {table.source}: {what}; there are {', '.join(table.names)}", look=look)
 
 
-def held_out(config: Config, n_rows: int, new: Sequence[int] = ()) -> tuple[Index, Index]:
+def held_out(config: Config, n_rows: int, new: Sequence[int] = ()) -> tuple[Indices, Indices]:
     """Splits rows into those that train and those kept for testing, alike at every party; `new` rows are in neither.
 
     New rows have no response. Raises JobError: nothing would be left to learn from.
@@ -262,7 +260,7 @@ class Columns:
     X: Array
     y: Array | None  # the response, where it is used here
     # group, levels: the level of each row, where slopes vary by group
-    group: Index | None = None
+    group: Indices | None = None
     levels: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     faults: Faults = field(default_factory=Faults)
@@ -300,7 +298,7 @@ class Reading:
         return name_column(column, self.table.names, self.spec.known)
 
 
-def columns(read: Reading, train: Index) -> Columns:
+def columns(read: Reading, train: Indices) -> Columns:
     """Encodes a client's table. Raises JobError: no column is left, one is constant in the training rows, or the first bad
     row."""
     table, spec, client, response = read.table, read.spec, read.name, read.response
@@ -394,7 +392,7 @@ def _standardised(read: Reading, declared: Column, values: Array) -> Column:
     return Column(declared.name, "numeric", None, center, scale)
 
 
-def _grouped(table: Table, config: Config) -> tuple[Index | None, tuple[str, ...]]:
+def _grouped(table: Table, config: Config) -> tuple[Indices | None, tuple[str, ...]]:
     """Returns the level of each row, and the levels."""
     name = config.data.group
     if name is None:
@@ -410,7 +408,7 @@ class ServerRows:
     y: Array
     offset: Array | None
 
-    def of(self, index: Index) -> tuple[Array, Array | None]:
+    def of(self, index: Indices) -> tuple[Array, Array | None]:
         """Returns response and offset of some rows."""
         offset = None if self.offset is None else self.offset[index]
         return self.y[index], offset
@@ -430,13 +428,13 @@ class Rows:
 
     columns: Mapping[int, Columns]
     server: ServerRows | None
-    train: Index
-    test: Index
-    new: Index
+    train: Indices
+    test: Indices
+    new: Indices
     ids: tuple[str, ...] = ()
 
     @property
-    def predicted(self) -> Index:
+    def predicted(self) -> Indices:
         """The rows that are predicted: those kept for testing, then new ones."""
         return np.concatenate([self.test, self.new])
 

@@ -16,6 +16,7 @@ from ...algorithms.exchanges import rows as alignment
 from ...algorithms.exchanges.response import AuxiliarySd, Narrow
 from ...algorithms.split import machine as vertical
 from ...algorithms.split import private as private_split
+from ...arrays import Indices
 from ...data.table import Table
 from ...errors import JobError, owned
 from ...jobs import admitted, column_notes, convergence, incomplete
@@ -29,7 +30,6 @@ from .keys import Config
 from .model import VerticalModel
 from .normal import Lines
 from .rows import (
-    Index,
     Reading,
     Rows,
     ServerRows,
@@ -61,9 +61,9 @@ class Aligned:
     complete: dict[int, int]  # rows of its clients' files that lack no cell
     n_rows: int  # of all
     # train, test, new: see `Rows`
-    train: Index
-    test: Index
-    new: Index
+    train: Indices
+    test: Indices
+    new: Indices
 
 
 def fit(run: Run[Config]) -> Fit | None:

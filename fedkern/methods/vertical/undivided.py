@@ -12,13 +12,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from ...arrays import Array
 from ...models.likelihood import Likelihood
 from ...models.mixed.quadrature import even
-
-Array = NDArray[np.float64]
 
 KEPT = 0.95  # of a row's information, with the rho that is worked out
 LEAST, MOST = 0.01, 0.5  # of that rho

@@ -17,10 +17,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.exchanges.sums import PearsonSums
 from ...algorithms.split import machine as vertical
+from ...arrays import Array
 from ...finding import Finding
 from ...models.glm import Rows, pearson_sums
 from ...results import dispersion, guard
@@ -29,7 +29,6 @@ from ...results.verdict import Check
 from .model import VerticalModel
 from .undivided import Undivided
 
-Array = NDArray[np.float64]
 ENOUGH = 0.9  # of the right standard deviation
 SURE = 10.0  # times the noise of a part's mean that it has to vary to be a direction
 LIMIT = 1.0  # posterior standard deviations

@@ -18,11 +18,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import JobError
 from ...labels import find
 from ...plain import Record
 from . import factors
-from .factors import NATURAL, Array, Ends, Factor, Node, ends, evaluated, quoted, read, refused
+from .factors import NATURAL, Ends, Factor, Node, ends, evaluated, quoted, read, refused
 
 MOST_COLUMNS = 1000
 Labels = frozenset[tuple[str, bool, int]]  # columns of labels, as `Made.of` has them

@@ -17,11 +17,10 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import JobError
 
-Array = NDArray[np.float64]
 Constants = Callable[[str], tuple[float, float]]  # a column, or an expression -> its agreed centre and scale
 Ends = tuple[float, float]
 

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Vector
 from ...kernels.families import FAMILIES, HALF_LOG_TAU, HAZARDS
 from .quadrature import log_sum, rule
 from .rows import Rows
-
-Vector = NDArray[np.float64]
 
 MOST = 2_000_000  # numbers of an array: rows times points
 STEPS, HALVINGS, NEAR = 100, 40, 1e-7

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from ...arrays import Indices, Vector
 from ...kernels import rng
 from . import conditional
 from .conditional import (
@@ -34,9 +35,6 @@ from .joint import Joint, factors
 from .layout import Level
 from .quadrature import log_sum
 from .rows import Rows, alone
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 QUANTILES = (0.05, 0.5, 0.95)
 FREEDOM = 5.0  # of the t distributions

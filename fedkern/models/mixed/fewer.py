@@ -11,10 +11,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
-Vector = NDArray[np.float64]
+from ...arrays import Vector
 
 BLOCK = 1 << 12  # rows of a factor at once, so that they stay near the processor
 WORTH = 2  # times as many rows as there are left make it worth while

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Vector
 from ...kernels import rng
 from ...kernels._rows import special
 from ...kernels.families import FAMILIES
@@ -30,8 +30,6 @@ from .joint import added, anew, variance_of_new
 from .marginal import average_mean
 from .quadrature import rule
 from .rows import Rows, alone
-
-Vector = NDArray[np.float64]
 
 TENTHS = 10
 FEWEST = 10  # rows of a tenth of predicted probabilities that stands by itself

@@ -15,8 +15,8 @@ from itertools import pairwise
 from typing import Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Indices, Vector
 from ...kernels import mixed as kernels
 from ...kernels.families import FAMILIES
 from ..encoding import INTERCEPT
@@ -24,9 +24,6 @@ from ..expfam import unpacked
 from .fewer import LOG_ROOT, Fewer, fewer
 from .layout import NODES, Layout, entries
 from .quadrature import log_sum, rule
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 MORE = 6  # nodes a dimension that the check of a rule has beside the rule's own
 BLOCK = 1 << 16  # points of the kernels at once

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Vector
 from .layout import MOST_NODES, NODES, Prior
 from .quadrature import log_sum
 from .rows import MORE, Rows
-
-Vector = NDArray[np.float64]
 
 LOW, HIGH = -7.0, 4.0  # logarithms of the smallest and the largest standard deviation, over the scale of its prior
 NOTHING = 30.0  # nats below the largest term, by which a step has no weight

@@ -9,14 +9,12 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import JobError
 
 # --------------------
 # Makes an own model of a log-likelihood that is written in JAX: values, gradients and Hessians of many points, in float64.
-
-Array = NDArray[np.float64]
 
 BATCH = 256  # points at once: for each the function may hold some numbers for every row
 

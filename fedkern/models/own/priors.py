@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from ...arrays import Array
 from ...kernels.families import HALF_LOG_TAU
 
-Array = NDArray[np.float64]
 Kind = Literal["normal", "student", "half-normal", "half-student", "gamma", "lkj"]
 
 POSITIVE = ("half-normal", "half-student", "gamma")

@@ -15,14 +15,12 @@ from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array, Indices
 from ...errors import JobError, OwnFault
 from . import differences
 from .priors import Priors
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Apart = Callable[[], AbstractContextManager[None]]
 
 # Most difference of values that are asked twice; of derivatives from differences; part of a value by which differences may be off

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, ndtr, ndtri
 
-Array = NDArray[np.float64]
+from ...arrays import Array
+
 Transform = Literal["identity", "unit", "log-unit", "log-rest"]
 Name = Literal["phi", "lengthscale", "rho", "none"]
 SHARES = ("phi", "rho")  # in [0, 1)

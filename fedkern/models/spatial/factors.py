@@ -18,20 +18,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.interpolate import make_interp_spline
 from scipy.linalg import cho_factor, cho_solve, cholesky, eigh, lapack, solve_triangular, svd
 from scipy.sparse.linalg import splu
 
+from ...arrays import Array, Indices
 from ...errors import NumericalError
 from ...kernels import spatial
 from .condition import Condition
 from .prior import AreaPrior, GpPrior, MixedPrior, Prior
 from .within import DEGREE, LEAST_PHI, Within
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 NODES = 17  # values of phi
 SWEEPS = 6  # between W and H at a node, which begins with the H of its neighbour
@@ -52,8 +49,8 @@ class Part:
     name: str  # of the client
     where: slice  # its areas among all
     # border, inner: which of its own areas touch others', and which do not; rising
-    border: Index
-    inner: Index
+    border: Indices
+    inner: Indices
     place: slice  # its border among the borders of all clients
 
 

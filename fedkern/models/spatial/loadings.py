@@ -11,19 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 from scipy.special import expit
 
+from ...arrays import Matrix, Vector
 from .condition import Condition
 from .decoder import Decoder
 from .site import Layout
 from .within import Within
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 VALUES = 17  # of phi
 DRAWS = 1024  # of the latents, over which slopes of a decoder that is not linear in them are averaged

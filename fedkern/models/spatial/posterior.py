@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 
+from ...arrays import Matrix, Vector
 from .within import Factor, Within, inverted
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 
 class Gaussian(ABC):

@@ -23,13 +23,11 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array, Indices
 from ...kernels import spatial
 from .condition import Condition
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 Eigen = tuple[Array, Array]  # values (n,), vectors (n, n)
 
 LEAST_SPACINGS = 0.5  # a lengthscale below so many spacings of the points has draws that no network can follow
@@ -97,8 +95,8 @@ class AreaPrior(Prior):
     """Is CAR, Leroux or the spatial part of BYM2 on a map."""
 
     # indptr, indices: symmetric adjacency without a diagonal
-    indptr: Index
-    indices: Index
+    indptr: Indices
+    indices: Indices
     condition: Condition  # of phi; "none" for bym2
     form: Literal["car", "leroux", "bym2"] = "car"  # "car", "leroux" or "bym2"
     known: Eigen | None = field(default=None, repr=False)  # eigenvalues and eigenvectors from an earlier run

@@ -19,13 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ...arrays import Indices, Matrix, Vector
 from ..likelihood import HALF_LOG_TAU, Bounded, Last, Likelihood, Noisy, cut_slope, cut_value, half_normal
 from .condition import Condition
 from .decoder import Decoder, Hat
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 COEFFICIENT_SD = 5.0  # of b and beta
 MOST = 2.0**20  # of a cell in masked sums
@@ -76,7 +73,7 @@ class Layout:
         return int(self.parts["log_sd"].stop)
 
     @cached_property
-    def nonlinear(self) -> Index:
+    def nonlinear(self) -> Indices:
         """The places of the unknowns given which log p(y, theta | xi) depends on (z, b, beta, v) through linear predictors
         alone.
         """
@@ -84,7 +81,7 @@ class Layout:
         return np.array([k for part in parts for k in range(part.start, part.stop)], np.int64)
 
     @cached_property
-    def linear(self) -> Index:
+    def linear(self) -> Indices:
         """The places of all others: z_G, b, beta and v, whose prior is Gaussian."""
         return np.setdiff1d(np.arange(self.size), self.nonlinear)
 
@@ -175,13 +172,13 @@ class Rows:
     """
 
     y: Vector
-    area: Index
+    area: Indices
     X: Matrix
     offset: Vector
     trials: Vector | None = None
     last: Last = None
     sd: Vector | None = None
-    period: Index | None = None
+    period: Indices | None = None
 
     @property
     def censored(self) -> NDArray[np.bool_]:
@@ -259,7 +256,7 @@ class Observed(ABC):
         """d, the number of areas."""
 
     @cached_property
-    def observed(self) -> Index:
+    def observed(self) -> Indices:
         """The areas with rows."""
         return np.unique(self.rows.area)
 

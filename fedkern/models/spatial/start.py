@@ -14,12 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...kernels import mlp
 from .condition import Condition
-
-Array = NDArray[np.float64]
 
 DENSE = 600  # up to this size all eigenvectors cost less than an iteration for a few
 KEPT = 1e-3  # singular values of the hidden units below this, relative to the largest, are noise: their weights would be huge

@@ -19,14 +19,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from ...arrays import Array
 from ...kernels.families import FAMILIES, QUANTILES
 from ..likelihood import Likelihood
 from .site import Rows
-
-Array = NDArray[np.float64]
 
 LEAST_SHARE = 1e-15  # of events, which has a level by every link
 HALF = 0.5  # of a response, where there is none of its kind at all

@@ -25,15 +25,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve, lapack
 
+from ...arrays import Indices, Matrix, Vector
 from ...errors import NumericalError
 from ...kernels import spatial
 from ..likelihood import HALF_LOG_TAU
 from .condition import Condition
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Stack = NDArray[np.float64]  # a matrix for each of m draws, or of G nodes
-Index = NDArray[np.int64]
 
 DEGREE = 5  # of splines
 LEAST_PHI = 1e-6  # loadings of areas go with the root of phi, whose derivative ends there
@@ -69,7 +67,7 @@ class Within:
 
     condition: Condition  # of phi
     nodes: Vector  # (g,) `condition.network` of the values of phi that splines go through, rising; one if phi is not free
-    border: Index  # (b,) its areas that touch others', rising
+    border: Indices  # (b,) its areas that touch others', rising
     diagonal: Vector  # (d,) of Q_0; 0 on the border
     T: Any  # (d, d) sparse, without the entries between areas of the border
     spectrum: Vector  # (d - b,) eigenvalues of T_ii, divided by the roots of `diagonal` on both sides
@@ -180,7 +178,7 @@ class Within:
         return value, g_theta, g_z, g_phi
 
     @cached_property
-    def entries(self) -> tuple[Index, Index, Vector]:
+    def entries(self) -> tuple[Indices, Indices, Vector]:
         """The rows, columns and values of T's entries."""
         T = self.T.tocoo()
         return *T.coords, T.data
@@ -278,15 +276,15 @@ def inverted(factor: Matrix) -> Matrix:
 class Pattern:
     """Describes the pattern of the Cholesky factors of a client."""
 
-    order: Index  # (d,) which area is eliminated when
+    order: Indices  # (d,) which area is eliminated when
     # indptr, indices: columns left of the border
-    indptr: Index
-    indices: Index
-    entries: Index  # (nnz,) the places of the entries of T among those of the pattern
-    kept: Index  # (nnz,) which entries of T these are: those of the lower triangle
+    indptr: Indices
+    indices: Indices
+    entries: Indices  # (nnz,) the places of the entries of T among those of the pattern
+    kept: Indices  # (nnz,) which entries of T these are: those of the lower triangle
 
     @classmethod
-    def of(cls, T: Any, border: Index) -> Pattern:
+    def of(cls, T: Any, border: Indices) -> Pattern:
         """Returns the pattern of T (d, d), sparse and symmetric, whose border is dense."""
         T = sparse.coo_array(T)
         row, column = (np.asarray(numbers, np.int64) for numbers in T.coords)
@@ -308,7 +306,7 @@ class Pattern:
         return len(self.indptr) - 1
 
     @cached_property
-    def columns(self) -> Index:
+    def columns(self) -> Indices:
         """(f,) The column of each entry."""
         return np.repeat(np.arange(self.inner), np.diff(self.indptr))
 

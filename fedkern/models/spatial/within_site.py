@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cholesky, lapack, solve_triangular
 from scipy.special import logsumexp, ndtr
 
+from ...arrays import Indices, Matrix, Vector
 from ...errors import NumericalError
 from ..likelihood import HALF_LOG_TAU, Likelihood
 from .checks import Tilted
@@ -41,10 +42,7 @@ from .site import Layout, Observed, Rows
 from .units import pooled_level, sums
 from .within import Precision, Sloped, Ties, Within
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 Stack = NDArray[np.float64]  # of matrices
-Index = NDArray[np.int64]
 
 STEP = 1e-4  # of eta, for the information of rows
 CLOSE = 1e-5  # steps of eta that are the last of a fixed point
@@ -435,7 +433,7 @@ class WithinSite(Observed):
     # ---- theta given the rest is not normal.
 
     @cached_property
-    def _together(self) -> list[Index]:
+    def _together(self) -> list[Indices]:
         """Areas that depend on each other through others only, and may be drawn at once.
 
         Those left of the border are grouped by colours, those of the border stand one by one.

@@ -11,13 +11,12 @@ import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from ...arrays import Vector
 from ..likelihood import Likelihood
 from ..mixed.quadrature import even
 
-Vector = NDArray[np.float64]
 RULES = ("posterior", "plug-in", "augmented")
 MOST_NODES, NEAR = 4000, 1e-6  # of one row; between a step and its half
 BLOCK = 1000  # rows at once

@@ -18,8 +18,8 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Indices, Matrix, Vector
 from ...kernels import augmented, mlp
 from ...kernels.bound import Bound
 from ..likelihood import HALF_LOG_TAU, Likelihood
@@ -27,10 +27,6 @@ from ..variational import Block
 from .predictors import Linear, Multilevel, Network, Predictor, start
 
 __all__ = ["Auxiliary", "Drawn", "Likelihood", "Linear", "Multilevel", "Network", "Predictor", "Shared", "Site", "start"]
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,7 @@ class Drawn:
     g: Vector
     z: Vector
     extra: Matrix
-    index: Index | None = None
+    index: Indices | None = None
 
 
 @dataclass(frozen=True)
@@ -145,14 +141,14 @@ class Site:
         network = "z" if name == "psi" else "g"
         return f"layer {int(np.searchsorted(ends, offset, side='right')) + 1} of the network of {network}"
 
-    def columns(self, index: Index | None) -> Index | None:
+    def columns(self, index: Indices | None) -> Indices | None:
         """Returns the parameters that a batch of rows touches; None for all."""
         if index is None or "mean" not in self.parts:
             return None
         head = np.arange(self.parts["mean"].start)
         return np.concatenate([head, self.parts["mean"].start + index, self.parts["log_sd"].start + index])
 
-    def draw(self, parameters: Vector, eps: Vector, tau: Vector, extra: Matrix, index: Index | None = None) -> Drawn:
+    def draw(self, parameters: Vector, eps: Vector, tau: Vector, extra: Matrix, index: Indices | None = None) -> Drawn:
         """Makes one draw of (theta_j, z_j).
 
         Parameters
@@ -176,7 +172,7 @@ class Site:
             g, z = augmented.amortised_draw(H, w, tau, extra, parameters[parts["psi"]], rho=a.rho, hidden=a.hidden)
         return Drawn(eps, tau, theta, w, H, g, z, extra, index)
 
-    def _rows(self, parameters: Vector, index: Index | None) -> tuple[Vector, Vector]:
+    def _rows(self, parameters: Vector, index: Indices | None) -> tuple[Vector, Vector]:
         mean, log_sd = parameters[self.parts["mean"]], parameters[self.parts["log_sd"]]
         return (mean, log_sd) if index is None else (mean[index], log_sd[index])
 

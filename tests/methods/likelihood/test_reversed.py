@@ -7,17 +7,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 from scipy.special import expit
 
 import fedkern
 from fedkern.algorithms.exchanges import compare
+from fedkern.arrays import Array
 from fedkern.models import survival
 from fedkern.models.mixed import Layout
 from fedkern.results import heterogeneity
 from support.found import clients, ids, said
 
-Array = NDArray[np.float64]
 NAMES = ("ada", "bo", "cy", "di", "eve", "fay", "gil", "hal", "ida", "jo")
 JOB: dict[str, Any] = {
     "job": {"method": "likelihood", "seed": 3},

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 from scipy.special import expit
 
 import fedkern
+from fedkern.arrays import Array
 from fedkern.results import heterogeneity, other_way
 from support.found import clients, ids
 
-Array = NDArray[np.float64]
 NAMES = ("ada", "bo", "cy", "di", "eve", "fay")
 SEEN = (3, 11)  # of the first 60 the second looks so
 

@@ -8,14 +8,12 @@ import io
 from collections import Counter
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ....arrays import Indices
 from ....data.graph import Map
 from ....data.places import listed
 from ....errors import JobError
 from ....results.plots import BLUE, MUTED, ORANGE, canvas
-
-Index = NDArray[np.int64]
 
 
 def across(made: Map) -> str:
@@ -98,7 +96,7 @@ def figure(made: Map) -> bytes | None:
     return content.getvalue()
 
 
-def _once(made: Map) -> tuple[Index, Index]:
+def _once(made: Map) -> tuple[Indices, Indices]:
     """Returns the numbers of both areas of each pair."""
     once = made.graph.rows < made.graph.indices
     return made.graph.rows[once], made.graph.indices[once]

@@ -7,16 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ....algorithms.training.fit import Comparison, Tau
 from ....algorithms.training.training import COLUMNS, State
+from ....arrays import Indices
 from ....results.page import details, document, figure, number, piece, section, table
 from ....results.plain import Record, plain
 from ....results.plots import BLUE, GRID, INK, MUTED, ORANGE, Axes, Figure, canvas, caption, tidy
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 MOST_POINTS = 200  # of a covariance that is drawn as a matrix
 MOST_PAIRS = 4000  # of a scatter
@@ -41,7 +38,7 @@ class Fit:
     tau: Tau  # variances about the decoder
     state: State  # of the training, at its end
     objective: Mapping[str, float]  # means of the ELBO's terms over draws that no step has seen
-    neighbours: Index | None  # (m, 2) of a map
+    neighbours: Indices | None  # (m, 2) of a map
     notes: tuple[str, ...]  # for people
 
     def as_dict(self) -> Record:
@@ -72,7 +69,7 @@ class Fit:
         }
 
     @property
-    def client(self) -> Index:
+    def client(self) -> Indices:
         """The (n,) number of the client of each area."""
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ....arrays import Array, Indices
 from ....data.graph import Graph, Map, read_map
 from ....data.points import Points, line, read_points
 from ....data.simulate.federations import client_names
@@ -21,9 +21,6 @@ from ....models.spatial.condition import Condition, Hyperprior
 from ....models.spatial.prior import AreaPrior, GpPrior, Prior
 from . import pairs
 from .keys import PriorConfig
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 LARGE = 1e9  # bytes that are worth a note
 
@@ -62,7 +59,7 @@ class Source:
         local = tuple(min(n.local_latents, d) for d in self.sizes)
         return Architecture(n.variant, self.sizes, 1, n.global_latents, local, n.hidden, n.local_hidden, n.width, n.rank)
 
-    def pairs(self, client: int) -> Index | None:
+    def pairs(self, client: int) -> Indices | None:
         """Returns (k, 2) a client's neighbours, by their numbers at it, each pair once."""
         if self.graph is None:
             return None

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigvalsh
 from threadpoolctl import threadpool_limits
 
 from ....algorithms.core.messages import SERVER
 from ....algorithms.training import training as training
 from ....algorithms.training.fit import Federation, digest_of, match_variances
+from ....arrays import Array
 from ....data import artifact
 from ....errors import JobError, LostPeer
 from ....ground import Ground
@@ -47,8 +47,6 @@ from . import fit, pairs
 from .keys import PriorConfig, load
 from .report import Fit
 from .source import Source, read, with_memory
-
-Array = NDArray[np.float64]
 
 DEVICES = ("cpu", "cuda")  # by their number in a checkpoint
 KEPT_EVERY = 60.0  # seconds between checkpoints
