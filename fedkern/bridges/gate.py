@@ -196,18 +196,8 @@ def _bound(path: Path, closed: int) -> Iterator[socket.socket]:
 @contextmanager
 def one_resident(folder: Path, path: Path) -> Iterator[None]:
     """Keeps the folder of a site for the resident of this process while the block runs: two would each begin a job, where a site
-    takes part in one at a time.
-
-    Parameters
-    ----------
-    folder : of the site
-    path : of the socket, which a second resident is told
-
-    Raises
-    ------
-    JobError
-        A resident runs in this folder, whatever its socket.
-    """
+    takes part in one at a time. `folder`: of the site; `path`: of the socket, which a second resident is told. Raises JobError: a
+    resident runs in this folder, whatever its socket."""
     with _locked(
         folder / LOCK,
         lambda holder: f"{folder}: a resident runs here already ({holder or 'it does not say which'}); end it first",

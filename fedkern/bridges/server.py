@@ -124,11 +124,7 @@ class AskingWire:
 
     def close(self, grace: float = 5.0) -> None:
         """Brings what was sent to the sites that answer at once, how the job has ended for example, and lets the threads end.
-
-        Parameters
-        ----------
-        grace : seconds that all of it may take
-        """
+        `grace`: seconds that all of it may take."""
         self._closed.set()
         for requests in self._requests.values():
             requests.put(b"")

@@ -85,17 +85,9 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
     """Returns the facts that a client's part in the agreement needs: names, kinds, levels, and its numeric columns as one array.
 
     In a private job these are the names alone: kinds come from the job file. No row is looked at, not even the type in which a
-    column is stored, for one cell may decide it.
-
-    Parameters
-    ----------
-    least_of_level : rows that a level of an undeclared column must have: a column whose levels tell who its rows are is refused;
-        None: it is taken
-
-    Raises
-    ------
-    JobError
-        Faults of the file; in a job that is not private also bad rows, and columns that name their rows: all of them together.
+    column is stored, for one cell may decide it. `least_of_level`: rows that a level of an undeclared column must have: a column
+    whose levels tell who its rows are is refused; None: it is taken. Raises JobError: faults of the file; in a job that is not
+    private also bad rows, and columns that name their rows: all of them together.
     """
     check_header(table.names, spec, table.source, client)
     names = spec.covariates(table.names)

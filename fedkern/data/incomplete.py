@@ -31,12 +31,8 @@ def with_empty(table: Table, dialect: Dialect, levels: Mapping[str, Collection[s
     """Returns the table with those cells empty that stand for no value.
 
     These are the job's words for a missing value, in tables with types as in files of text, and labels that are written as R,
-    pandas and NumPy write a missing one.
-
-    Parameters
-    ----------
-    dialect : has the words
-    levels : columns in which labels may be missing, and the levels that the job declares of them, which are none such
+    pandas and NumPy write a missing one. `dialect`: has the words; `levels`: columns in which labels may be missing, and the
+    levels that the job declares of them, which are none such.
     """
     columns = dict(table.columns)
     values = [value for value in map(number, dialect.missing) if value == value]
@@ -111,16 +107,8 @@ def _never_seen(table: Table, spec: Spec) -> Mask:
 def fill_cells(table: Table, centers: Mapping[str, float]) -> Table:
     """Returns the table with every empty cell of some columns filled, and a 0/1 column for each that says where.
 
-    The table knows in how many rows.
-
-    Parameters
-    ----------
-    centers : name of a numeric column -> the number that fills it; columns that the table lacks are passed over
-
-    Raises
-    ------
-    JobError
-        A column has already the name of such a 0/1 column.
+    The table knows in how many rows. `centers`: name of a numeric column -> the number that fills it; columns that the table
+    lacks are passed over. Raises JobError: a column has already the name of such a 0/1 column.
     """
     columns, lacking = dict(table.columns), np.zeros(table.n_rows, dtype=bool)
     present = [name for name in centers if name in table.columns]

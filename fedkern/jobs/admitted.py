@@ -88,20 +88,10 @@ def kept(
     bindings: Mapping[int, Binding],
     between: Callable[[int], AbstractContextManager[Any]] = nullcontext,
 ) -> Kept:
-    """Reads the rows of the clients that live here, and returns who goes on.
-
-    Parameters
-    ----------
-    bindings : client that lives here -> the policies that bind its data
-    between : client -> a context in which its account and its policies are asked: it reports their refusals
-
-    Raises
-    ------
-    OwnFault
-        A client has too few rows, and the job does not leave it out.
-    HolderError
-        The same, or its rows are nearly an earlier job's, where its policy forbids that.
-    """
+    """Reads the rows of the clients that live here, and returns who goes on. `bindings`: client that lives here -> the policies
+    that bind its data; `between`: client -> a context in which its account and its policies are asked: it reports their refusals.
+    Raises OwnFault: a client has too few rows, and the job does not leave it out. Raises HolderError: the same, or its rows are
+    nearly an earlier job's, where its policy forbids that."""
     everybody = tuple(range(parties.n_clients))
     if config.privacy is not None or not config.counts_rows:
         return Kept(parties, everybody)

@@ -38,12 +38,8 @@ class Check(At[C]):
     """Holds one place of a check: as `Run`, but nothing is kept."""
 
     def agreed(self, needed: Callable[[tuple[str, ...], str], None] | None = None) -> Encoding | None:
-        """Returns the encoding that the parties agree on by names alone, at the server's place; None elsewhere.
-
-        Parameters
-        ----------
-        needed : names of a file's columns and how to begin a sentence about it -> JobError where the method misses one
-        """
+        """Returns the encoding that the parties agree on by names alone, at the server's place; None elsewhere. `needed`: names
+        of a file's columns and how to begin a sentence about it -> JobError where the method misses one."""
         spec, clients = public(self.parties.spec), {}
         for k in self.mine:
             source, header = self.parties.header(k)

@@ -316,11 +316,7 @@ def _earlier(when: list[str]) -> str:
 def permit_accounts(config: JobConfig, parties: Parties, bindings: Mapping[int, Binding], *, alone: bool) -> None:
     """Refuses a job (HolderError) as its run would: by the account of a party's data, or by a too similar earlier job.
 
-    Nothing is kept.
-
-    Parameters
-    ----------
-    alone : whether all parties are this process, so that its terminal is the holder's
+    Nothing is kept. `alone`: whether all parties are this process, so that its terminal is the holder's.
     """
     use = use_of(config)
     for party, binding in bindings.items():

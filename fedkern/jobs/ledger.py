@@ -105,11 +105,8 @@ def control_line(what: str, n_bytes: int) -> Record:
 def write_early(path: Path, messages: Iterable[tuple[str, int]]) -> bool:
     """Writes the ledger of a job that has ended before its run began; returns whether it did.
 
-    It does not where the run's folder is not there, or has ledgers of an earlier start: these may be sealed.
-
-    Parameters
-    ----------
-    messages : kind and bytes of each control message
+    It does not where the run's folder is not there, or has ledgers of an earlier start: these may be sealed. `messages`: kind and
+    bytes of each control message.
     """
     messages = list(messages)
     if not messages or path.parent.exists() or not path.parent.parent.is_dir():

@@ -115,17 +115,8 @@ class Opened:
 
 
 def opened(folder: Path, config_of: Callable[[Record], JobConfig]) -> Opened:
-    """Opens the folder of a run, or one client's own.
-
-    Parameters
-    ----------
-    config_of : the tables of a job, as job.json has them -> its configuration
-
-    Raises
-    ------
-    JobError
-        It is none, or cannot be read.
-    """
+    """Opens the folder of a run, or one client's own. `config_of`: the tables of a job, as job.json has them -> its
+    configuration. Raises JobError: it is none, or cannot be read."""
     reader = Reader()
     record = read(folder / NAME, reader)
     about = record.get("run") if isinstance(record, dict) else None
@@ -232,11 +223,7 @@ def ledgers(run: Opened) -> dict[str, Path]:
 
 def early_ledgers(folder: Path) -> dict[str, Path]:
     """Returns the ledgers of a job that ended before its run began, which has no record (job.json); none of any other folder.
-
-    Parameters
-    ----------
-    folder : where the run would be, or a client's own folder in it
-    """
+    `folder`: where the run would be, or a client's own folder in it."""
     for path in (folder, folder.resolve().parent):
         if (path / NAME).exists():
             return {}

@@ -132,16 +132,8 @@ class At(Generic[C]):
 
     def exchange(self, stage: Stage, start: Callable[[], tuple[S, ServerEffects]], clients: Mapping[int, K]) -> Ended[S, K]:
         """Runs one stage; returns the last states of the server (None where it does not live) and of the clients that live here.
-
-        Parameters
-        ----------
-        start : makes the server's first state, where the server lives
-
-        Raises
-        ------
-        RuntimeError
-            `fedkern check` does not say that this stage is part of the job.
-        """
+        `start`: makes the server's first state, where the server lives. Raises RuntimeError: `fedkern check` does not say that
+        this stage is part of the job."""
         if all(stage.words != listed.words for listed in self.stages):
             raise RuntimeError(f"{stage.protocol.name}: `fedkern check` does not list this exchange, or not with these messages")
         started = start() if self.place.is_server else None

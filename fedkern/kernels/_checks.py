@@ -190,18 +190,9 @@ def device_of(value: Any, who: str) -> int:
 
 
 def as_numpy(value: Any, who: str) -> np.ndarray:
-    """Returns a NumPy array in the memory of another library's array.
-
-    Parameters
-    ----------
-    value : an object with `__dlpack__` and `__dlpack_device__`
-    who : the beginning of an error's text
-
-    Raises
-    ------
-    TypeError
-        It lies on a device, or NumPy can't take it: it has a type that NumPy has not, or asks for a gradient.
-    """
+    """Returns a NumPy array in the memory of another library's array. `value`: an object with `__dlpack__` and
+    `__dlpack_device__`; `who`: the beginning of an error's text. Raises TypeError: it lies on a device, or NumPy can't take it:
+    it has a type that NumPy has not, or asks for a gradient."""
     device = device_of(value, who)
     if device != CPU:
         remedy = "kernels.from_dlpack makes a CuPy array of it, or copy it to this machine's memory first"

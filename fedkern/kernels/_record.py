@@ -379,13 +379,7 @@ class Kernel:
         last: int = 2**32 - 1,
     ) -> Callable[..., tuple[Any, ...]]:
         """Returns the compiled call of arguments that have been checked; what does not fit, and all where nothing of it is
-        compiled, is given to `slowly`.
-
-        Parameters
-        ----------
-        numbers : the values that backends get
-        the others : as in `bind`
-        """
+        compiled, is given to `slowly`. `numbers`: the values that backends get; `the others`: as in `bind`."""
         here, k = names(*self.inputs), len(self.inputs)
         n_threads = self._threads(n_threads)
         arrays = self.prepare(dict(zip(here, inputs)), None, symbols, backend, self._second(numbers))

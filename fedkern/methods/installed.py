@@ -74,18 +74,9 @@ def loaded(found: EntryPoint, folder: Path | None = None) -> Any:
 
 
 def place(name: str, tables: Raw, folder: Path) -> Place:
-    """Returns a place that a package brings: its entry point is the place, or makes it.
-
-    Parameters
-    ----------
-    name : of the entry point, as the caller gave it
-    tables, folder : of the job, whose data's policies are asked before anything is imported
-
-    Raises
-    ------
-    JobError
-        No package brings it, several do, a policy does not allow the package, or it cannot be loaded.
-    """
+    """Returns a place that a package brings: its entry point is the place, or makes it. `name`: of the entry point, as the caller
+    gave it; `tables`, `folder`: of the job, whose data's policies are asked before anything is imported. Raises JobError: no
+    package brings it, several do, a policy does not allow the package, or it cannot be loaded."""
     found = entry(PLACES_GROUP, name, (), folder)
     if found is None:
         known = names(PLACES_GROUP)

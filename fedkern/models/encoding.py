@@ -375,12 +375,8 @@ class Encoding:
         return {name: levels[name] or () for name in self.joined}
 
     def check_references(self, references: Mapping[str, str | None]) -> None:
-        """Raises JobError unless each reference is a level of its column, where that has some.
-
-        Parameters
-        ----------
-        references : column -> level; None is no reference
-        """
+        """Raises JobError unless each reference is a level of its column, where that has some. `references`: column -> level;
+        None is no reference."""
         levels = {column.name: column.levels for column in self.columns if column.levels is not None}
         for name, level in references.items():
             if level is not None and level not in levels.get(name, (level,)):

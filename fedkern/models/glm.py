@@ -212,12 +212,8 @@ def on_average(rows: Rows, family: str, scale: Scale = 1.0) -> float:
 
 
 def tested(q: Gaussian, rows: Rows, family: str, scale: float, method: str) -> dict[str, object]:
-    """Returns the number of test rows, `on_average` of them and, of a binary response, the bins of a calibration plot.
-
-    Parameters
-    ----------
-    method : as in `predictive_mean`
-    """
+    """Returns the number of test rows, `on_average` of them and, of a binary response, the bins of a calibration plot. `method`:
+    as in `predictive_mean`."""
     n = len(rows) if rows.counts is None else int(rows.counts.sum())
     content: dict[str, object] = {"rows": n, "guess": on_average(rows, family, scale)}
     if FAMILIES[family].binary:
@@ -227,11 +223,7 @@ def tested(q: Gaussian, rows: Rows, family: str, scale: float, method: str) -> d
 
 def reliability(p: Vector, y: Vector, bins: int = 10, counts: Vector | None = None) -> list[dict[str, float]]:
     """Groups predicted probabilities (n,) in tenths: rows, mean probability and observed frequency of each bin that has some.
-
-    Parameters
-    ----------
-    counts : number of equal rows that each stands for
-    """
+    `counts`: number of equal rows that each stands for."""
     which = np.minimum((p * bins).astype(int), bins - 1)
     n = np.ones(len(p)) if counts is None else counts
     return [

@@ -52,12 +52,7 @@ class Completed:
 
 
 def completed(values: Array) -> Completed:
-    """Computes mean and covariance of rows that lack values.
-
-    Parameters
-    ----------
-    values : (n, w), NaN where a value is missing
-    """
+    """Computes mean and covariance of rows that lack values. `values`: (n, w), NaN where a value is missing."""
     known = ~np.isnan(values)
     n, count = len(values), known.sum(axis=0)
     # Work with standardised columns; a column with one value has no covariance, and is left out.

@@ -69,11 +69,7 @@ def smoothed(log_ratios: Array) -> tuple[Array, float]:
 def _pareto(excess: Array) -> tuple[float, float]:
     """Fits shape and scale of a generalised Pareto distribution, by Zhang and Stephens (2009).
 
-    The shape is drawn to 1/2 as by ten more observations.
-
-    Parameters
-    ----------
-    excess : (n,) ascending
+    The shape is drawn to 1/2 as by ten more observations. `excess`: (n,) ascending.
     """
     n = len(excess)
     several = 30 + int(np.sqrt(n))

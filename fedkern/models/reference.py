@@ -82,12 +82,8 @@ def coding_of(encoding: Encoding, references: Mapping[str, str | None], *, absor
 
 
 def references_of(encoding: Encoding, levels_of: Collection[str]) -> dict[str, str] | None:
-    """Returns the reference of each categorical column of a result; None where it has coefficients of all levels.
-
-    Parameters
-    ----------
-    told : the names of the result's coefficients
-    """
+    """Returns the reference of each categorical column of a result; None where it has coefficients of all levels. `told`: the
+    names of the result's coefficients."""
     found = dict[str, str]()
     for column in encoding.columns:
         lacking = [level for level in column.levels or () if f"{column.name}={level}" not in levels_of]

@@ -476,11 +476,7 @@ STEPS = 24  # of an integral over time, a piece
 
 def survival(base: Baseline, eta: Vector, variance: Vector, time: Vector) -> Vector:
     """Returns (S, T, n) probabilities to be without event at times (T,), or at one time a row (S, 1, n) where `time` is (1, n).
-
-    Parameters
-    ----------
-    eta, variance : (S, n) predictors of rows, and variances of their effects
-    """
+    `eta`, `variance`: (S, n) predictors of rows, and variances of their effects."""
     log_H = base.log_cumulative(time if time.ndim == 2 else time[:, np.newaxis])
     with np.errstate(over="ignore"):
         if not variance.any():

@@ -100,11 +100,7 @@ def levered(X: Vector, weights: Vector, precision: Vector, most: float) -> tuple
 
 def few(rows: Weighed, point: Vector, prior: Vector, least: Least) -> bool:
     """Tells whether gradient and curvature at a point are those of few rows; where none weighs anything they are of none.
-
-    Parameters
-    ----------
-    prior : (P, P) minus the Hessian of the log prior at the point
-    """
+    `prior`: (P, P) minus the Hessian of the log prior at the point."""
     X = rows.X
     for k, weights in enumerate(rows.weighed(point)):
         block = slice(k * X.shape[1], (k + 1) * X.shape[1])

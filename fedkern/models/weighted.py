@@ -91,12 +91,8 @@ class Weighted:
         return quantiles(of_draws, self.weights, levels)
 
     def resampled(self, n: int, offset: float) -> NDArray[np.int64]:
-        """Returns (n,) numbers of draws of equal weight, in a stride by which neighbours are not alike.
-
-        Parameters
-        ----------
-        offset : uniform in [0, 1)
-        """
+        """Returns (n,) numbers of draws of equal weight, in a stride by which neighbours are not alike. `offset`: uniform in [0,
+        1)."""
         return resampled(self.weights, n, offset)
 
     @cached_property
@@ -160,12 +156,7 @@ class Without:
 
 
 def without(posterior: Weighted, values: Array) -> tuple[Without, ...]:
-    """Returns the posterior without each client in turn.
-
-    Parameters
-    ----------
-    values : (N, J) the clients' log-likelihoods at the draws
-    """
+    """Returns the posterior without each client in turn. `values`: (N, J) the clients' log-likelihoods at the draws."""
     posteriors = []
     for column in values.T:
         divided = posterior.scaled(-column)

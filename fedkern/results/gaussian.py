@@ -143,11 +143,7 @@ def summarised(labels: Iterable[str], mean: Vector, sd: Vector) -> dict[str, dic
 
 def grouped(names: Sequence[str], drawn: Mapping[str, Vector]) -> Group:
     """Returns draws of coefficients as ArviZ's group posterior: theta with an axis of slopes, and beside it what is no slope.
-
-    Parameters
-    ----------
-    drawn : "" or "_std" -> (c, t, d) draws on that scale
-    """
+    `drawn`: "" or "_std" -> (c, t, d) draws on that scale."""
     axes, slopes = ("chain", "draw"), [j for j, name in enumerate(names) if name not in PLAIN]
     variables: dict[str, tuple[tuple[str, ...], Vector]] = {}
     for suffix, values in drawn.items():

@@ -78,13 +78,8 @@ class Heterogeneity:
         return {**intercept, "slopes": self.slopes.content, "coefficients": single, "differ": list(self.differ)}
 
     def notes(self, remedy_of_intercepts: str, free: Collection[str] = ()) -> Iterator[str]:
-        """Yields one note that names the coefficients that differ.
-
-        Parameters
-        ----------
-        remedy_of_intercepts : of the catalogue
-        free : the coefficients that the model could let differ between clients
-        """
+        """Yields one note that names the coefficients that differ. `remedy_of_intercepts`: of the catalogue; `free`: the
+        coefficients that the model could let differ between clients."""
         where, remedies, slope = list[str](), list[str](), ""
         if self.intercept is not None and self.intercept.sure < SAID:
             where.append(f"in their intercepts ({_words(self.intercept)})")
@@ -133,12 +128,9 @@ def find_reversed(chance: float, g: Array, P: Array) -> tuple[int, ...]:
       each beyond doubt, and the sites do not differ far more in that. One slope may well be another one at one site.
 
     Or the outcome is about as often 1 at this site as it is 0 at all others together, and rare on one side (`mirrored`), and
-    slopes agree better if this site's have the other sign: few events tell little of slopes.
-
-    Parameters
-    ----------
-    chance : of the outcome 1, where slopes are 0, by the intercept there
-    g, P : (M, d) and (M, d, d) gradient and minus second derivatives of each site's log-likelihood there, an intercept's first
+    slopes agree better if this site's have the other sign: few events tell little of slopes. `chance`: of the outcome 1, where
+    slopes are 0, by the intercept there; `g`, `P`: (M, d) and (M, d, d) gradient and minus second derivatives of each site's
+    log-likelihood there, an intercept's first.
     """
     try:
         informed, h, of_slopes = _informed(g, P, 1)

@@ -120,12 +120,7 @@ def _write(to: Any, group: Group, text: Any, dimensions: Iterator[int]) -> None:
     """Writes one group of a netCDF file.
 
     A dimension is a data set that is marked as one, with a number of its own in the file; a coordinate is the data set of its
-    dimension.
-
-    Parameters
-    ----------
-    text : the type of names
-    dimensions : the next numbers of dimensions
+    dimension. `text`: the type of names; `dimensions`: the next numbers of dimensions.
     """
     variables = {name: (np.atleast_1d(dims).tolist(), np.asarray(values)) for name, (dims, values) in group.variables.items()}
     sizes = {name: len(values) for name, values in group.coordinates.items()}

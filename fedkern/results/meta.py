@@ -52,16 +52,8 @@ def combine(estimates: ArrayLike, errors: ArrayLike) -> Combined:
     """Computes the random-effects average, by Paule and Mandel, with Hartung and Knapp's standard error.
 
     tau^2 is the value at which the weighted squares about the average, weights 1 / (se^2 + tau^2), equal the number of sites less
-    one.
-
-    Parameters
-    ----------
-    estimates, errors : (m, P) of m sites, with standard errors > 0; NaN where a site has none
-
-    Raises
-    ------
-    ValueError
-        Different shapes, or a standard error that is not > 0.
+    one. `estimates`, `errors`: (m, P) of m sites, with standard errors > 0; NaN where a site has none. Raises ValueError:
+    different shapes, or a standard error that is not > 0.
     """
     b, se = np.asarray(estimates, dtype=np.float64), np.asarray(errors, dtype=np.float64)
     if b.ndim != 2 or b.shape != se.shape:

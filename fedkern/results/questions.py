@@ -34,13 +34,8 @@ def drawn(groups: Mapping[str, Group], name: str) -> Array | None:
 
 
 def hypothesis(text: str, groups: Mapping[str, Group], parameters: Sequence[str]) -> dict[str, float]:
-    """Returns how probable "left > right" or "left < right" is, and how far left is from right.
-
-    Parameters
-    ----------
-    text : of names of `parameters`, also without `theta[..]` about them, numbers, + - * / **, and log, exp, sqrt
-    groups : of the posterior's draws
-    """
+    """Returns how probable "left > right" or "left < right" is, and how far left is from right. `text`: of names of `parameters`,
+    also without `theta[..]` about them, numbers, + - * / **, and log, exp, sqrt; `groups`: of the posterior's draws."""
     sides = re.split(r"(<=?|>=?|=+)", text)
     if len(sides) != 3 or "=" in sides[1][:1]:
         raise JobError(f'hypothesis {text!r}: wanted one < or >, as in "age > 0": that two numbers are equal has no probability')

@@ -311,12 +311,7 @@ def mix(draws_of: Mapping[str, Array], reached: NDArray[np.bool_] | None, sites:
 
 
 def _rows(draws: Array, mixed: tuple[Array, Array] | None) -> list[Row]:
-    """Summarises each of the P columns of (c, t, P).
-
-    Parameters
-    ----------
-    mixed : their R-hat and ESS
-    """
+    """Summarises each of the P columns of (c, t, P). `mixed`: their R-hat and ESS."""
     flat = draws.reshape(-1, draws.shape[-1])
     sd = flat.std(axis=0, ddof=1) if len(flat) > 1 else np.full(flat.shape[1], np.nan)
     summaries = {"mean": flat.mean(axis=0), "sd": sd}

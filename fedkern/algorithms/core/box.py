@@ -99,17 +99,8 @@ class Box:
         return float(np.finfo(np.float32).eps * (basis @ farthest / reach).max())
 
     def check(self, points: Array, what: str) -> None:
-        """Refuses a question with places outside of the box, which all clients refuse alike.
-
-        Parameters
-        ----------
-        what : the name of its message
-
-        Raises
-        ------
-        RemoteFault
-            One is outside.
-        """
+        """Refuses a question with places outside of the box, which all clients refuse alike. `what`: the name of its message.
+        Raises RemoteFault: one is outside."""
         if not self.holds(points).all():
             raise RemoteFault(
                 f"server: {what} asks where no client with secure sums answers: more than {REACH:g} prior standard deviations "

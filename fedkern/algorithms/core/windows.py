@@ -85,11 +85,7 @@ def reach(optimiser: str, rate: float, steps: int) -> float:
     """Returns how far an optimiser can move a number between the middles of the stretches.
 
     Adam's steps are at most about its rate, and Adagrad's fall with the root of their number; for plain gradients the answer is
-    infinite, since nothing can be said.
-
-    Parameters
-    ----------
-    steps : at the full rate
+    infinite, since nothing can be said. `steps`: at the full rate.
     """
     first, last = (sum(stretch) / 2 for stretch in STRETCHES)
     roots = 2 * (np.sqrt(last * steps) - np.sqrt(first * steps))

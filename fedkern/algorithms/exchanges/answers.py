@@ -299,14 +299,8 @@ MANY = 100
 
 
 def pieces_of_draws(unknowns: int, *, integrated: bool) -> int:
-    """Returns how many questions the clients of a spatial fit are asked at most: a draw takes a client about as long as a
-    round.
-
-    Parameters
-    ----------
-    unknowns : P, global ones
-    integrated : whether clients' own unknowns are integrated out
-    """
+    """Returns how many questions the clients of a spatial fit are asked at most: a draw takes a client about as long as a round.
+    `unknowns`: P, global ones; `integrated`: whether clients' own unknowns are integrated out."""
     integrals = PIECES if unknowns <= MANY else OF_MANY
     return integrals if integrated else OF_SAMPLED
 

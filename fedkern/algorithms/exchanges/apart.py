@@ -253,13 +253,9 @@ def _at(those: Sites) -> list[int]:
 
 
 def is_another_level(off: float, error: float, *, several: bool) -> tuple[bool, bool]:
-    """Tells whether one site is noted, and whether it is in another unit, where only all others together are known.
-
-    Parameters
-    ----------
-    off, error : logarithm of its level over that of all others, and its standard error
-    several : whether the others are more than one
-    """
+    """Tells whether one site is noted, and whether it is in another unit, where only all others together are known. `off`,
+    `error`: logarithm of its level over that of all others, and its standard error; `several`: whether the others are more than
+    one."""
     noted = abs(off) > max(np.log(FACTOR), ERRORS * error)
     factor = FACTOR**1.1 if several else MANIFOLD
     return bool(noted), bool(noted and abs(off) > np.log(factor))

@@ -542,11 +542,8 @@ def _of_other_names(
 ) -> OwnFault:
     """Returns the fault of a client that lacks covariates of most others, or has more; its own folder gets its own names.
 
-    A header may be a row, in a file without one: others read of it no name that the job file does not have.
-
-    Parameters
-    ----------
-    about : the client whose columns most have, these columns, and the columns of `client`
+    A header may be a row, in a file without one: others read of it no name that the job file does not have. `about`: the client
+    whose columns most have, these columns, and the columns of `client`.
     """
     example, names, others = about
     listed = ", ".join(f"{name!r} (covariate no. {list(others).index(name) + 1})" for name in has)

@@ -299,10 +299,7 @@ def of_ends(column: str, levels: Sequence[str], clients: Sequence[str], numbers:
 
     It lacks levels at one end that all others together have, and has as many at the other end that none of them has, as a scale
     from 1 on beside one from 0 on. Patients who are worse make shares that are nearer to the others' where they are not moved.
-
-    Parameters
-    ----------
-    numbers : (m, K) of each client's rows of each level
+    `numbers`: (m, K) of each client's rows of each level.
     """
     rest = numbers.sum(axis=0) - numbers
     # Whose levels are the lower ones is not known: each is looked at both ways.
@@ -374,12 +371,8 @@ def _designed(means: Array, variances: Array) -> NDArray[np.bool_]:
 
 
 def with_one_response(group: Sequence[int], answers: Sequence[tuple[float, float]]) -> Iterator[tuple[int, ...]]:
-    """Yields those of clients with the same covariates that have the same sums of the response, too.
-
-    Parameters
-    ----------
-    answers : of all clients, two sums over the responses each (`level`)
-    """
+    """Yields those of clients with the same covariates that have the same sums of the response, too. `answers`: of all clients,
+    two sums over the responses each (`level`)."""
     left = list(group)
     while left:
         first = answers[left[0]]

@@ -215,13 +215,8 @@ class Client:
 def client(
     name: str, index: int, settings: Settings, model: LocalModel, u: Vector | float = 0.0, seed: int | None = None
 ) -> Client:
-    """Returns a client that has seen nothing yet.
-
-    Parameters
-    ----------
-    u : start values, a number, (d,), or (c, d) with one row for each chain
-    seed : of its own momenta, if nobody else may know them
-    """
+    """Returns a client that has seen nothing yet. `u`: start values, a number, (d,), or (c, d) with one row for each chain;
+    `seed`: of its own momenta, if nobody else may know them."""
     place = placed(u, settings.chains, model.size, f"client {name!r}")
     none = np.zeros(settings.chains)
     xi = np.zeros((settings.chains, model.n_global))
@@ -367,13 +362,9 @@ def start(
     xi: Vector | float = 0.0,
     metric: Metric | None = None,
 ) -> tuple[Server, ServerEffects]:
-    """Returns the server's first state and its first question.
-
-    Parameters
-    ----------
-    xi : start values, a number, (P,), or (c, P) with one row for each chain (`Settings.starts` scatters them)
-    metric : coordinates in which the posterior is nearly standard normal, where they are known
-    """
+    """Returns the server's first state and its first question. `xi`: start values, a number, (P,), or (c, P) with one row for
+    each chain (`Settings.starts` scatters them); `metric`: coordinates in which the posterior is nearly standard normal, where
+    they are known."""
     place = placed(xi, settings.chains, prior.size, "xi")
     value, slope = _prior(prior, place)
     if not finite(value, slope).all():

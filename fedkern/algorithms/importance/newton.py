@@ -431,12 +431,8 @@ class Priors:
         return Tied(self.each[number], rows, TIE**2 * np.diag(_numbers(self.each[0], rows)[1]))
 
     def right(self, number: int, xi: Array, hessian: Array, before: Array) -> bool:
-        """Tells whether a prior decides nothing that rows decide, at its mode.
-
-        Parameters
-        ----------
-        hessian, before : (P, P) minus the Hessian of the log-posterior there, and at the mode with the prior before it
-        """
+        """Tells whether a prior decides nothing that rows decide, at its mode. `hessian`, `before`: (P, P) minus the Hessian of
+        the log-posterior there, and at the mode with the prior before it."""
         slope = self.each[number].curvature(xi)[1] - self.each[-1].curvature(xi)[1]
         B, variance = Metric.of(hessian).factor, self._variance(hessian)
         moved = self.read @ B @ (B.T @ slope)
@@ -453,13 +449,9 @@ class Priors:
         return self.bent and bool(grown.max() ** 2 > (last / this).max())
 
     def kept(self, way: Array, xi: Array, hessian: Array, before: Array) -> bool:
-        """Tells whether means with the job's prior are nearer to the mode with the first wider one than to their own.
-
-        Parameters
-        ----------
-        way, xi : (P,) from the job's mode to that of the wider prior, and this
-        hessian, before : (P, P) minus the Hessian of the log-posterior there, and at the job's mode
-        """
+        """Tells whether means with the job's prior are nearer to the mode with the first wider one than to their own. `way`,
+        `xi`: (P,) from the job's mode to that of the wider prior, and this; `hessian`, `before`: (P, P) minus the Hessian of the
+        log-posterior there, and at the job's mode."""
         of_priors = self.each[1].curvature(xi)[2] - self.each[0].curvature(xi)[2]
         B = Metric.of(before).factor
         less = -float(np.trace(B.T @ (hessian - before - of_priors) @ B))

@@ -510,11 +510,8 @@ def exact(
 def slope(rows: Rows, s: Settings, q: Gaussian, n_threads: int = 1, unit: float = 1.0) -> tuple[Vector, Vector, int]:
     """Returns the gradient in the mean of q of sum_i E[l_i], (d,), and X'WX, its curvature, packed, W of -E[l''_i].
 
-    The third number counts rows that would add more than they may.
-
-    Parameters
-    ----------
-    unit : of the response in the model's numbers, in those of `rows`
+    The third number counts rows that would add more than they may. `unit`: of the response in the model's numbers, in those of
+    `rows`.
     """
     _, r, k = _expectations(rows, replace(s, bounded=False), q.mean, q.P, n_threads)
     less, flatter = _limited(rows, s.most_of_row, r, k, unit)

@@ -201,13 +201,8 @@ class Design:
         return mu * shrunk, variances * (shrunk - PROBIT * shrunk**3 * squared)
 
     def add(self, sums: Sums, seen: Sequence[Vector], first: int) -> Sums:
-        """Returns the sums with the steps of one update.
-
-        Parameters
-        ----------
-        seen : of each step (mu, omega, noisy gradient of the likelihood in both), (4d,)
-        first : the client's count of steps before them
-        """
+        """Returns the sums with the steps of one update. `seen`: of each step (mu, omega, noisy gradient of the likelihood in
+        both), (4d,); `first`: the client's count of steps before them."""
         mu, omega, in_mu, in_omega = np.split(np.stack(seen), 4, axis=1)
         point, factor = self.points(mu, np.exp(2 * omega))
         cut = min(max(self.early_steps - first, 0), len(seen))
@@ -490,18 +485,9 @@ def _alone(design: Design, prior: Gaussian, of_client: tuple[Sums, Noise]) -> bo
 
 
 def solve_posterior(design: Design, prior: Gaussian, of_clients: Sequence[tuple[Sums, Noise]]) -> Estimate:
-    """Returns the posterior from the prior and all clients' sums, by generalised least squares.
-
-    Parameters
-    ----------
-    prior : with independent coefficients
-    told : each client's sums, all with late steps, and the noise in them
-
-    Raises
-    ------
-    ImproperError
-        Linear algebra ends beyond the finite numbers, or without a proper Gaussian.
-    """
+    """Returns the posterior from the prior and all clients' sums, by generalised least squares. `prior`: with independent
+    coefficients; `told`: each client's sums, all with late steps, and the noise in them. Raises ImproperError: linear algebra
+    ends beyond the finite numbers, or without a proper Gaussian."""
     try:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             estimate = _solve(design, prior, of_clients)

@@ -106,12 +106,7 @@ def barycentre(block: Block, parameters: Matrix, weights: Vector, tolerance: flo
     """Returns the flat parameters of the Wasserstein barycentre of Gaussians.
 
     Means are averaged; standard deviations are averaged, or for full covariances the result is the fixed point S = sum_j w_j
-    (S^1/2 C_j S^1/2)^1/2 of Alvarez-Esteban et al. (2016).
-
-    Parameters
-    ----------
-    parameters : (J, k)
-    weights : (J,) positive, adding up to 1
+    (S^1/2 C_j S^1/2)^1/2 of Alvarez-Esteban et al. (2016). `parameters`: (J, k); `weights`: (J,) positive, adding up to 1.
     """
     means, spreads = zip(*(block.moments(row) for row in parameters))
     mean = weights @ np.array(means)

@@ -457,13 +457,8 @@ SAMPLED = 4  # of u elsewhere, each of which takes as long as a step
 
 
 def log_terms(state: Client, xi: Matrix, key: int, first: int = 0) -> Vector:
-    """Returns estimates (m,) of log p(y | xi) at xi (m, P).
-
-    Parameters
-    ----------
-    key : of the draws of u, a stream of the client's own number
-    first : number of the first of xi among all that are asked about
-    """
+    """Returns estimates (m,) of log p(y | xi) at xi (m, P). `key`: of the draws of u, a stream of the client's own number;
+    `first`: number of the first of xi among all that are asked about."""
     from ...models.spatial.within_site import WithinSite  # with SciPy's sparse matrices, which only maps need
 
     family, model = state.family, state.model

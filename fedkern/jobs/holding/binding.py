@@ -111,18 +111,9 @@ class Binding:
 
 
 def bind(client: str, data: DataSet, *, must: Literal["named", "asked", "never"] = "named") -> Binding:
-    """Looks for the policies of a client's data.
-
-    Parameters
-    ----------
-    must : whether unnamed data are refused: wherever the head of this file says so; only where a file asks for it in words or
-        lies beside them (the server's data); never (an account that is nobody's data)
-
-    Raises
-    ------
-    JobError
-        A policy can't be read or is faulty: then it allows nothing.
-    """
+    """Looks for the policies of a client's data. `must`: whether unnamed data are refused: wherever the head of this file says
+    so; only where a file asks for it in words or lies beside them (the server's data); never (an account that is nobody's data).
+    Raises JobError: a policy can't be read or is faulty: then it allows nothing."""
     files: list[tuple[Where, PolicyFile]] = []
     seen: set[str] = set()
     for where, path in _places(client, data):

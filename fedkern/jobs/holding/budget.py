@@ -575,13 +575,9 @@ class Books:
         rows: Rows | None = None,
         allow: Callable[[list[Near]], None] = lambda near: None,
     ) -> None:
-        """Writes a line for a job that a policy allows without an account; one for each job.
-
-        Parameters
-        ----------
-        others, rows : the other clients of an open job, and the rows that count in it
-        allow : is given the jobs that are `near`, and raises an error to forbid this one: then no line is written
-        """
+        """Writes a line for a job that a policy allows without an account; one for each job. `others`, `rows`: the other clients
+        of an open job, and the rows that count in it; `allow`: is given the jobs that are `near`, and raises an error to forbid
+        this one: then no line is written."""
         with self.ledger.locked() as file:
             self.look()
             entries: dict[str, Json] = {"others": [*sorted(others)]} if use == "open" else {}

@@ -170,13 +170,8 @@ class Policy:
         )
 
     def refuses_sums(self, *, secure: bool, signed: bool) -> Refusal | None:
-        """Returns why a job without noise is not allowed, for what its server reads; None if it is allowed.
-
-        Parameters
-        ----------
-        secure : whether the server gets sums alone
-        signed : whether this client signs its key of them, and knows the others'
-        """
+        """Returns why a job without noise is not allowed, for what its server reads; None if it is allowed. `secure`: whether the
+        server gets sums alone; `signed`: whether this client signs its key of them, and knows the others'."""
         if self.sums == "any" or (secure and (signed or self.sums == "secure")):
             return None
         if not secure:

@@ -443,15 +443,8 @@ def blocks(work: int, each: int, most: int = MOST_BLOCKS) -> int:
 
 
 def multiply(a: Array, b: Array, out: Array, add: bool = False) -> None:
-    """Computes out = a b, or out += a b; with three dimensions, for each index of the first.
-
-    Parameters
-    ----------
-    a, b : (.., m, k), (.., k, n) arrays
-        Numbers are neighbours along rows or along columns.
-    out : (.., m, n) array
-        Neighbours along rows.
-    """
+    """Computes out = a b, or out += a b; with three dimensions, for each index of the first. `a`, `b`: (.., m, k), (.., k, n)
+    arrays Numbers are neighbours along rows or along columns; `out`: (.., m, n) array Neighbours along rows."""
     (m, k), n = a.shape[-2:], b.shape[-1]
     (turned_a, lda), (turned_b, ldb), (_, ldc) = map(_leading, (a, b, out))
     step_a, step_b, step_c = (strides(x)[0] if x.ndim == 3 else 0 for x in (a, b, out))

@@ -13,12 +13,8 @@ from .model import Model
 
 @guard.figure("contrasts", ({}, frozenset()))
 def of_levels(model: Model, values: Mapping[str, Array]) -> tuple[dict[str, Array], frozenset[str]]:
-    """Returns name -> (N,) each level less the reference of its column, and the names of the levels' own coefficients.
-
-    Parameters
-    ----------
-    values : name -> (N,) published coefficients on the data's scale, at draws: without those of references, or with all
-    """
+    """Returns name -> (N,) each level less the reference of its column, and the names of the levels' own coefficients. `values`:
+    name -> (N,) published coefficients on the data's scale, at draws: without those of references, or with all."""
     contrasts, names_of_levels = dict[str, Array](), set[str]()
     for column in model.encoding.columns:
         if column.levels is None:

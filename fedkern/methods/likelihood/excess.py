@@ -18,13 +18,9 @@ SURE = 2.0  # standard deviations of the number of zeros by which the two must d
 
 
 def structural(whole: Sums, ratio: float) -> bool:
-    """Returns whether zeros are those of a zero-inflated model, and not of a negative binomial one.
-
-    Parameters
-    ----------
-    whole : sums over all clients of a Poisson job
-    ratio : how many times as much as the model says responses vary about their means, on average above 1
-    """
+    """Returns whether zeros are those of a zero-inflated model, and not of a negative binomial one. `whole`: sums over all
+    clients of a Poisson job; `ratio`: how many times as much as the model says responses vary about their means, on average above
+    1."""
     n, zeros = float(whole.observed[0]), float(whole.observed[3])
     total, squares = (float(column.mean()) for column in whole.replicated[:, :2].T)
     mean = total / n

@@ -160,13 +160,8 @@ def _answer(model: OwnModel, piece: int, client: sfvi.Client) -> LogTerms:
 
 
 def log_likelihoods(client: sfvi.Client, xi: Array, key: int, first: int = 0) -> Array:
-    """Returns (m,) estimates of log p(rows | xi), whose exponentials are unbiased.
-
-    Parameters
-    ----------
-    xi : (m, P)
-    key, first : of the draws of u, and the number of the first xi among all that are asked about
-    """
+    """Returns (m,) estimates of log p(rows | xi), whose exponentials are unbiased. `xi`: (m, P); `key`, `first`: of the draws of
+    u, and the number of the first xi among all that are asked about."""
     own_model, family = client.model, client.family
     assert isinstance(own_model, Joint)
     assert isinstance(family, sfvi.Family)

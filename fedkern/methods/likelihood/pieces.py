@@ -106,12 +106,8 @@ def _seen(cuts: Array, rows: Times, between: NDArray[np.bool_]) -> tuple[Array, 
 
 def _apart(seen: Array, inside: NDArray[np.bool_]) -> int:
     """Returns the number of rows that a difference of two pieces' sums is about, of which one is taken so that most rows cancel.
-
-    Parameters
-    ----------
-    seen : (n, 2) how long rows were seen in both
-    inside : (n,) whether an interval reaches into one of them: such a row never cancels
-    """
+    `seen`: (n, 2) how long rows were seen in both; `inside`: (n,) whether an interval reaches into one of them: such a row never
+    cancels."""
     total = seen.sum(axis=1)
     beside = ~inside & (total > 0)
     part = np.round(seen[beside, 0] / total[beside], ALIKE)

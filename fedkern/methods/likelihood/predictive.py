@@ -64,13 +64,8 @@ class Predictive:
     def of(
         cls, posterior: Group, encoding: Encoding, family: str, terms: Mapping[str, Sequence[str]], nu: float | None = None
     ) -> Predictive:
-        """Makes it of the group "posterior" that a run releases.
-
-        Parameters
-        ----------
-        terms : name of an effect (`Layout.effects`) -> its terms
-        nu : degrees of freedom, where the job gives them
-        """
+        """Makes it of the group "posterior" that a run releases. `terms`: name of an effect (`Layout.effects`) -> its terms;
+        `nu`: degrees of freedom, where the job gives them."""
         flat = cls.thinned(posterior)
         m = len(next(iter(flat.values())))
         suffix = "_std" if "theta_std" in flat or f"{INTERCEPT}_std" in flat else ""
@@ -121,13 +116,8 @@ class Predictive:
         return np.tensordot(weights, np.asarray(record.expected(record.mean(shifted), self.natural)), 1)
 
     def of_rows(self, X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float]) -> Foreseen:
-        """Returns the prediction of rows X (n, p) of the encoding.
-
-        Parameters
-        ----------
-        offset : (n,), or (m, n) at each draw
-        at : names of quantiles -> their probabilities
-        """
+        """Returns the prediction of rows X (n, p) of the encoding. `offset`: (n,), or (m, n) at each draw; `at`: names of
+        quantiles -> their probabilities."""
         n, m = len(X), len(self.theta)
         nodes = 1 if self.family == "gaussian" or not self.covariances else NODES
         parts = []
@@ -221,11 +211,7 @@ class Predictive:
 
     def scores(self, design: Design, predicted: Foreseen | None = None) -> tuple[dict[str, float], dict[str, Any]]:
         """Returns `metrics` and `test` of summary.json: how well rows with a response are predicted; each trial counts as a row.
-
-        Parameters
-        ----------
-        predicted : the rows' prediction, where it is known
-        """
+        `predicted`: the rows' prediction, where it is known."""
         family, record = self.family, FAMILIES[self.family]
         if predicted is None:
             predicted = self.of_rows(np.asarray(design.X, np.float64), design.offset, design.y, {})

@@ -69,11 +69,7 @@ def pool(replies: Mapping[int, Replicated]) -> Sums:
 
 def describe(replies: Mapping[int, Replicated], model: Model, *, mend_first: bool = False) -> str:
     """Returns the doubt where counts of a family without dispersion vary more or less than the model makes them; else "".
-
-    Parameters
-    ----------
-    mend_first : whether another doubt is there, of a file that is to be mended before any family is taken
-    """
+    `mend_first`: whether another doubt is there, of a file that is to be mended before any family is taken."""
     whole, family = pool(replies), FAMILIES[model.family]
     ratio, sds = whole.dispersion
     if abs(sds) < SURE or abs(ratio - 1) <= OFF:

@@ -75,13 +75,8 @@ def bare(model: Model, ended: Ended, test: Rows | None) -> Fit:
 
 @guard.check("the judging of the result", bare)
 def fit(model: Model, ended: Ended, test: Rows | None) -> Fit:
-    """Makes the published result, apart from the certificates.
-
-    Parameters
-    ----------
-    ended : the server's last state, and the answers that came after the rounds
-    test : rows of the server, by which the result is scored
-    """
+    """Makes the published result, apart from the certificates. `ended`: the server's last state, and the answers that came after
+    the rounds; `test`: rows of the server, by which the result is scored."""
     made, encoding, server = bare(model, ended, test), model.encoding, ended.server
     estimate = _estimate(model, ended)[0]
     q = _released(model, ended, estimate)

@@ -192,12 +192,7 @@ def model_scale(model: Known) -> float:
 
 
 def data_scale(model: Known, variance: float | None) -> float:
-    """Returns the scale in the data's units.
-
-    Parameters
-    ----------
-    variance : a learnt error variance, in the model's units
-    """
+    """Returns the scale in the data's units. `variance`: a learnt error variance, in the model's units."""
     given = model.given
     if given.scale is not None:
         return given.scale

@@ -72,12 +72,8 @@ class Areas:
 def table(
     file: OwnFile, rows: AreaRows, areas: Areas, fit: Mapping[str, Sequence[str]], *, hidden: bool = False
 ) -> dict[str, Sequence[Any]]:
-    """Returns the table, column by column, with the columns of how well areas are predicted.
-
-    Parameters
-    ----------
-    hidden : whether the posterior is left out for areas with a count that is an interval
-    """
+    """Returns the table, column by column, with the columns of how well areas are predicted. `hidden`: whether the posterior is
+    left out for areas with a count that is an interval."""
     label, observed, d = areas.label, rows.observed, file.d
     names = names_of(file)
     seen = np.bincount(observed.area, minlength=d)

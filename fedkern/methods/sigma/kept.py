@@ -62,13 +62,8 @@ class Kept:
 
 
 def write(folder: RunFolder, model: SigmaModel, client: int, file: OwnFile, areas: Areas, xi: Array, verdict: Record) -> None:
-    """Writes them to the client's folder.
-
-    Parameters
-    ----------
-    xi : (m, P) the draws from which the areas' are made
-    verdict : the server's verdict
-    """
+    """Writes them to the client's folder. `xi`: (m, P) the draws from which the areas' are made; `verdict`: the server's
+    verdict."""
     parts, units, scale = model.layout.parts, model.units, areas.likelihood.scale
     first = xi[:, parts["intercept"]] if model.layout.intercept else np.zeros((len(xi), 1))
     coefficients = np.column_stack([units.natural(first), units.scale * xi[:, parts["beta"]]])

@@ -59,12 +59,7 @@ class Ended:
 
 def global_draws(model: SigmaModel, parameters: Array, ridge: Array, drawing: Drawing) -> Array:
     """Returns (c, t, P) draws of xi from a variational posterior, the same at all parties: the counters are the server's.
-
-    Parameters
-    ----------
-    parameters : of q(xi')
-    ridge : values of the map from xi' to xi, as clients are told them
-    """
+    `parameters`: of q(xi'); `ridge`: values of the map from xi' to xi, as clients are told them."""
     block, n = model.sfvi.block(model.layout.size), drawing.draws
     mean, scale = parameters[: block.size], block.scale(parameters)
     keys = [rng.key(drawing.seed, "posterior", c) for c in range(drawing.chains)]
@@ -216,12 +211,8 @@ def fit(model: SigmaModel, ended: Ended, prior: ServerFile, released: Draws) -> 
 
 @guard.figure("the sums of the fit", lambda fitted, *_, **__: fitted)
 def with_sums(fitted: Fit, query: once.Server[FitSums], names: Sequence[str], *, hides: bool) -> Fit:
-    """Adds the leave-one-out density over all clients' areas, and its standard error over areas.
-
-    Parameters
-    ----------
-    hides : whether areas with a count that is an interval are left out
-    """
+    """Adds the leave-one-out density over all clients' areas, and its standard error over areas. `hides`: whether areas with a
+    count that is an interval are left out."""
     total, least = FitSums.total(query.replies), LEAST
     silent = sum(reply.areas == 0 for reply in query.replies.values())
     notes = [f"{silent} clients have fewer than {least} areas with rows: they are not in the sums of the fit"] if silent else []
@@ -291,12 +282,8 @@ def _judged(model: SigmaModel, ended: Ended, released: Draws) -> Verdict:
 
 
 def _collapsed(model: SigmaModel, mean: Array) -> Verdict | None:
-    """Returns the verdict where q has lost a scale: so near to 0 its prior has nearly no mass. None where it has not.
-
-    Parameters
-    ----------
-    mean : (P,) of xi
-    """
+    """Returns the verdict where q has lost a scale: so near to 0 its prior has nearly no mass. None where it has not. `mean`:
+    (P,) of xi."""
     for part, name in (("log_scale", "sigma_theta"), ("log_period", "sigma_period")):
         where = model.layout.parts[part]
         if where.stop > where.start and (value := float(np.exp(mean[where.start]))) < LOST_SCALE:

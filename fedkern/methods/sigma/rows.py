@@ -246,12 +246,8 @@ class Reading:
             raise OwnFault(text, f"{self.who}, {table.source}, {listed[0]}{others}", listed[1:], HINT)
 
     def numbers(self, name: str, where: NDArray[np.bool_] | None = None) -> Array:
-        """Returns a column of finite numbers.
-
-        Parameters
-        ----------
-        where : rows in which they are needed; elsewhere a cell that is no number becomes 0
-        """
+        """Returns a column of finite numbers. `where`: rows in which they are needed; elsewhere a cell that is no number becomes
+        0."""
         column = self.table.columns[name]
         values = column.numbers() if isinstance(column, Text) else np.array(column, np.float64)
         needed = np.ones(len(values), bool) if where is None else where

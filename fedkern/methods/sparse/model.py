@@ -326,12 +326,8 @@ class SparseModel(JobModel[OutputSection]):
         return means_reply(means[measured], *(facts[measured] for facts in (*known, self.counted(columns))))
 
     def told_by(self, values: Array) -> NDArray[np.bool_]:
-        """Returns (..., P) whether rows tell something of a coefficient.
-
-        Parameters
-        ----------
-        values : (..., w) number of different values of each scaled column
-        """
+        """Returns (..., P) whether rows tell something of a coefficient. `values`: (..., w) number of different values of each
+        scaled column."""
         varies = values > 1
         if not self.is_graph:
             return varies[..., : self.coefficients.size]

@@ -156,12 +156,8 @@ def bare(model: SparseModel, server: gibbs.Server, scales: Array, released: Samp
 
 @guard.check("the judging of the result", bare)
 def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Samples | Streamed, doubts: Sequence[str] = ()) -> Fit:
-    """Makes the published result, apart from further runs; here the chains are judged.
-
-    Parameters
-    ----------
-    doubts : reasons why no result of these files can stand, whatever the chains do
-    """
+    """Makes the published result, apart from further runs; here the chains are judged. `doubts`: reasons why no result of these
+    files can stand, whatever the chains do."""
     groups, silent = _groups(model, server.trace), tells_nothing(model, server)
     more: dict[str, object] = {"sampler": sampler(model, server, released)}
     more |= _by_mode(model, released, groups) if groups else _selected(model, released)

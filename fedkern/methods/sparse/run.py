@@ -190,12 +190,8 @@ def _compared(
     """Returns findings on sites whose column varies otherwise than the others', or about another mean.
 
     Left out are clients with two values of a column, since their variance is that of a share, and columns whose center and scale
-    the job file gives.
-
-    Parameters
-    ----------
-    values : (M, w) number of different values of each client's columns
-    means : (M, u) of the measured columns, in steps as they are told
+    the job file gives. `values`: (M, w) number of different values of each client's columns; `means`: (M, u) of the measured
+    columns, in steps as they are told.
     """
     degrees, squares = (np.array([getattr(answer, name) for answer in moments]) for name in ("degrees", "squares"))
     squares[degrees == 0] = 0.0

@@ -201,13 +201,8 @@ class VerticalModel(JobModel[OutputSection]):
         return replace(known, factor=1 / undivided.enlarged(known.added, float(np.mean(y)))) if self.rescaled else known
 
     def undivided(self, y: Array, eta: Array | None = None) -> Undivided:
-        """Returns the conversion from this posterior to that of the undivided model.
-
-        Parameters
-        ----------
-        y : responses of the training rows
-        eta : their predictors, where they are known
-        """
+        """Returns the conversion from this posterior to that of the undivided model. `y`: responses of the training rows; `eta`:
+        their predictors, where they are known."""
         if not self.corrected:
             return Undivided()
         if eta is not None and self.family == "negative-binomial":

@@ -54,11 +54,7 @@ class Lines:
 
     def content(self, centre: Mapping[str, tuple[float, float]]) -> dict[str, dict[str, float]]:
         """Returns the entries of summary.json for unknowns whose width is not q's: `sd`, `q05`, `q50` and `q95` by name.
-
-        Parameters
-        ----------
-        centre : name -> q's mean and standard deviation
-        """
+        `centre`: name -> q's mean and standard deviation."""
         out = {}
         for k in self.off.tolist():
             mean, sd = centre[self.names[k]]
@@ -133,12 +129,7 @@ class Own:
 
 
 def measure_lines(record: Own, names: Sequence[str], slopes: Array) -> Lines | None:
-    """Computes how wide the posterior of each coefficient is; None where a row was never seen.
-
-    Parameters
-    ----------
-    slopes : (n,) means of y - p
-    """
+    """Computes how wide the posterior of each coefficient is; None where a row was never seen. `slopes`: (n,) means of y - p."""
     if not len(slopes) or not slopes.all() or not record.mean.size:
         return None
     y = slopes > 0

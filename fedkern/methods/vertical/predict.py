@@ -71,17 +71,9 @@ class Given:
 
 
 def predicted(result: Result, rows: object) -> Prediction:
-    """Predicts the rows of one table with the columns of all parties, or of a mapping from parties to their rows.
-
-    Parameters
-    ----------
-    rows : a path or a data frame; or client, or "server", -> its table, or the path of a file with its part
-
-    Raises
-    ------
-    JobError
-        A party, its folder or a column is missing, ids differ, or a fault of the rows.
-    """
+    """Predicts the rows of one table with the columns of all parties, or of a mapping from parties to their rows. `rows`: a path
+    or a data frame; or client, or "server", -> its table, or the path of a file with its part. Raises JobError: a party, its
+    folder or a column is missing, ids differ, or a fault of the rows."""
     if result.folder is None:
         raise JobError(
             "a vertical run keeps each client's coefficients in the client's own folder, and this one has written none: run the "

@@ -66,13 +66,8 @@ def _builtin(config: Config, spec: Spec) -> Parties:
 
 
 def spec_of(config: Config, *, response: bool, names: Collection[str] = ()) -> Spec:
-    """Returns the public knowledge of a client's columns.
-
-    Parameters
-    ----------
-    response : whether the response is used there
-    names : of the columns that it has
-    """
+    """Returns the public knowledge of a client's columns. `response`: whether the response is used there; `names`: of the columns
+    that it has."""
     data = config.data
     sections = {name: section.model_dump(exclude_none=True) for name, section in data.columns.items() if name in names}
     columns = {name: Column.declared(name, given) for name, given in sections.items() if given or not config.private}
@@ -199,11 +194,7 @@ def least_rows(config: Config, policies: Mapping[int, Sequence[Policy]]) -> int:
 def check_common(config: Config, n_rows: int, policies: Mapping[int, Sequence[Policy]]) -> None:
     """Raises JobError if too few rows are left where rows that lack a cell at some party are left out.
 
-    It does not say how many are left.
-
-    Parameters
-    ----------
-    policies : of the clients that live here
+    It does not say how many are left. `policies`: of the clients that live here.
     """
     if config.model.missing == "drop" and n_rows < least_rows(config, policies):
         raise JobError(
@@ -340,12 +331,8 @@ def columns(read: Reading, train: Indices) -> Columns:
 
 
 def _contrasts(config: Config, client: str, encoding: Encoding, X: Array) -> tuple[Levels | None, bool]:
-    """Returns contrasts that separate the levels' coefficients from the intercept, and whether nothing separates them.
-
-    Parameters
-    ----------
-    X : (n, d) of the training rows
-    """
+    """Returns contrasts that separate the levels' coefficients from the intercept, and whether nothing separates them. `X`: (n,
+    d) of the training rows."""
     m = config.model
     if config.private or not m.intercept or m.kind not in ("linear", "multilevel") or not of_levels.has_levels(encoding):
         return None, False

@@ -94,12 +94,8 @@ def parts_of(server: vertical.Server, model: VerticalModel) -> Array | None:
 
 @guard.check("the widths", None)
 def measure_widths(server: vertical.Server, model: VerticalModel, to: Undivided, b: float, log_scale: float) -> Widths | None:
-    """Computes widths from the last half of the rounds; None where rows were not all seen.
-
-    Parameters
-    ----------
-    b, log_scale : as they are published
-    """
+    """Computes widths from the last half of the rounds; None where rows were not all seen. `b`, `log_scale`: as they are
+    published."""
     assert server.y is not None
     J, y = len(model.names), server.y
     seen = parts_of(server, model)
@@ -176,12 +172,8 @@ class Pulls:
 
 @guard.check("the pull of the prior", None)
 def measure_pulls(server: vertical.Server, model: VerticalModel, parts: Array | None) -> Pulls | None:
-    """Computes pulls from the last state of the server; None where the response has no unit.
-
-    Parameters
-    ----------
-    parts : (J, N) the clients' parts; None where rows were not all seen
-    """
+    """Computes pulls from the last state of the server; None where the response has no unit. `parts`: (J, N) the clients' parts;
+    None where rows were not all seen."""
     shared, y = server.shared, server.y
     if not model.likelihood.record.measured or y is None:
         return None

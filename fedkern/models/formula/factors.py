@@ -143,17 +143,8 @@ WORDS = re.compile(rf"""("[^"]*"|'[^']*')|`([^`]*)`|\b({"|".join(sorted({*keywor
 
 @lru_cache(maxsize=4096)
 def read(text: str, plain: bool = False) -> Factor:
-    """Returns the factor of a text.
-
-    Parameters
-    ----------
-    text : as a formula has it, or with `plain` a column's name
-
-    Raises
-    ------
-    JobError
-        The text is no factor, or has something that no formula may have.
-    """
+    """Returns the factor of a text. `text`: as a formula has it, or with `plain` a column's name. Raises JobError: the text is no
+    factor, or has something that no formula may have."""
     if plain:
         if HIDDEN.search(text) or "`" in text:
             raise refused(text, "is no column")

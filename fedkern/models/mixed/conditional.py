@@ -193,13 +193,9 @@ class Spread:
         return log_sum(np.stack([log for log, _ in self.terms(nodes)], axis=-1))
 
     def leverages(self, share: Vector, of_rows: Vector) -> Vector:
-        """Returns the same as `Located.leverages`: with l the sum of all log-densities, E l' l_i' is -E l_i''.
-
-        Parameters
-        ----------
-        share : (S, n, K) logarithms of each node's part of the integral of the row's group
-        of_rows : (S, n, K) log-densities of rows at the nodes
-        """
+        """Returns the same as `Located.leverages`: with l the sum of all log-densities, E l' l_i' is -E l_i''. `share`: (S, n, K)
+        logarithms of each node's part of the integral of the row's group; `of_rows`: (S, n, K) log-densities of rows at the
+        nodes."""
         gaps = self.u[:, :, 2:] - self.u[:, :, :-2]
         slope = (of_rows[:, :, 2:] - of_rows[:, :, :-2]) / np.repeat(gaps, np.diff(self.rows.starts), axis=1)
         whole = np.repeat(by_group(self.rows, slope) - self.u[:, :, 1:-1], np.diff(self.rows.starts), axis=1)

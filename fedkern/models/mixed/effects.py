@@ -60,12 +60,7 @@ class Effects:
 
 def complete_draws(rows: Rows, draws: Vector, nodes: int, key: int) -> tuple[Vector, Effects | None]:
     """Returns the draws (S, P) as the groups see them, with a client's effect drawn at each, given the rows; and that effect.
-
-    Parameters
-    ----------
-    nodes : a dimension of the groups' rule
-    key : of the random numbers that choose the effect
-    """
+    `nodes`: a dimension of the groups' rule; `key`: of the random numbers that choose the effect."""
     layout = rows.layout
     if not layout.client:
         return np.ascontiguousarray(draws[:, layout.kernel_at]), None
@@ -272,13 +267,8 @@ LEFT_OUT_ROWS = 2_000  # at once
 
 
 def row_densities(rows: Rows, inner: Vector, nodes: int) -> Iterator[Vector]:
-    """Yields (S, n) logarithms of the densities of n rows that follow each other, given the others of their group.
-
-    Parameters
-    ----------
-    inner : (S, P_inner) draws that `effects.complete_draws` has made
-    nodes : a dimension of the groups' rule
-    """
+    """Yields (S, n) logarithms of the densities of n rows that follow each other, given the others of their group. `inner`: (S,
+    P_inner) draws that `effects.complete_draws` has made; `nodes`: a dimension of the groups' rule."""
     if not rows.layout.group:
         for part in pieces(len(rows), LEFT_OUT_ROWS):
             some = rows.take(np.arange(part.start, part.stop), np.array([0, part.stop - part.start]))

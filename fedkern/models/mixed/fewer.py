@@ -34,13 +34,7 @@ class Fewer(NamedTuple):
 
 
 def fewer(family: str, X: Vector, y: Vector, offset: Vector | None, trials: Vector | None) -> Fewer | None:
-    """Returns fewer rows, or None where there are no fewer.
-
-    Parameters
-    ----------
-    X : (n, p)
-    y, offset, trials : (n,)
-    """
+    """Returns fewer rows, or None where there are no fewer. `X`: (n, p); `y`, `offset`, `trials`: (n,)."""
     if not len(X):
         return None
     if family == "gaussian":

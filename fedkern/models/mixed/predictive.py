@@ -239,11 +239,7 @@ def _tenths(rows: Rows, inner: Vector) -> tuple[Vector, Vector]:
 def join_tenths(tenths: Vector, rows: Vector) -> Vector:
     """Returns the tenths (10, 3) with those of few rows added to the next that has any, the last to the one before.
 
-    No row is left out: all rows less the others would be those few.
-
-    Parameters
-    ----------
-    rows : (10,) the number of rows in each
+    No row is left out: all rows less the others would be those few. `rows`: (10,) the number of rows in each.
     """
     totals, rows = tenths.copy(), rows.copy()
     filled = np.flatnonzero(rows).tolist()

@@ -43,11 +43,7 @@ def best_factors(
     S: Array, groups: Sequence[int], n_global: int, n_local: Sequence[int], variance: float, sweeps: int = 3
 ) -> Factors:
     """Returns factors of the covariance S (d, d) with this variance of the noise; more factors than the noise leaves are zero.
-
-    Parameters
-    ----------
-    sweeps : alternations between local and global factors; a few do, and keep the factors smooth in phi
-    """
+    `sweeps`: alternations between local and global factors; a few do, and keep the factors smooth in phi."""
     blocks, A = _blocks(groups), np.zeros((len(S), n_global))
     B = [np.zeros((n, p)) for n, p in zip(groups, n_local)]
     for _ in range(sweeps):

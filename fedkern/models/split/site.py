@@ -372,13 +372,8 @@ class Shared:
         return self.block.initial(np.array([self.prior_mean] * self.intercept + [0.0] * self.likelihood.dispersed), sd)
 
     def gradient(self, parameters: Vector, eps: Vector, values: Vector, slopes: float, scales: float) -> Vector:
-        """Returns the gradient of the ELBO in the block's parameters.
-
-        Parameters
-        ----------
-        eps, values : (d,) the normals of a draw and the draw
-        slopes, scales : sums over all N rows of d l / d eta and of d l / d log sigma
-        """
+        """Returns the gradient of the ELBO in the block's parameters. `eps`, `values`: (d,) the normals of a draw and the draw;
+        `slopes`, `scales`: sums over all N rows of d l / d eta and of d l / d log sigma."""
         c = np.empty(self.block.size)
         if self.intercept:
             c[0] = slopes - (values[0] - self.prior_mean) / self.prior_sd**2
