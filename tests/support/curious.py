@@ -293,13 +293,8 @@ AT_OPTIMUM = 1e-10  # how far from its optimum a site is, in the units of a grad
 
 
 def logistic(tape: Tape, client: int, *, seed: int = 0, rounds: int = 15, damping: float = 1.0) -> Seen:
-    """All that the messages of a default `pvi` job say of a client.
-
-    Parameters
-    ----------
-    rounds : of the sites use so many
-    damping : of an update, which the job file says
-    """
+    """All that the messages of a default `pvi` job say of a client. `rounds`: of the sites use so many; `damping`: of an update,
+    which the job file says."""
     agreed = tape.texts(client, Agreed)[-1]
     told = tape.texts(client, SchemaReply)
     numeric = [c for c in agreed["columns"] if c.get("kind", "numeric") == "numeric"]
@@ -325,11 +320,7 @@ def logistic(tape: Tape, client: int, *, seed: int = 0, rounds: int = 15, dampin
 
 def singled(seen: Seen, column: int, zero: float, rows: int) -> Seen:
     """What is seen of the so many rows in which a covariate of two values, 0-based, is not `zero`, as of a client of their own.
-
-    Parameters
-    ----------
-    zero : value of all other rows, one less than these have
-    """
+    `zero`: value of all other rows, one less than these have."""
     flag = np.zeros(seen.d)
     flag[0], flag[column + 1] = seen.centre[column] - zero, seen.scale[column]
     value = (zero + 1 - seen.centre[column]) / seen.scale[column]
@@ -655,15 +646,10 @@ def by_eigenvectors(seen: Seen) -> Guess:
 
 @dataclass(frozen=True)
 class Map:
-    """What a server knows of a spatial job before it starts: the prior, which is made of the map alone, and the exposures.
+    """What a server knows of a spatial job before it starts: the prior, which is made of the map alone, and the exposures."""
 
-    Attributes
-    ----------
-    model : of the job, with the units that `Level` has told
-    files, offsets, X : of each client its part of the map; log exposures and covariates of its areas, in the map's order
-    """
-
-    model: SigmaModel
+    model: SigmaModel  # of the job, with the units that `Level` has told
+    # files, offsets, X: of each client its part of the map; log exposures and covariates of its areas, in the map's order
     files: tuple[WithinFile, ...]
     offsets: tuple[Array, ...]
     X: tuple[Array, ...]

@@ -129,12 +129,8 @@ def units_of_values(tape: curious.Tape, client: int, layout: Layout, settings: S
 
 
 def seen(tape: curious.Tape, client: int, most: int = CHOSEN) -> curious.Seen:
-    """All that such a job says of a client without random effects.
-
-    Parameters
-    ----------
-    most : of the values at draws, use so many: those that rows' functions differ most at
-    """
+    """All that such a job says of a client without random effects. `most`: of the values at draws, use so many: those that rows'
+    functions differ most at."""
     centre, scale = _constants(tape, client)
     d = len(centre) + 1
     _, first, centred = tape.texts(client, SchemaReply)

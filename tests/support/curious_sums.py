@@ -108,12 +108,7 @@ class LeaveOneOut:
 
 def one_with_both(seen: curious.Seen, yes: int, number: int, values: Array, random: np.random.Generator) -> Array:
     """(p,) The one row in which a column of 0 and 1 is 1 and a number, of these `values`, is not 0: X'WX of the two, less what
-    all others have, is w(q) times that number, at every q.
-
-    Parameters
-    ----------
-    yes, number : columns of X, 0-based
-    """
+    all others have, is w(q) times that number, at every q. `yes`, `number`: columns of X, 0-based."""
     parts = [term for term in seen.terms if isinstance(term, curious.Sites)]
     mean, cov, curvature = (np.concatenate([getattr(term, name) for term in parts]) for name in ("mean", "cov", "curvature"))
     p = seen.d - 1

@@ -117,12 +117,8 @@ def _likely(possible: Array, mean: Array, squares: Array) -> Array:
 
 
 def frequencies(told: Told, reduced: Any = None) -> Found:
-    """How often each possible row occurs.
-
-    Parameters
-    ----------
-    reduced : matrix of whole numbers -> the same lattice, reduced; LLL of python-flint by default
-    """
+    """How often each possible row occurs. `reduced`: matrix of whole numbers -> the same lattice, reduced; LLL of python-flint by
+    default."""
     if reduced is None:
         import flint
 

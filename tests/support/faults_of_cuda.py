@@ -8,20 +8,14 @@ from typing import NamedTuple
 
 
 class Fault(NamedTuple):
-    """One change of a file of csrc/cuda.
-
-    Attributes
-    ----------
-    by : "conformance", "refused" (by the emulator), "thread" or "address" (a sanitizer)
-    said : a part of what is then said
-    """
+    """One change of a file of csrc/cuda."""
 
     file: str
     old: str
     new: str
     kernel: str
-    by: str
-    said: str
+    by: str  # "conformance", "refused" (by the emulator), "thread" or "address" (a sanitizer)
+    said: str  # a part of what is then said
     order: int = 0
 
 
