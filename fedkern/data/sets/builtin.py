@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import Array
 from ...errors import JobError
 from ...models.encoding import Column
 from .. import split
@@ -20,7 +21,7 @@ from ..table import Table
 from . import adult, breast_cancer, heart_disease, published, rppa, sachs
 
 # Sets whose clients are their own: their columns, hospital by hospital, and the response (none in a graph).
-NATURAL: dict[str, tuple[Callable[[], Mapping[str, Mapping[str, published.Array]]], str]] = {
+NATURAL: dict[str, tuple[Callable[[], Mapping[str, Mapping[str, Array]]], str]] = {
     "heart-disease": (heart_disease.read, heart_disease.RESPONSE),
     "rppa": (rppa.read, ""),
     "rppa-217": (partial(rppa.read, whole=True), ""),
