@@ -73,10 +73,7 @@ def split(folder: Path) -> None:
     random = np.random.default_rng(5)
     X = (random.normal(size=(200, 3)), random.normal(size=(200, 2)))
     eta = 0.3 + np.hstack(X) @ np.array([0.5, -0.4, 0.3, 0.6, -0.5])
-    y = {
-        "gaussian": eta + 0.7 * random.normal(size=200),
-        "bernoulli": (random.random(200) < 1 / (1 + np.exp(-eta))) * 1.0,
-    }
+    y = {"gaussian": eta + 0.7 * random.normal(size=200), "bernoulli": (random.random(200) < 1 / (1 + np.exp(-eta))) * 1.0}
     for family, rho, more in (("gaussian", 0.1, {"scale": 0.7}), ("gaussian", 0.5, {"scale": 0.7}), ("bernoulli", 0.5, {})):
         began, ended = time.perf_counter(), {}
         fitted = vertical_run._trained

@@ -376,14 +376,7 @@ class RunFolder:
                 yield path, Stamp.read(head[len(MAGIC) + DIGEST :])
 
     def keep(
-        self,
-        party: int,
-        protocol: str,
-        number: int,
-        content: Record,
-        stamp: Stamp | None = None,
-        *,
-        first: int | None = None,
+        self, party: int, protocol: str, number: int, content: Record, stamp: Stamp | None = None, *, first: int | None = None
     ) -> None:
         """Writes a checkpoint, and removes older ones that are no longer needed: before `first`, by default as `spare` has it."""
         path = self._checkpoint(party, protocol, number)

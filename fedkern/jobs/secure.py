@@ -27,10 +27,7 @@ UNSIGNED = (
     "nobody signs them here: a server that was changed can put its own in their",
     f"place, and read each client's numbers; so it {LIMIT}",
 )
-SIGNED = (
-    "each site signs its own, and knows the others' by their fingerprints:",
-    f"so it {LIMIT} that has told them",
-)
+SIGNED = ("each site signs its own, and knows the others' by their fingerprints:", f"so it {LIMIT} that has told them")
 
 
 TOGETHER = (

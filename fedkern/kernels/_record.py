@@ -442,11 +442,7 @@ class Kernel:
         return {symbol: n for symbol, n in sizes.items() if symbol not in free}
 
     def bind_given(
-        self,
-        given: Mapping[str, Any],
-        varying: Sequence[str],
-        symbols: Mapping[str, int] | None = None,
-        last: int = 2**32 - 1,
+        self, given: Mapping[str, Any], varying: Sequence[str], symbols: Mapping[str, int] | None = None, last: int = 2**32 - 1
     ) -> Callable[..., tuple[Any, ...]]:
         """Does the same as `bind` for all arguments of the public function, by name."""
         inputs, scalars = [given[a.name] for a in self.inputs], {s.keyword: given[s.keyword] for s in self.scalars}

@@ -87,14 +87,7 @@ def values(
 
 @documented(CURVATURE)
 def curvature(
-    points: Floats,
-    X: Floats,
-    y: Floats,
-    *,
-    levels: int,
-    out: Out = None,
-    n_threads: int = 1,
-    backend: str | None = None,
+    points: Floats, X: Floats, y: Floats, *, levels: int, out: Out = None, n_threads: int = 1, backend: str | None = None
 ) -> tuple[Floats, Floats, Floats]:
     """Returns the log-likelihood with its gradient and minus its Hessian."""
     value, gradient, minus_hessian = _call(CURVATURE, (points, X, y), out, n_threads, backend, levels)

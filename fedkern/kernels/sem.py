@@ -152,13 +152,7 @@ LOG_DENSITY = Kernel(
 
 @documented(LOG_DENSITY)
 def log_density(
-    Y: Floats,
-    coefficients: Floats,
-    b: Floats,
-    *,
-    out: Floats | None = None,
-    n_threads: int = 1,
-    backend: str | None = None,
+    Y: Floats, coefficients: Floats, b: Floats, *, out: Floats | None = None, n_threads: int = 1, backend: str | None = None
 ) -> Floats:
     """Returns the log-likelihood of y = Theta y + e, e_j Laplace of scale b_j, for each chain."""
     loglik: Floats

@@ -87,12 +87,7 @@ class Rows:
         index = self.home.put(index)
         offset = None if self.offset is None else self.offset[index]
         weights = None if self.weights is None else self.weights[index]
-        return Rows(
-            self.X[index],
-            self.y[index],
-            offset,
-            weights,
-        )
+        return Rows(self.X[index], self.y[index], offset, weights)
 
 
 def prior(d: int, precision: float = 1.0, covariance: str = "diagonal") -> Gaussian:

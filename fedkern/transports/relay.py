@@ -109,12 +109,7 @@ class Hub:
     """
 
     def __init__(
-        self,
-        wire: Wire,
-        sites: Sequence[str],
-        timeouts: Timeouts | None = None,
-        again: float = 30.0,
-        digest: bytes = bytes(32),
+        self, wire: Wire, sites: Sequence[str], timeouts: Timeouts | None = None, again: float = 30.0, digest: bytes = bytes(32)
     ) -> None:
         longest = min((timeouts or Timeouts()).lost / 4, getattr(wire, "every", EVERY))
         self.link = HubLink(wire, sites, again, digest, longest)
@@ -156,12 +151,7 @@ class Spoke:
     """
 
     def __init__(
-        self,
-        client: int,
-        n_clients: int,
-        timeouts: Timeouts | None = None,
-        busy: float = 10.0,
-        signer: Signer | None = None,
+        self, client: int, n_clients: int, timeouts: Timeouts | None = None, busy: float = 10.0, signer: Signer | None = None
     ) -> None:
         if not 0 <= client < n_clients:
             raise JobError(f"client = {client}: wanted a number from 0 to {n_clients - 1}, for the job has {n_clients} clients")

@@ -56,7 +56,7 @@ def test_every_field_comes_back_but_the_marked_ones() -> None:
     state = moved()
     saved = kept.save(state)
     assert saved.keys() == {
-        *("part.at", "part.lost", "part.count", "theta", "b", "round", "refused", "note", "waiting", "gone", "trace.theta"),
+        *("part.at", "part.lost", "part.count", "theta", "b", "round", "refused", "note", "waiting", "gone", "trace.theta")
     }
     fresh = State("the same rows", Part(np.zeros((2, 2)), np.zeros(2, bool)), np.zeros(3))
     back = kept.load(fresh, unpack(pack(saved)))
@@ -152,12 +152,7 @@ def test_what_was_not_saved_is_missed_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "rows"),
-    [
-        (hmc.Client, {"model"}),
-        (soul.Client, {"predictor", "y", "gram"}),
-        (soul.Server, {"y", "offset"}),
-    ],
+    ("state", "rows"), [(hmc.Client, {"model"}), (soul.Client, {"predictor", "y", "gram"}), (soul.Server, {"y", "offset"})]
 )
 def test_rows_are_marked(state: type, rows: set[str]) -> None:
     assert not rows & set(kept.names(state))

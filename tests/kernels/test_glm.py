@@ -386,16 +386,7 @@ def test_a_standard_deviation_whose_square_is_no_number_is_refused(dtype, scale,
 # Privacy -----------------------------------------------------------------------------------------------------------------------
 
 CLIP, GRID = 0.8, 0.8 * 2.0**-20
-BAD = {
-    "ordinary": 1.0,
-    "zero": 0.0,
-    "tiny": 1e-160,
-    "nan": np.nan,
-    "inf": np.inf,
-    "1e77": 1e77,
-    "1e200": 1e200,
-    "-1e308": -1e308,
-}
+BAD = {"ordinary": 1.0, "zero": 0.0, "tiny": 1e-160, "nan": np.nan, "inf": np.inf, "1e77": 1e77, "1e200": 1e200, "-1e308": -1e308}
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -21,8 +21,7 @@ def columns(seed: int = 0) -> Array:
 
 
 @pytest.mark.parametrize(
-    "family",
-    ["bernoulli", "poisson", "negative-binomial", "student", "gamma", "beta", "zero-inflated-poisson"],
+    "family", ["bernoulli", "poisson", "negative-binomial", "student", "gamma", "beta", "zero-inflated-poisson"]
 )
 def test_weights_are_those_of_the_curvature(family: str) -> None:
     X, random = columns(), np.random.default_rng(1)

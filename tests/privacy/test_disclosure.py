@@ -467,10 +467,7 @@ def test_default_jobs_at_the_least_number_give_no_row_away(p: int, seconds: floa
         assert curious.recovered(guess, *curious_jobs.standardised(rows, seen)) == 0
 
 
-@pytest.mark.parametrize(
-    ("n", "p", "covariance"),
-    [(12, 6, "full"), pytest.param(20, 8, "full", marks=NIGHTLY)],
-)
+@pytest.mark.parametrize(("n", "p", "covariance"), [(12, 6, "full"), pytest.param(20, 8, "full", marks=NIGHTLY)])
 def test_rows_of_many_columns_come_back(n: int, p: int, covariance: str) -> None:
     """What counts is how many rows there are a coefficient: with two or three all come back, however many they are."""
     model = {"model": {"covariance": covariance}}

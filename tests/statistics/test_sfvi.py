@@ -34,8 +34,7 @@ def test_the_full_family_reaches_the_exact_posterior(models):
 
 
 @pytest.mark.parametrize(
-    "narrower",
-    [{"coupled": False}, *(pytest.param({of: "diagonal"}, marks=LATER) for of in ("covariance", "local_covariance"))],
+    "narrower", [{"coupled": False}, *(pytest.param({of: "diagonal"}, marks=LATER) for of in ("covariance", "local_covariance"))]
 )
 def test_negative_control_a_narrower_family_does_not(models, narrower):
     server, clients = h.run(models, replace(FAST, **narrower))

@@ -356,11 +356,7 @@ class Server(AllRounds):
 
 
 def start(
-    settings: Settings,
-    prior: GlobalPrior,
-    names: tuple[str, ...],
-    xi: Vector | float = 0.0,
-    metric: Metric | None = None,
+    settings: Settings, prior: GlobalPrior, names: tuple[str, ...], xi: Vector | float = 0.0, metric: Metric | None = None
 ) -> tuple[Server, ServerEffects]:
     """Returns the server's first state and its first question. `xi`: start values, a number, (P,), or (c, P) with one row for
     each chain (`Settings.starts` scatters them); `metric`: coordinates in which the posterior is nearly standard normal, where

@@ -105,12 +105,7 @@ class Server:
 
 
 def start(
-    settings: Settings,
-    prior: Gaussian,
-    n_clients: int,
-    mechanism: Mechanism,
-    source: Source,
-    averaged_sites: bool = False,
+    settings: Settings, prior: Gaussian, n_clients: int, mechanism: Mechanism, source: Source, averaged_sites: bool = False
 ) -> tuple[Server, ServerEffects]:
     """Returns the server's first state, and the charge of its first round."""
     updates, trajectory = np.zeros(n_clients, np.int64), Trajectory(np.zeros(2 * prior.d))

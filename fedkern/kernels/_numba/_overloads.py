@@ -96,11 +96,7 @@ PUBLIC = (
     Public(
         glm.clipped_grad_sum,
         ("glm.clipped_grad_sum", "glm.clipped_grad_sum_full"),
-        before=(
-            _SCALE,
-            "check_clipped(clip, noise_multiplier, grid)",
-            "check_estimator(estimator, log_sigma)",
-        ),
+        before=(_SCALE, "check_clipped(clip, noise_multiplier, grid)", "check_estimator(estimator, log_sigma)"),
         made={"key": 'draws_key(estimator != "analytic" or noise_multiplier > 0, seed, chain)'},
         result="results[1], results[0]",
     ),
@@ -148,11 +144,7 @@ PUBLIC = (
         after=(_FAULT.format(6),),
     ),
     Public(shrinkage.local_sums, ("shrinkage.local_sums",), sizes={"s": "4 if slab < inf else 3"}),
-    Public(
-        shrinkage.move_terms,
-        ("shrinkage.move_terms",),
-        before=("check_block(block, theta)", "q = per_chain(q, theta)"),
-    ),
+    Public(shrinkage.move_terms, ("shrinkage.move_terms",), before=("check_block(block, theta)", "q = per_chain(q, theta)")),
     Public(
         shrinkage.move,
         ("shrinkage.move",),

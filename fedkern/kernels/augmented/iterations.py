@@ -110,7 +110,7 @@ MEAN_FIELD_ITERATION = Kernel(
     words=_WORDS
     | {
         "parameters": "[mu (p), scale, mean (n), log_sd (n)]. The scale of q(theta) is log sd (p), or with `full` a triangle "
-        "(p (p + 1) / 2).",
+        "(p (p + 1) / 2)."
     },
     example="""
         >>> H, eps, tau = np.array([[1.0], [2.0]]), np.array([0.5]), np.array([1.0, -1.0])  # p = 1 coefficient, n = 2 rows

@@ -98,8 +98,7 @@ class SparseModel(JobModel[OutputSection]):
     kind = value(lambda config: config.model.kind, "The kind of the model.")
     family = value(lambda config: config.model.family, "The likelihood family of a regression's response.")
     negligible = value(
-        lambda config: config.model.negligible,
-        "Size of the largest coefficients of the spike; None: `c0` decides.",
+        lambda config: config.model.negligible, "Size of the largest coefficients of the spike; None: `c0` decides."
     )
     stable = value(lambda config: config.model.stable, "Whether only stable graphs of structural equations are allowed.")
     locates = value(lambda config: config.model.centre == "sample", "Whether clients draw the locations of their columns.")

@@ -172,12 +172,7 @@ def fit(model: SparseModel, server: gibbs.Server, scales: Array, released: Sampl
         notes.insert(0, turned.note)
     if groups:
         notes.append(_disagreement(model, groups))
-    return replace(
-        bare(model, server, scales, released),
-        verdict=verdict.against(doubts, judged),
-        notes=notes,
-        more=more,
-    )
+    return replace(bare(model, server, scales, released), verdict=verdict.against(doubts, judged), notes=notes, more=more)
 
 
 @guard.figure("modes of the coefficients", {})

@@ -103,14 +103,7 @@ class Own:
 
     @classmethod
     def of(
-        cls,
-        supplied: object,
-        who: str,
-        names: tuple[str, ...],
-        priors: Priors | None,
-        *,
-        local: bool,
-        apart: Apart = nullcontext,
+        cls, supplied: object, who: str, names: tuple[str, ...], priors: Priors | None, *, local: bool, apart: Apart = nullcontext
     ) -> Own:
         """Makes it of a model that has the parameters of the job, in whatever order. Raises JobError: the model has other
         parameters, or lacks a method."""

@@ -196,12 +196,7 @@ def others(family: str, turned: str = "", moved: str = "", m: int = 4, seed: int
 def job_of(family: str, levels: int = 5, **random: Any) -> dict[str, Any]:
     data = {"response": "y"} | ({"levels": [str(level) for level in range(levels)]} if family == "ordinal" else {})
     model = {"family": family} | ({"random": random} if random else {})
-    return {
-        "job": {"method": "likelihood", "seed": 3},
-        "data": data,
-        "model": model,
-        "algorithm": FAST,
-    }
+    return {"job": {"method": "likelihood", "seed": 3}, "data": data, "model": model, "algorithm": FAST}
 
 
 @pytest.mark.parametrize(

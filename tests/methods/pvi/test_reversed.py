@@ -126,11 +126,7 @@ def test_the_site_is_found_as_often_as_from_rows(m: int, n: int, least: int) -> 
 
 @pytest.mark.parametrize(
     ("model", "sections"),
-    [
-        ({}, {}),
-        ({"covariance": "diagonal"}, {"job": {"rounds": 30}}),
-        ({}, {"algorithm": {"variant": "global-vi"}}),
-    ],
+    [({}, {}), ({"covariance": "diagonal"}, {"job": {"rounds": 30}}), ({}, {"algorithm": {"variant": "global-vi"}})],
     ids=["default", "diagonal", "one posterior"],
 )
 def test_a_job_names_the_client_and_says_what_to_do(model: dict[str, Any], sections: Any) -> None:

@@ -193,15 +193,7 @@ def _write(built: Built, out: Path) -> None:
     locations = source.locations or [None] * len(source.clients)
     clients = [
         artifact.WithinFile(
-            common,
-            client,
-            j,
-            tied.clients[j],
-            variances[j],
-            source.areas[j],
-            locations[j],
-            source.pairs(j),
-            source.islands(j),
+            common, client, j, tied.clients[j], variances[j], source.areas[j], locations[j], source.pairs(j), source.islands(j)
         )
         for j, client in enumerate(source.clients)
     ]
