@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Array
-from . import mixing, released
-from .released import Drawing, Drawn, Group
+from . import mixing
+from .released import ByDraws, Drawing, Group
 from .selection import LARGE, matrix, partial_correlations
 
 Row = dict[str, float]
@@ -26,7 +26,7 @@ NAMED = {name: field_name for field_name, name in NAMES.items()}
 
 
 @dataclass(frozen=True)
-class Samples:
+class Samples(ByDraws):
     """Holds the kept draws of c chains, t of each, on the model's standardised scale."""
 
     # of the P coefficients: "age", or the edges "from -> to" in the order of the flattened active (g, p) array
@@ -220,19 +220,6 @@ class Samples:
                 contrast = values - (middle[0] + middle[1]) / 2
                 out[k, j] = {"contrast": float(contrast.mean()), "p_differs": float(np.mean(np.abs(contrast) > self.delta))}
         return out
-
-    @property
-    def sampled(self) -> bool:
-        """Always true."""
-        return True
-
-    def marginal(self, name: str, site: str = "") -> Drawn | None:
-        """Returns a parameter by its draws, on the data's scale; None for a function of the draws, such as `negligible`."""
-        return released.of_draws(self._groups, name, site)
-
-    @cached_property
-    def _groups(self) -> dict[str, Group]:
-        return self.groups(Drawing(0))
 
     def groups(self, drawing: Drawing) -> dict[str, Group]:
         """Returns all kept draws; coordinates are the names of coefficients, clients and nodes."""
