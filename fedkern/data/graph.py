@@ -108,12 +108,6 @@ def from_pairs(names: Sequence[str], pairs: Indices) -> Graph:
     return Graph(tuple(names), indptr.astype(np.int64), code % max(n, 1))
 
 
-def read_edges(path: str | Path, names: Sequence[str]) -> Graph:
-    """Reads the graph of a list of neighbours (`neighbours.read`): each pair once, or each in both directions. Raises JobError:
-    an unknown area, a self-loop, or pairs of which some stand in both directions and others in one."""
-    return check_pairs(names, neighbours.read(path, names).pairs, str(path))
-
-
 def check_pairs(names: Sequence[str], pairs: Indices, source: str) -> Graph:
     """Returns a graph from pairs (m, 2) of numbers of areas, after checks of self-loops and directions; `source` begins the
     error.
@@ -153,7 +147,7 @@ def read_map(
     Parameters
     ----------
     areas : a table with a line for each area
-    edges : see `read_edges`; None: areas whose borders touch are neighbours
+    edges : a list of neighbours (`neighbours.read`), each pair once, or each in both directions; None: areas whose borders touch
     area, client : the columns that name the area and its client
     x, y : the columns of its centroid; needed to link islands, unless there are borders
     islands : "link" to the nearest centroid, "drop", or "independent" of all others

@@ -379,11 +379,6 @@ def either(samples: Draws) -> Array:
     return mean
 
 
-def gamma_table(samples: Draws) -> Array:
-    """Returns (p, p) PIPs [to, from] of a graph, as the paper's heat map shows them."""
-    return matrix(samples.pip, len(samples.nodes))
-
-
 # Files for other programs --------------------
 
 
