@@ -20,7 +20,6 @@ SITES = {"cleveland": 303, "hungarian": 294, "switzerland": 123, "va": 200}  # r
 FIELDS = (
     *("age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak", "slope", "ca", "thal", "num"),
 )
-NUMERIC = ("age", "trestbps", "chol", "oldpeak")
 CHEST_PAIN = {"cp=typical": 1, "cp=atypical": 2, "cp=non-anginal": 3}  # asymptomatic (4) is the reference
 COVARIATES = ("age", "male", "trestbps", "chol", "fbs", "exang", "oldpeak", *CHEST_PAIN)
 
