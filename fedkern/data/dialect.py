@@ -60,9 +60,8 @@ class Dialect:
         return ["" if self._word(cell) in missing else cell for cell in cells] if missing else cells
 
     def _word(self, cell: str) -> str:
-        """Returns a cell as words for missing values are compared: -9.0, as a column with an empty cell is often written,
-        is -9.
-        """
+        """Returns a cell as words for missing values are compared: -9.0, as a column with an empty cell is often written, is
+        -9."""
         return whole(canonical(cell), self.decimal)
 
 

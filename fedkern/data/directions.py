@@ -58,8 +58,7 @@ class Sum(NamedTuple):
 
 def search(columns: Design, least: int, together: int) -> Direction | None:
     """Returns a sum of columns that is (nearly) 0 in all rows but fewer than `least`; or else one of products of columns that is
-    0 in all rows but fewer than `together`.
-    """
+    0 in all rows but fewer than `together`."""
     d, rows, found = 1 + len(columns.parts), np.flatnonzero(columns.weights > 0), None
     columns_used = np.array([0, *(j for j in range(1, d) if not _is_last(columns.parts, j, rows))])
     if least > 1 and len(columns_used) <= MOST_SUMMED:
@@ -81,8 +80,7 @@ def _is_last(parts: Sequence[Part], j: int, rows: Indices) -> bool:
 
 def _of_products(columns: Design, all_rows: Indices, columns_used: Indices, together: int) -> Iterator[Direction | None]:
     """Yields sums of products of all columns. If these are too many, yields those of columns of few values, of two that go
-    together, and of all columns in the rows with a value of one.
-    """
+    together, and of all columns in the rows with a value of one."""
     values = [_values(part, all_rows) for part in columns.parts]
     different = np.array([0, *(number for number, _ in values)])
     many = columns_used[different[columns_used] > MOST_DIFFERENT]
@@ -120,8 +118,7 @@ def _values(part: Part, rows: Indices) -> tuple[int, Array]:
 
 def _factors(columns: Design, rows: Indices, values: Sequence[tuple[int, Array]]) -> list[tuple[tuple[str, ...], Mask]]:
     """Returns columns, and the rows in which a sum of them, less a constant, is not 0: a value of a column of few; another than
-    most rows have; and the fourth combination of two that have three.
-    """
+    most rows have; and the fourth combination of two that have three."""
     factors = list[tuple[tuple[str, ...], Mask]]()
     for part, (number, distinct) in zip(columns.parts, values):
         x = part.numbers(rows)

@@ -155,8 +155,7 @@ def repeated_ids(table: Table, row_id: str | None) -> list[str]:
 
 def any_thousandths(values: Array) -> bool:
     """Tells whether a column looks as if 1,234 were written 1.234: whole numbers up to some hundreds, and a few with three
-    digits.
-    """
+    digits."""
     known = finite(values)
     if not _written(known[:FIRST]).all():  # as of most measurements, which then need no sorting
         return False

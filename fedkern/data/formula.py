@@ -167,8 +167,7 @@ def with_group(table: Table, group: str) -> Table:
 
 def with_calculated(table: Table, known: Spec | Encoding) -> Table:
     """Returns the table with an offset, trials and groups that are made from its columns as columns of their own, and with
-    intervals of events as they are read.
-    """
+    intervals of events as they are read."""
     table = _with_days(table, known)
     if isinstance(known, Spec):
         for group in known.groups:

@@ -110,8 +110,7 @@ def from_pairs(names: Sequence[str], pairs: Indices) -> Graph:
 
 def check_pairs(names: Sequence[str], pairs: Indices, source: str) -> Graph:
     """Returns a graph from pairs (m, 2) of numbers of areas, after checks of self-loops and directions; `source` begins the
-    error.
-    """
+    error."""
     loops = pairs[pairs[:, 0] == pairs[:, 1], 0]
     if len(loops):
         raise JobError(f"{source}: {listed([names[k] for k in loops])}: neighbour of itself; remove these lines")

@@ -208,8 +208,7 @@ def _count(path: str | Path, number: int, word: str) -> int:
 
 def _of_gal(path: str | Path, names: Sequence[str], ids: Ids | None, column: str) -> Named:
     """Reads a .gal file: a first line, then for each area its name and the number of its neighbours, and a line of their
-    names.
-    """
+    names."""
     lines = list(_lines(path))
     areas, pairs, line = list[str](), list[tuple[str, str]](), 1
     while line < len(lines):

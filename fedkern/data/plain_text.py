@@ -94,8 +94,7 @@ def fault(line: str) -> str | None:
 
 def public_reason(reason: str) -> str:
     """Returns why a line of an open job's file cannot be read, as every party may hear it: a library's words may quote the
-    line.
-    """
+    line."""
     return next((what for what in (NOT_UTF8, ZERO, LOST) if what in reason), "cannot be read")
 
 

@@ -101,8 +101,7 @@ def standardised(table: Table, columns: Sequence[Column], weights: Array, most: 
 
 def _values(cells: Cells, column: Column) -> np.ndarray:
     """Returns a column's numbers (n,), or the number of each cell's level: -1 for an empty cell, or a level that is not
-    declared.
-    """
+    declared."""
     if column.kind != "categorical":
         values = cells.numbers() if isinstance(cells, Text) else np.asarray(cells)
         return values if values.dtype.kind != "f" or values.dtype.itemsize < 8 or not _faults(values) else without_faults(values)

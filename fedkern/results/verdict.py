@@ -79,8 +79,7 @@ class Verdict:
     @property
     def converged(self) -> Word:
         """True, False, "settled" (an optimiser that moves no more, where nothing says that it is right), "not judged", or
-        "approximate" (all has converged, to a posterior in which small clients' summaries weigh much).
-        """
+        "approximate" (all has converged, to a posterior in which small clients' summaries weigh much)."""
         return max((check.word for check in self.checks), key=FROM_THE_BEST.index)
 
     @property

@@ -79,8 +79,7 @@ class RollCall:
 
     def look(self, seen: Mapping[int, tuple[int, int, int]], now: float) -> None:
         """Records all living processes that a launcher has started as a rank: process -> (rank, number of ranks near it, and of
-        all).
-        """
+        all)."""
         pids: dict[int, set[int]] = {}
         for pid, (rank, near, size) in seen.items():
             pids.setdefault(rank, set()).add(pid)

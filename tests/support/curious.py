@@ -191,8 +191,7 @@ class Sums:
 @dataclass(frozen=True)
 class Singled:
     """What sites tell of the rows alone in which one column is not 0, but `value` in units of the agreed scale: that column's own
-    entries in gradients and curvatures, less what all other rows have. Rows are (1, x) without it.
-    """
+    entries in gradients and curvatures, less what all other rows have. Rows are (1, x) without it."""
 
     sites: Sites
     column: int  # of z, from 1

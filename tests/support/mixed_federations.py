@@ -1,6 +1,5 @@
 """Small federations of each kind of mixed model, as files of their clients: `tests/statistics/test_likelihood_posteriors.py` fits
-them, and `tools/references/likelihood.py` has long NUTS runs of the same rows together.
-"""
+them, and `tools/references/likelihood.py` has long NUTS runs of the same rows together."""
 
 from __future__ import annotations
 

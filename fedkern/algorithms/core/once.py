@@ -162,8 +162,7 @@ def with_reply(state: Waiting, sender: int, reply: Reply) -> Waiting:
 
 def heard_of_all(replies: Collection[int], lost: Collection[int], n_clients: int, dropped: Collection[int] = ()) -> bool:
     """Tells whether each client has answered or is gone; `dropped`: those whose answer cannot be, and is not among the
-    replies.
-    """
+    replies."""
     return len({*replies, *lost, *dropped}) == n_clients
 
 

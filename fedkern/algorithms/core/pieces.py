@@ -1,6 +1,5 @@
 """Sends JSON in messages of a fixed size: a long text travels in pieces, and every field that arrives is checked before it is
-used.
-"""
+used."""
 
 from __future__ import annotations
 

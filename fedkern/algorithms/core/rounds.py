@@ -65,8 +65,7 @@ class Counted(Protocol):
 
 class AllRounds:
     """Adds the counts of a server that ends after its last round and never before, and whose clients each take part in every
-    round.
-    """
+    round."""
 
     @property
     def n_clients(self: Counted) -> int:

@@ -57,8 +57,7 @@ class Trajectory:
 
     def between(self, first: float, last: float) -> Array | None:
         """Returns the mean of the points between two parts of the way (0 to 1), at least one stride long; None if it has no
-        points.
-        """
+        points."""
         end = min(round(last * self.count / self.stride), len(self.kept) - 1)
         if end < 1:
             return None

@@ -235,8 +235,7 @@ DIGITS_OF_SD = 3  # of a standard deviation: readers of the result see them, and
 @dataclass(frozen=True)
 class SiteMode(Answer, kind=211, tells=tells.Figure(), name="site-modes", ask=("AskSiteMode", 210), dims={"two": 2}, drops=True):
     """Client to server: coefficients on both scales where its own posterior is largest, and standard deviations there, 0 without
-    a mode.
-    """
+    a mode."""
 
     mode: Annotated[Array, "two d"]
     sd: Annotated[Array, "two d"]

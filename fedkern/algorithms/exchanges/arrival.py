@@ -68,8 +68,7 @@ def summed(replies: Mapping[int, Slope], d: int) -> tuple[Array, Array]:
 
 def newton(prior: Gaussian, q: Gaussian, replies: Mapping[int, Slope]) -> Step | None:
     """Returns the step from the answers of all clients, added in their order; None if their sum is no curvature of a
-    posterior.
-    """
+    posterior."""
     gradient, curvature = summed(replies, q.d)
     P = prior.P if prior.diagonal else np.diag(prior.P)
     A = np.diag(P) + curvature

@@ -177,8 +177,7 @@ class Client:
 @dataclass(frozen=True)
 class Server(Leg[Degenerate], answers=(ColumnNotes,)):
     """Holds the answers; `split`: whether each client has columns of its own; `graph`: whether each is a node, and none a
-    response.
-    """
+    response."""
 
     split: bool = False
     graph: bool = False

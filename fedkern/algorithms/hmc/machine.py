@@ -264,8 +264,7 @@ def _check(s: Settings, event: Event) -> None:
 
 def _visit(state: Client, xi: Matrix) -> tuple[Client, ClientEffects]:
     """Returns dF_j/dxi at the new place; for a chain that left the finite numbers, zeros, and the change that is never
-    accepted.
-    """
+    accepted."""
     value, gradient, slope = evaluate(state.model, xi, state.walk.trial)
     good = finite(value, gradient)
     walk = state.walk.visited(np.where(good, value, np.nan), slope)

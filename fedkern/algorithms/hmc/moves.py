@@ -206,8 +206,7 @@ class Walk:
 
     def guarded(self, good: NDArray[np.bool_]) -> Walk:
         """Puts chains that left the finite numbers, or went too far, back to their state, where they wait for the certain
-        rejection.
-        """
+        rejection."""
         lost = self.lost | ~good
         if not lost.any():
             return self

@@ -211,9 +211,7 @@ def gradient_of(local: Local, cavity: Gaussian | None, seen: Seen | None = None)
 
 
 def _private_sums(local: Local, mechanism: Mechanism, fixed: dict[str, Any]) -> Gradient:
-    """Returns the private gradient: secret batch, clip, exact integer sum, noise (docs/spec/pvi.md, section 4, steps 1
-    to 5).
-    """
+    """Returns the private gradient: secret batch, clip, exact integer sum, noise (docs/spec/pvi.md, section 4, steps 1 to 5)."""
     source, n_rows, inverse_rate = local.source, len(local.rows), np.full(mechanism.dimension, mechanism.inverse_rate)
     assert source is not None
     sums = _sums(local, clip=mechanism.clip, grid=mechanism.grid, **fixed)
@@ -422,8 +420,7 @@ EXTREME = "responses, columns (are they standardised?), weights, model.prior_sd 
 
 def extreme(s: Settings) -> str:
     """Returns the remedy for a site whose numbers are larger than any that are sent: the sum of a client's counts is one of
-    them.
-    """
+    them."""
     if not FAMILIES[s.family].counted:
         return EXTREME
     return f'{EXTREME}; counts that are so many and right are measurements: write their logarithms, with family = "gaussian"'

@@ -237,8 +237,7 @@ def _busy(state: Client) -> str:
 
 def _charge(state: Client) -> int:
     """Returns the accounted steps of one update: shards answer once, however many steps they take (docs/spec/pvi.md, section
-    12).
-    """
+    12)."""
     return 1 if state.shards else state.local.settings.local_steps
 
 
@@ -372,8 +371,7 @@ class Server(Scheduled):
 
     def with_back(self, clients: Collection[int]) -> Server:
         """Returns the state in which these lost clients are here again, each with the site that stands here: 1 if it has never
-        answered.
-        """
+        answered."""
         back = self.back
         for k in clients:
             back = back.plus(k, TO_TELL)

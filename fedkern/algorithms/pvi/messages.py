@@ -144,8 +144,7 @@ class QUpdate(Message, kind=10):
 @dataclass(frozen=True)
 class SiteDelta(Message, kind=11, tells=tells.Sites(private=tells.NOISED)):
     """Client to server: damped change of its site, computed from q of that version; `delta_id` counts the client's own
-    updates.
-    """
+    updates."""
 
     round: int
     version: int

@@ -190,8 +190,7 @@ class Design:
 
     def points(self, mu: Vector, variances: Vector) -> tuple[Vector, Vector]:
         """Returns points (n, d) in which the gradient in mu is a line, and weights (n, d) of a row's curvature in that of
-        omega.
-        """
+        omega."""
         if self.family == "gaussian":
             return mu, variances
         if self.binary is not None:
@@ -316,8 +315,7 @@ class Known:
 
     def _can_be_points(self, sums: Sums) -> bool:
         """Tells whether Cauchy-Schwarz holds: n sum x x' - (sum x)(sum x)' has no negative eigenvalue, on the scale of each
-        coefficient.
-        """
+        coefficient."""
         squares = np.diag(sums.points)
         if not (squares >= 0).all():
             return False

@@ -181,8 +181,7 @@ class NestedFamily:
 
     def initial(self, sd: float) -> Vector:
         """Returns the parameters at which c and s are those of the response alone: by a step of Newton's method from a common
-        mean.
-        """
+        mean."""
         site, rows = self.site, self.site.rows
         if not len(rows.y):
             return self.outer.initial(sd)
@@ -266,8 +265,7 @@ class NestedFamily:
 
     def moments(self, parameters: Vector, xi: Vector, centre: Vector) -> tuple[Vector, Vector]:
         """Returns means and standard deviations given xi (n_normals,): of u_L, then of theta in areas with rows, at the mean of
-        u_L.
-        """
+        u_L."""
         mean, sd = self.outer.moments(parameters[: self.outer.n_parameters], xi, centre)
         s = self.site.spatial(xi[np.newaxis], mean[np.newaxis])
         assert s.v is not None

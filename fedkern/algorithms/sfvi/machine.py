@@ -206,8 +206,7 @@ class Settings:
 
     def sizes(self, n_global: int, n_ridge: int = 0) -> dict[str, int]:
         """Returns the lengths of the messages' arrays: s draws of xi numbers, k parameters of q, and the `told` numbers of a
-        ridge.
-        """
+        ridge."""
         return {"s": self.draws, "xi": n_global, "k": self.block(n_global).n_parameters, "ridge": n_ridge}
 
     @property
@@ -785,8 +784,7 @@ def _moved_on(state: Server) -> Server:
 
 def posterior_moments(state: Server) -> tuple[Vector, Vector]:
     """Returns the mean of q(xi), and its standard deviations (P,) or covariance (P, P); of one that is sheared those at the
-    tangent.
-    """
+    tangent."""
     return state.shear.moments(state.block, state.parameters)
 
 

@@ -244,8 +244,7 @@ def mean_error(K: Array, halves: Sequence[Array]) -> float:
 
 def cross_correlation_error(K: Array, C: Array, client: Indices, tau2: Array | float = 0.0) -> float:
     """Returns the largest difference between correlations of two clients' places, of the prior K and of SIGMA's C with tau^2
-    added.
-    """
+    added."""
     sd, sd_true = np.sqrt(np.maximum(np.diag(C) + tau2, 1e-300)), np.sqrt(np.diag(K))
     gaps = np.abs(C / np.outer(sd, sd) - K / np.outer(sd_true, sd_true))
     return float(gaps[client[:, None] != client].max(initial=0.0))

@@ -268,8 +268,7 @@ class Formula:
 
     def _span(self, term: Sequence[str]) -> list[tuple[_Scoped, ...]]:
         """Returns the parts that a term spans: a factor of labels spans the constant, unless R codes it by contrasts here, and
-        differences from the reference.
-        """
+        differences from the reference."""
         parts: list[tuple[_Scoped | None, ...]] = []
         for text in term:
             factor = self.factors[text]

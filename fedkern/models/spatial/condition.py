@@ -115,8 +115,7 @@ class Condition:
 
     def along(self, share: Array) -> Array:
         """Returns phi at these shares in [0, 1] of the range of the networks' input, elementwise: equal steps there, not of
-        phi.
-        """
+        phi."""
         if self.transform == "log-unit":
             return np.asarray(self.lo * (self.hi / self.lo) ** share)
         if self.transform == "log-rest":

@@ -142,8 +142,7 @@ class Division:
 
     def dense(self, phi: float) -> Array:
         """Returns the covariance (n, n) if all areas are border: points, and BYM2, whose sum of 0 ties a component's areas
-        together.
-        """
+        together."""
         S = self.prior.covariance(phi)
         if isinstance(self.prior, GpPrior):
             S.flat[:: self.prior.n + 1] += NUGGET

@@ -66,15 +66,13 @@ class Prior(ABC):
 
     def mean_variance(self) -> Array:
         """Returns variances (n,) of theta under the prior of phi, truncated to the training range (its mean is 0 at every
-        phi).
-        """
+        phi)."""
         phi, weight = self.condition.quadrature()
         return np.asarray(weight @ self.variances(phi))
 
     def training_sd(self) -> Array:
         """Returns standard deviations (n,) of theta over the training range, phi uniform, which standardise the networks'
-        data.
-        """
+        data."""
         if not self.condition.free:
             return np.asarray(np.sqrt(self.variances(np.zeros(1))[0]))
         x, w = np.polynomial.legendre.leggauss(64)

@@ -75,8 +75,7 @@ class Layout:
     @cached_property
     def nonlinear(self) -> Indices:
         """The places of the unknowns given which log p(y, theta | xi) depends on (z, b, beta, v) through linear predictors
-        alone.
-        """
+        alone."""
         parts = (self.parts[name] for name in ("phi", "rho", "log_scale", "log_period", "log_sd"))
         return np.array([k for part in parts for k in range(part.start, part.stop)], np.int64)
 
@@ -502,8 +501,7 @@ class Site(Observed):
 
     def without_rows(self, xi: Matrix, u: Matrix, theta: Matrix) -> tuple[Matrix, Matrix | None]:
         """Returns mean and variance (m, d) of each theta_i without its rows, given all else of a draw; None: it has no
-        variance.
-        """
+        variance."""
         s = self.spatial(xi, u[:, : self.decoder.n_local])
         return s.mean, s.v
 

@@ -151,8 +151,7 @@ def _posterior(f: Factors, architecture: mlp.Architecture, variance: float) -> t
 
 def _weights(architecture: mlp.Architecture, parameters: Array, part: str, conditions: Array, curves: Array) -> Array:
     """Sets a network of weights to the best `rank` functions of the condition for these curves (N, D); returns its values (N,
-    rank).
-    """
+    rank)."""
     (W, b), (out, shift) = architecture.layers(parameters, part)
     assert b is not None
     assert shift is not None
@@ -184,8 +183,7 @@ def _put(
 
 def _aligned(factors: list[Factors]) -> list[Factors]:
     """Returns the same factors, turned to agree with their neighbours; from the end that has more, so that none begins on the
-    way.
-    """
+    way."""
     active = [sum(int(np.any(M != 0, axis=0).sum()) for M in (f.A, *f.B)) for f in factors]
     ahead = active[0] >= active[-1]
     result = list[Factors]()

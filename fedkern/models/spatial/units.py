@@ -126,8 +126,7 @@ def sums(family: str, rows: Rows, centre: float | None = None, weights: Array | 
 
 def fill_intervals(rows: Rows, likelihood: Likelihood, level: float) -> Rows:
     """Returns the rows with the mean of each count of which an interval is known, given that it lies there, at this pooled
-    level.
-    """
+    level."""
     if not isinstance(rows.last, np.ndarray):
         return rows
     y = likelihood.expected(rows.y, rows.offset + level, 0.0, rows.trials, rows.last)

@@ -99,8 +99,7 @@ class Within:
     @cached_property
     def _curves(self) -> tuple[Any, Stack, Stack, Stack]:
         """B-splines over the nodes, and coefficients of U, K and W by them; None and the values themselves if phi has one
-        value.
-        """
+        value."""
         from scipy.interpolate import BSpline, make_interp_spline  # takes a second, and most jobs need none
 
         if len(self.nodes) <= DEGREE:
@@ -110,8 +109,7 @@ class Within:
 
     def _weights(self, phi: Vector) -> tuple[Matrix, Matrix, slice]:
         """Returns weights (m, n) of the coefficients, and their derivatives in phi; which n coefficients these are: six for one
-        phi.
-        """
+        phi."""
         splines = self._curves[0]
         if splines is None:
             return np.ones((len(phi), 1)), np.zeros((len(phi), 1)), slice(0, 1)

@@ -327,8 +327,7 @@ class WithinSite(Observed):
 
     def _given(self, ties: Ties, k: int, xi: Vector) -> tuple[Matrix | Precision, Vector, float]:
         """Returns Lambda, Lambda A_j z, and log p(theta | z, phi) where theta is 0, times tau^(d/2), at the k-th phi of
-        `ties`.
-        """
+        `ties`."""
         z = xi[self.layout.parts["z"]]
         toward = ties.W[k] @ z
         constant = float(ties.log_norm[k]) - 0.5 * float(toward @ ties.G[k] @ toward) + self.n_areas * float(HALF_LOG_TAU)
@@ -372,8 +371,7 @@ class WithinSite(Observed):
 
     def without_rows(self, xi: Matrix, u: Matrix, theta: Matrix) -> tuple[Matrix, Matrix | None]:
         """Returns mean and variance (m, d) of each theta_i without its rows, given all else of a draw: the other areas' theta
-        too.
-        """
+        too."""
         mean, variance = np.empty_like(theta), np.empty_like(theta)
         for part in self._parts(len(xi)):
             ties = self._ties(xi[part])
@@ -447,9 +445,8 @@ class WithinSite(Observed):
         return [np.flatnonzero(colour == c) for c in range(colour.max(initial=-1) + 1)] + list(self.prior.border[:, np.newaxis])
 
     def _corrected(self, xi: Matrix, ties: Ties, moments: Stack, theta: Matrix, uniforms: Stack) -> Matrix:
-        """Returns draws (m, d) with each area's exact likelihood, from draws of q with these moments (4, m, d): mean, sd,
-        w, h.
-        """
+        """Returns draws (m, d) with each area's exact likelihood, from draws of q with these moments (4, m, d): mean, sd, w,
+        h."""
         fixed, scale, log_sd, prior = self.fixed(xi), self.scale(xi), self.log_sd(xi), self.prior
         mean, sd, w, h = moments
         v = 1 / np.maximum(1 / sd**2 - w, LEAST_SHARE / sd**2)

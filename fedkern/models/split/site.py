@@ -388,8 +388,7 @@ class Shared:
 
     def _correction(self, log_scale: float) -> tuple[float, float]:
         """Returns N (J - 1) / 2 log(1 + rho^2 / (J sigma^2)) and its derivative in log sigma, which take the factor of PL
-        away.
-        """
+        away."""
         if self.power_rho is None:
             return 0.0, 0.0
         t = self.power_rho**2 * float(np.exp(-2 * log_scale)) / self.n_clients
