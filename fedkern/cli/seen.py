@@ -143,12 +143,8 @@ def _made_up(config: JobConfig, folder: Path, parties: Parties, number: int) -> 
 
 
 def show(config: JobConfig, folder: Path, identity: Identity | None) -> tuple[bool, str]:
-    """Prints what `check` and `check --local` say of a job at this site.
-
-    Returns
-    -------
-    whether it could run here, and why the first of the two is not shown; empty where it is
-    """
+    """Prints what `check` and `check --local` say of a job at this site. Returns whether it could run here, and why the first of
+    the two is not shown; empty where it is."""
     seen, why = as_seen_here(config, folder, signs=identity is not None), ""
     try:
         lines = check_job(Here(identity), seen.config, folder, seen.held) or []

@@ -60,12 +60,8 @@ Form = Literal["brief", "messages", "verbose"]  # of the text of a check
 
 
 def perform(method: Method[C], part: Part[C], output: Output) -> Result | None:
-    """Does the work of this place (a process, or an MPI rank) in a job.
-
-    Returns
-    -------
-    the result at the server's place, None elsewhere
-    """
+    """Does the work of this place (a process, or an MPI rank) in a job. Returns the result at the server's place, None
+    elsewhere."""
     place, config = part.place, part.config
     # Follows "stopped by SIGINT" where a signal ends the work at once: until the first exchange that can be resumed.
     place.signals.advice = " before the first round; nothing is lost"

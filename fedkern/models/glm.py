@@ -113,13 +113,9 @@ def predictive_mean(q: Gaussian, rows: Rows, family: str, scale: float = 1.0, me
 
 
 def metrics(q: Gaussian, rows: Rows, family: str, scale: float = 1.0, method: str = "quadrature") -> dict[str, float]:
-    """Measures how well q predicts held-out rows; `method` is as in `predictive_mean`.
-
-    Returns
-    -------
-    log_likelihood, the mean of the family's `predictive` (bernoulli: log(p + 1e-10), docs/spec/pvi.md, section 13; counts: at
-    the predictive mean; gaussian: the log predictive density), and accuracy at 1/2 of a binary response, else rmse.
-    """
+    """Measures how well q predicts held-out rows; `method` is as in `predictive_mean`. Returns log_likelihood, the mean of the
+    family's `predictive` (bernoulli: log(p + 1e-10), docs/spec/pvi.md, section 13; counts: at the predictive mean; gaussian: the
+    log predictive density), and accuracy at 1/2 of a binary response, else rmse."""
     p, y, record = predictive_mean(q, rows, family, scale, method), rows.y, FAMILIES[family]
     assert record.predictive is not None  # a record without it is refused where pvi takes the family
     density = record.predictive(y, p, lambda: q.variance_of(np.asarray(rows.X, np.float64)), scale)

@@ -85,12 +85,8 @@ def where_slopes_are_0(mean: Array, g: Array, P: Array, columns: Sequence[int]) 
 
 
 def _unweighted(level: float, variance: float) -> tuple[float, float, float, float]:
-    """Finds the normal linear predictor that has this mean and variance in rows weighted by p (1 - p).
-
-    Returns
-    -------
-    its mean and variance, and the means of p and of p (1 - p)
-    """
+    """Finds the normal linear predictor that has this mean and variance in rows weighted by p (1 - p). Returns its mean and
+    variance, and the means of p and of p (1 - p)."""
     mean, var = level, variance
     for _ in range(STEPS):
         u = mean + np.sqrt(var) * NODES

@@ -265,11 +265,7 @@ def coverage(
     prior: Prior, federation: Federation, tau: Tau, *, draws: int = 20_000, seed: int = 1
 ) -> dict[str, dict[str, float]]:
     """Returns how much of SIGMA's prior lies inside the true prior's central intervals, phi from its prior: nominal is right.
-
-    Returns
-    -------
-    "deterministic" and "auxiliary" (with tau^2): nominal coverage -> actual one, mean over areas
-    """
+    Returns "deterministic" and "auxiliary" (with tau^2): nominal coverage -> actual one, mean over areas."""
     from scipy.special import ndtri
 
     values = federation.condition.quantile((np.arange(LEVELS) + 0.5) / LEVELS)

@@ -239,12 +239,7 @@ def objective(
     architecture: mlp.Architecture, state: State, table: DrawTable, *, draws: int = 2000, seed: int = 0, threads: int = 1
 ) -> dict[str, float]:
     """Returns means of the ELBO's terms over fresh draws that no step has seen (chain 2): comparable between trainings on one
-    table.
-
-    Returns
-    -------
-    "elbo", "squares", "kl_global", "kl_local"
-    """
+    table. Returns "elbo", "squares", "kl_global", "kl_local"."""
     from ...kernels import rng
 
     theta, t = table.sample(seed, 0, draws, chain=2)

@@ -55,12 +55,8 @@ def stage(model: Model) -> Stage | None:
 
 
 def exchange_slopes(run: Run[Config], model: Model, server: Server | None, rows: Mapping[int, Rows]) -> Arrived | None:
-    """Asks the clients for gradient and curvature at the released q.
-
-    Returns
-    -------
-    at the server's place the step, or why it is not known; None elsewhere, and in a private job
-    """
+    """Asks the clients for gradient and curvature at the released q. Returns at the server's place the step, or why it is not
+    known; None elsewhere, and in a private job."""
     if model.privacy is not None:
         return None
     slope_stage = stage(model)

@@ -243,12 +243,8 @@ def to_data_units(q: Gaussian, model: Known) -> Gaussian:
 
 
 def end_rounds(run: Run[Config], model: Known, server: Server | None) -> tuple[Server | None, Response]:
-    """Ends the rounds: tells all parties the learnt scale, and converts the server's state to the data's units.
-
-    Returns
-    -------
-    the server's last state (None at clients), and the response with its learnt scale
-    """
+    """Ends the rounds: tells all parties the learnt scale, and converts the server's state to the data's units. Returns the
+    server's last state (None at clients), and the response with its learnt scale."""
     known_now, given = replace(model.response, ended=True), model.given
     for stage in after(given):
         scales = {k: scale.Told() for k in run.mine}

@@ -67,13 +67,8 @@ class New:
 
 
 def of(kept_run: kept.Kept, new: New, ids: Mapping[str, Sequence[str]], seed: int) -> tuple[Prediction, NDArray[np.bool_]]:
-    """Predicts the rows, by blocks.
-
-    Returns
-    -------
-    mean of the response with its ends, mean and sd of the linear predictor, and columns of the level and of new counts
-    (n,) whether a draw of a row's rate is cut
-    """
+    """Predicts the rows, by blocks. Returns mean of the response with its ends, mean and sd of the linear predictor, and columns
+    of the level and of new counts; and (n,) whether a draw of a row's rate is cut."""
     family, m, columns = FAMILIES[kept_run.about.family], len(kept_run.coefficients), dict[str, list[Array]]()
     like = Overdispersed(family.name) if kept_run.about.effects else Likelihood(family.name, kept_run.about.scale)
     periods = None if new.period is None else _on(kept_run, int(new.period.max(initial=0)) + 1, seed)

@@ -71,12 +71,7 @@ class Variant:
 
 
 def fit(run: Run[Config]) -> Fit | None:
-    """Runs the part of one place.
-
-    Returns
-    -------
-    the result at the server's place, None elsewhere
-    """
+    """Runs the part of one place. Returns the result at the server's place, None elsewhere."""
     tables = run.tables()
     model = SparseModel(run.config, run.names, run.agreed(tables))
     run = run.with_model(model)

@@ -67,12 +67,7 @@ class Aligned:
 
 
 def fit(run: Run[Config]) -> Fit | None:
-    """Runs the part of one place.
-
-    Returns
-    -------
-    the result at the server's place, None elsewhere
-    """
+    """Runs the part of one place. Returns the result at the server's place, None elsewhere."""
     aligned = _aligned(run)
     model = VerticalModel(run.config, run.names, len(aligned.train), len(aligned.test) + len(aligned.new))
     run = run.with_model(model)

@@ -76,12 +76,8 @@ class Rows:
         offset: Vector | None = None,
         n_threads: int = 1,
     ) -> tuple[Rows, list[Hashable], Indices]:
-        """Makes rows of any order, with the group of each; None: all are one group.
-
-        Returns
-        -------
-        rows, sorted by group; the groups, in the order in which they first appear; the given row that each row is
-        """
+        """Makes rows of any order, with the group of each; None: all are one group. Returns rows, sorted by group; the groups, in
+        the order in which they first appear; the given row that each row is."""
         numbers: dict[Hashable, int] = {}
         which = np.array([numbers.setdefault(values, len(numbers)) for values in group or [""] * len(y)], dtype=np.int64)
         order = np.argsort(which, kind="stable")
@@ -412,13 +408,9 @@ class Rows:
         return mode, root
 
     def client_nodes_at(self, points: Vector, nodes: int, outer: tuple[Vector, Vector]) -> tuple[Vector, Vector, Vector]:
-        """Returns the nodes of the client's effect at the points, with their terms and the kernels' points.
-
-        Returns
-        -------
-        (S, K, d) nodes; (S, K) the part of their terms beside the groups' integrals: the value is the logarithm of the sum of the
-        terms' exponentials; (S K, P_inner) points of the kernels
-        """
+        """Returns the nodes of the client's effect at the points, with their terms and the kernels' points. Returns (S, K, d)
+        nodes; (S, K) the part of their terms beside the groups' integrals: the value is the logarithm of the sum of the terms'
+        exponentials; (S K, P_inner) points of the kernels."""
         t, log_w = outer
         mode, root = self.client_mode(points, nodes)
         v = mode[:, np.newaxis] + np.einsum("sab,kb->ska", root, t)
