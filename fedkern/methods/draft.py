@@ -176,9 +176,8 @@ def schema(method: str) -> str:
 
     content = load_method(method).keys.Config.model_json_schema()
     for section in (content, *content["$defs"].values()):
-        section.pop(
-            "required", None
-        )  # a key that a file leaves out may follow from the rest; `fedkern check` says what is missing
+        # a key that a file leaves out may follow from the rest; `fedkern check` says what is missing
+        section.pop("required", None)
         keys = section.get("properties", {})
         for name, about in keys.items():
             for extra in ("remedy", "meant"):
@@ -215,13 +214,9 @@ def _rounds(method: str, private: bool) -> list[str]:
     """Drafts job.rounds."""
     if private and method == "pvi":
         return ['rounds = "budget"   # until every client has spent its epsilon']
-    return (
-        []
-        if method in ("pvi", "likelihood", "describe")
-        else []
-        if private
-        else ['rounds = "until"    # until it has converged, or `check` says so']
-    )
+    if private or method in ("pvi", "likelihood", "describe"):
+        return []
+    return ['rounds = "until"    # until it has converged, or `check` says so']
 
 
 def _pvi(wanted: Wanted, seen: Seen, servers: Sequence[Seen], common: Sequence[str]) -> Part:

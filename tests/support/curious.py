@@ -510,14 +510,8 @@ def _descend(seen: Seen, tries: Tries, level: float, steps: int, ridge: float = 
 
 
 COARSE, MIDDLE, FINE = 1e-3, 3e-5, 1e-6  # noise that a search goes through
-FIRST = (
-    (3e-2, 60, 8),
-    (3e-3, 40, 6),
-    (COARSE, 40, 4),
-    (1e-4, 40, 4),
-    (1e-5, 40, 4),
-    (FINE, 40, 4),
-)  # noise, steps, how many go on
+# noise, steps, how many go on
+FIRST = ((3e-2, 60, 8), (3e-3, 40, 6), (COARSE, 40, 4), (1e-4, 40, 4), (1e-5, 40, 4), (FINE, 40, 4))
 PATIENCE = 12  # times that it may try the neighbours of what it has, and gain nothing
 KEPT = 8
 
