@@ -20,8 +20,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import fedkern
-from fedkern.arrays import Array
 from fedkern.privacy import binned
+
+Array = NDArray[np.float64]
 
 SETS = {  # name -> time, status, the status of an event, a group
     "lung": ("time", "status", 2, "sex"),

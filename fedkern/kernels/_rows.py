@@ -20,8 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Vector
-
 
 @cache
 def special(name: str) -> Callable[..., Any]:
@@ -29,6 +27,8 @@ def special(name: str) -> Callable[..., Any]:
     function: Callable[..., Any] = getattr(import_module("scipy.special"), name)
     return function
 
+
+Vector = NDArray[np.float64]
 
 HALF_LOG_TAU = 0.5 * np.log(2 * np.pi)
 FAR = 1e100  # of a draw, in standard deviations: squares are then numbers, however heavy a tail is
@@ -355,8 +355,12 @@ LARGE = 1e15  # shapes from here on take each number; 1 is lost in them
 
 
 def added_up(u: Any, most: Any, p: Any, a: Any, b: Any) -> tuple[Vector, Vector, NDArray[np.intp]]:
-    """Adds up P(Y = k) = (a + b / k) P(Y = k - 1) from P(Y = 0) = p, until P(Y <= k) reaches u or k is `most`. Returns k and P(Y
-    <= k) of n rows, and the indices of those whose means or counts are too large for it."""
+    """Adds up P(Y = k) = (a + b / k) P(Y = k - 1) from P(Y = 0) = p, until P(Y <= k) reaches u or k is `most`.
+
+    Returns
+    -------
+    k and P(Y <= k) of n rows, and the indices of those whose means or counts are too large for it
+    """
     u, most, p, a, b = (array.ravel() for array in np.broadcast_arrays(u, most, p, a, b))
     near = a + b < (1 - a) * ONE_BY_ONE / 4  # the mean is (a + b) / (1 - a)
     counts, sums = np.zeros(u.shape), p.copy()

@@ -134,6 +134,25 @@ class Spec:
     """Holds the job file's statements about the data, known to every party before any file is opened.
 
     In a private job everything that the encoding needs must be public: no number computed from rows leaves a client.
+
+    Attributes
+    ----------
+    response : None where all columns are alike (a graph's nodes)
+    positive : the response's text that counts as 1; None if the response is 0/1 already, or its labels are to be agreed on
+    columns : the public knowledge of some columns; with a `formula` it may have constants of its terms
+    missing : whether a numeric cell may be empty
+    blank : whether a cell of labels may be empty, too
+    trials : a column; the response is then a number of successes in this number of trials
+    groups : columns whose labels stay at home
+    times : columns of a survival time, and of the time when a row enters; the response is then whether it ends with the event
+    upper : the column with the end of the interval in which the event is
+    exposed : whether rows without event have terms of their own
+    levels : the names of the levels that the response may have, in their order
+    formula : the covariates are then the columns that it reads
+    coefficients : their number in the model, where the covariates do not tell it
+    derived : columns that a formula's terms make of several, or of splines: clients' means of these are not compared
+    repeats : a column that says as how many rows each is taken (`data.repeated`); it is no covariate
+    strata : the column of a survey's strata, of which `groups` has the clusters
     """
 
     response: str | None  # None where all columns are alike (a graph's nodes)
@@ -151,16 +170,14 @@ class Spec:
     blank: bool = False  # whether a cell of labels may be empty, too
     # the public knowledge of some columns; with a `formula` it may have constants of its terms
     columns: Mapping[str, Column] = field(default_factory=dict)
-    trials: str | None = None  # a column; the response is then a number of successes in this number of trials
-    groups: tuple[str, ...] = ()  # columns whose labels stay at home
-    # columns of a survival time, and of the time when a row enters; the response is then whether it ends with the event
+    trials: str | None = None
+    groups: tuple[str, ...] = ()
     times: tuple[str, ...] = ()
-    upper: str | None = None  # the column with the end of the interval in which the event is
-    exposed: bool = False  # whether rows without event have terms of their own
-    levels: tuple[str, ...] = ()  # the names of the levels that the response may have, in their order
-    formula: Formula | None = None  # the covariates are then the columns that it reads
-    coefficients: int | None = None  # their number in the model, where the covariates do not tell it
-    # columns that a formula's terms make of several, or of splines: clients' means of these are not compared
+    upper: str | None = None
+    exposed: bool = False
+    levels: tuple[str, ...] = ()
+    formula: Formula | None = None
+    coefficients: int | None = None
     derived: frozenset[str] = frozenset()
     repeats: str | None = None  # a column that says as how many rows each is taken (`data.repeated`); it is no covariate
     strata: str | None = None  # the column of a survey's strata, of which `groups` has the clusters

@@ -14,12 +14,18 @@ COVERED = 0.9  # of all events: a log-rank test of fewer is another test
 
 
 class Counts(NamedTuple):
-    """Holds what is told of survival times: of each group the rows at first, and events and censored rows of each interval."""
+    """Holds what is told of survival times: of each group the rows at first, and events and censored rows of each interval.
 
-    ends: Floats  # (k,) of intervals (before, end]; the first begins at 0
-    rows: Ints  # (groups,)
-    # events, censored: (groups, k); rows with later times are the rest, of which no more is told. Censored ones stand at the end
-    # at which they were told
+    Attributes
+    ----------
+    ends : (k,) of intervals (before, end]; the first begins at 0
+    rows : (groups,)
+    events, censored : (groups, k); rows with later times are the rest, of which no more is told. Censored ones stand at the end
+        at which they were told
+    """
+
+    ends: Floats
+    rows: Ints
     events: Ints
     censored: Ints
 

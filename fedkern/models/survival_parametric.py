@@ -395,9 +395,14 @@ class Lifetimes:
 
 @dataclass(frozen=True)
 class Walk:
-    """The prior of a "piecewise" layout: that of all else, and of its numbers a random walk from 0 whose steps are N(0, s^2)."""
+    """The prior of a "piecewise" layout: that of all else, and of its numbers a random walk from 0 whose steps are N(0, s^2).
 
-    base: Prior  # of everything else, and of log s
+    Attributes
+    ----------
+    base : of everything else, and of log s
+    """
+
+    base: Prior
 
     @property
     def layout(self) -> Layout:

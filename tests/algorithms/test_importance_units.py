@@ -8,16 +8,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.typing import NDArray
 
 import fedkern
 from fedkern.algorithms.core.messages import Message
 from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance.settings import OF_WORDS, of_derivatives, of_draws, power, told
-from fedkern.arrays import Array
 from fedkern.models.expfam import unpacked
 from fedkern.models.mixed import Layout, Prior, Rows
 from support import chosen
 from support.rounded_jobs import drawn, played
+
+Array = NDArray[np.float64]
 
 
 def federation(

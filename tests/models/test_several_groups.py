@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.special import expit, logsumexp
 from scipy.stats import multivariate_normal
 
-from fedkern.arrays import Vector
 from fedkern.models.mixed import Layout, Rows, effects
 from fedkern.models.mixed.grouping import Grouping, groupings, nested
 from fedkern.models.mixed.joint import Joint, OfAll
 from fedkern.models.mixed.layout import Effect
 from fedkern.models.own import differences
 
+Vector = NDArray[np.float64]
 REGIONS, WARDS, EACH = 3, 4, 5
 
 

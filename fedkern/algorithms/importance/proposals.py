@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import chdtri, gammaln, logsumexp, ndtri
 
-from ...arrays import Array
 from ..core.box import Box
 from ..core.messages import evolve
 from ..core.nets import NETS, sobol
@@ -33,6 +32,8 @@ from .newton import Ends
 # of t (an effect is tau u with u symmetric), and so is the posterior. With a column of a triangular factor T its entries below
 # the diagonal change their signs with t. So z has the column of T itself, and draws are folded to t > 0 (see `proposals`).
 
+
+Array = NDArray[np.float64]
 
 SMALL = 1e-3  # of its unit: a smaller t has the derivatives that an even function has there, for those in log t are rounded away
 FEW_COORDINATES = 6  # coordinates, of which all may have heavy tails where nothing is said of them
@@ -52,21 +53,28 @@ class Derivatives(NamedTuple):
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Describes the coordinates of xi."""
+    """Describes the coordinates of xi.
 
-    names: tuple[str, ...]  # (P,)
-    # sets of coordinates that change their signs together without a change of the posterior
+    Attributes
+    ----------
+    names : (P,)
+    fold : sets of coordinates that change their signs together without a change of the posterior
+    scales : for each logarithm of a scale its coordinate, and those of the entries below it in its column of T
+    loose : those whose posteriors may have heavy tails, as scales of few effects and the coefficients that these shift have
+    learnt : that of the logarithm of a scale of others' prior, near 0 of which the density is unbounded (`learnt_scale`)
+    exponents : those that people read as their exponentials, in sums with others (gaps between thresholds)
+    box : where xi may be asked for; None: everywhere
+    anchored : the first threshold, and the gaps above it as far as a level that rows have: z has the threshold there in its
+        place, for one beside a level that nobody has is that less a gap of which the prior alone tells, a curve that no t follows
+    """
+
+    names: tuple[str, ...]
     fold: tuple[tuple[int, ...], ...] = ()
-    # for each logarithm of a scale its coordinate, and those of the entries below it in its column of T
     scales: tuple[tuple[int, ...], ...] = ()
-    # those whose posteriors may have heavy tails, as scales of few effects and the coefficients that these shift have
     loose: tuple[int, ...] = ()
-    # that of the logarithm of a scale of others' prior, near 0 of which the density is unbounded (`learnt_scale`)
     learnt: int | None = None
-    exponents: tuple[int, ...] = ()  # those that people read as their exponentials, in sums with others (gaps between thresholds)
-    box: Box | None = None  # where xi may be asked for; None: everywhere
-    # the first threshold, and the gaps above it as far as a level that rows have: z has the threshold there in its place, for one
-    # beside a level that nobody has is that less a gap of which the prior alone tells, a curve that no t follows
+    exponents: tuple[int, ...] = ()
+    box: Box | None = None
     anchored: tuple[int, ...] = ()
 
     @property
@@ -241,14 +249,21 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Proposal:
-    """Is a mixture of K multivariate t distributions."""
+    """Is a mixture of K multivariate t distributions.
 
-    # mean, scale: (K, P), (K, P, P) centres, and scale matrices
+    Attributes
+    ----------
+    mean, scale : (K, P), (K, P, P) centres, and scale matrices
+    counts : (K,) how many points come from each
+    df : degrees of freedom
+    cores : how many components, the first ones, are those of the modes; the others are wider ones around them
+    """
+
     mean: Array
     scale: Array
-    counts: Array  # (K,) how many points come from each
-    df: float  # degrees of freedom
-    cores: int  # how many components, the first ones, are those of the modes; the others are wider ones around them
+    counts: Array
+    df: float
+    cores: int
 
     @classmethod
     def of(cls, mean: Array, scale: Array, weights: Array, n: int) -> Proposal:
@@ -428,15 +443,23 @@ def held(free: Derivatives, k: int) -> Derivatives:
 
 @dataclass(frozen=True)
 class Scaled:
-    """Draws log s, and the rest given it."""
+    """Draws log s, and the rest given it.
 
-    at: int  # the coordinate of log s
-    order: NDArray[np.int64]  # (P - 1,) the others, those whose posterior may have heavy tails first
-    log_mass: Array  # (G,) logarithms of the probabilities of the cells
-    # mean, root: (G, P - 1), (G, P - 1, P - 1) centre and lower root of the scale matrix of each cell, in that order
+    Attributes
+    ----------
+    at : the coordinate of log s
+    order : (P - 1,) the others, those whose posterior may have heavy tails first
+    log_mass : (G,) logarithms of the probabilities of the cells
+    mean, root : (G, P - 1), (G, P - 1, P - 1) centre and lower root of the scale matrix of each cell, in that order
+    inner : of the rest, in the coordinates in which these are 0 and 1
+    """
+
+    at: int
+    order: NDArray[np.int64]
+    log_mass: Array
     mean: Array
     root: Array
-    inner: Proposal  # of the rest, in the coordinates in which these are 0 and 1
+    inner: Proposal
 
     @classmethod
     def around(

@@ -10,7 +10,6 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...arrays import Array
 from ...privacy.masks import WIDE
 from ..core import tells
 from ..core.box import Box
@@ -158,15 +157,20 @@ class Posterior(Message, kind=204):
 
 @dataclass(frozen=True)
 class SummedCurvature:
-    """Holds, in the place of a `Curvature`, what the server adds, which is no message."""
+    """Holds, in the place of a `Curvature`, what the server adds, which is no message.
+
+    Attributes
+    ----------
+    value, gradient, hessian, rule : as there, but that the rule has its sign
+    cut : (c,) how many rows or groups are cut off at each point (`models.saturated`)
+    """
 
     round: int
-    # value, gradient, hessian, rule: as there, but that the rule has its sign
     value: PerPlace
     gradient: Places
     hessian: Packed
     rule: PerPlace
-    cut: PerPlace  # (c,) how many rows or groups are cut off at each point (`models.saturated`)
+    cut: PerPlace
 
     @classmethod
     def count(cls, dims: Mapping[str, int]) -> int:
@@ -188,13 +192,18 @@ class SummedCurvature:
 
 @dataclass(frozen=True)
 class SummedValues:
-    """Holds, in the place of `Values`, what the server adds, which is no message."""
+    """Holds, in the place of `Values`, what the server adds, which is no message.
+
+    Attributes
+    ----------
+    values, cut : (s,) as L_j at each draw, and how many rows or groups are cut off
+    rule : (k,) with its sign, at the first draws
+    """
 
     round: int
-    # values, cut: (s,) as L_j at each draw, and how many rows or groups are cut off
     values: NDArray[np.float64]
     cut: NDArray[np.float64]
-    rule: NDArray[np.float64]  # (k,) with its sign, at the first draws
+    rule: NDArray[np.float64]
 
     @classmethod
     def count(cls, dims: Mapping[str, int]) -> int:
@@ -237,6 +246,8 @@ SUMS = (Sum(SummedCurvature, MaskedCurvature, WIDE), Sum(SummedValues, MaskedVal
 # same answer; no key sets it, and of what a server sends but the number of one of the job's priors. Source:
 # docs/spec/likelihood.md, section 6.
 
+
+Array = NDArray[np.float64]
 
 OF_VALUES = 0.05  # nats of all clients' sum: importance weights are worth as many draws as with all digits
 FAR = 10.0  # times as much for a draw far out: half a nat, by which weights are a hundredth too large in the mean
@@ -375,31 +386,49 @@ def net_of(size: int) -> int:
 
 @dataclass(frozen=True)
 class Settings:
-    """Holds settings that every party of a job knows."""
+    """Holds settings that every party of a job knows.
 
-    # points, rounds: whose product is the number of draws, at most; no rounds: only the mode is wanted, for another sampler
-    # begins there
+    Attributes
+    ----------
+    points, rounds : whose product is the number of draws, at most; no rounds: only the mode is wanted, for another sampler
+        begins there
+    effective : draws of equal weights as which the weighted ones, which fill the space, must be as good
+    newton : rounds of steps to the mode, at most
+    starts : points from which the mode is looked for
+    nodes, most_nodes : quadrature nodes a dimension, at first and at most
+    told : draws of the posterior that clients are told at the end; 0: none
+    seed : of the points
+    advice : the remedies in errors
+    singly : whether clients keep the values that they have told at draws, to tell them once more without masks
+    box : where clients answer, if the server gets sums alone; None: it gets each client's answers
+    summaries : the clients that take part by a summary
+    questions : that are asked of each of them
+    clients : their number
+    net : points of the first question about draws, after which a job may end whose log-likelihood is nearly quadratic
+    without : whether the result is also wanted without each client, by other weights
+    rounds_messages : whether clients round what they tell to what the answer needs
+    extendable : whether the draws are kept for clients that come later, or for the result without one of these
+    """
+
     points: int
-    effective: float  # draws of equal weights as which the weighted ones, which fill the space, must be as good
+    effective: float
     rounds: int
-    starts: int  # points from which the mode is looked for
-    # nodes, most_nodes: quadrature nodes a dimension, at first and at most
+    starts: int
     nodes: int
     most_nodes: int
-    told: int  # draws of the posterior that clients are told at the end; 0: none
-    seed: int  # of the points
-    newton: int = 40  # rounds of steps to the mode, at most
-    advice: Advice = OF_REGRESSIONS  # the remedies in errors
-    singly: bool = False  # whether clients keep the values that they have told at draws, to tell them once more without masks
-    box: Box | None = None  # where clients answer, if the server gets sums alone; None: it gets each client's answers
-    summaries: tuple[int, ...] = ()  # the clients that take part by a summary
-    questions: int = QUESTIONS  # that are asked of each of them
-    clients: int = 1  # their number
-    # points of the first question about draws, after which a job may end whose log-likelihood is nearly quadratic
+    told: int
+    seed: int
+    newton: int = 40
+    advice: Advice = OF_REGRESSIONS
+    singly: bool = False
+    box: Box | None = None
+    summaries: tuple[int, ...] = ()
+    questions: int = QUESTIONS
+    clients: int = 1
     net: int = FIRST
-    without: bool = False  # whether the result is also wanted without each client, by other weights
-    rounds_messages: bool = True  # whether clients round what they tell to what the answer needs
-    extendable: bool = False  # whether the draws are kept for clients that come later, or for the result without one of these
+    without: bool = False
+    rounds_messages: bool = True
+    extendable: bool = False
 
     def __post_init__(self) -> None:
         def refuse(what: str, wanted: str) -> None:

@@ -37,9 +37,15 @@ def opening(formula: Formula | None) -> list[Stage]:
 
 
 def agreed(run: Run[Any], tables: Mapping[int, Table]) -> Encoding:
-    """Returns the encoding of a job's columns, the same at every place; by a formula, where the job has one. Raises JobError: as
-    the exchanges of columns; labels that do not fit the formula, or a constant that nobody gives. Raises OwnFault: a spline of
-    the agreed knots singles out some of a client's rows."""
+    """Returns the encoding of a job's columns, the same at every place; by a formula, where the job has one.
+
+    Raises
+    ------
+    JobError
+        As the exchanges of columns; labels that do not fit the formula, or a constant that nobody gives.
+    OwnFault
+        A spline of the agreed knots singles out some of a client's rows.
+    """
     spec = run.parties.spec
     formula = spec.formula
     if formula is None:

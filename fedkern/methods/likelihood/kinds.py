@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from . import checks, level_checks, lifetimes, own_publish, own_run, own_variational, publish, regression, survey, survival
+from . import (
+    checks,
+    level_checks,
+    lifetimes,
+    own_publish,
+    own_run,
+    own_variational,
+    publish,
+    regression,
+    survey,
+    survival,
+)
 from .keys import Config, RowKind
 from .steps import Steps
 

@@ -13,8 +13,8 @@ from difflib import get_close_matches
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...arrays import Array
 from ...errors import JobError
 from ...kernels.families import Family
 from ...models import levels
@@ -30,17 +30,25 @@ from ...results.gaussian import label
 from .keys import HELD
 from .own_keys import PriorSection
 
+Array = NDArray[np.float64]
 Row = tuple[Array, Block]  # of coefficients, and the prior of their sum
 
 MOST = 12  # names that are told
 
 
 class Number(NamedTuple):
-    """Describes a number that may have a prior of its own."""
+    """Describes a number that may have a prior of its own.
 
-    names: tuple[str, ...]  # all that it goes by, that of results first
-    kind: str  # "coefficient", "length" (of a row of T or T_c), "shape" or "threshold"
-    place: tuple[Level, int] | int  # of a coefficient or a shape in the layout, and the level and number of a row
+    Attributes
+    ----------
+    names : all that it goes by, that of results first
+    kind : "coefficient", "length" (of a row of T or T_c), "shape" or "threshold"
+    place : of a coefficient or a shape in the layout, and the level and number of a row
+    """
+
+    names: tuple[str, ...]
+    kind: str
+    place: tuple[Level, int] | int
 
 
 class Numbered(Protocol):
@@ -80,13 +88,22 @@ class Numbered(Protocol):
 
 @dataclass(frozen=True)
 class Named:
-    """Holds these priors."""
+    """Holds these priors.
 
-    rows: dict[int, Row] = field(default_factory=dict)  # place of a coefficient -> a number in its place, with the prior
-    lengths: dict[tuple[Level, int], Block] = field(default_factory=dict)  # of rows of T and T_c, as `Prior` has them
-    shapes: dict[int, Density] = field(default_factory=dict)  # place in `Layout.shapes` -> the prior there
-    shift: Array | None = None  # as `Prior` has it
-    keys: dict[str, str] = field(default_factory=dict)  # name in a result -> key of the job
+    Attributes
+    ----------
+    rows : place of a coefficient -> a number in its place, with the prior
+    lengths : of rows of T and T_c, as `Prior` has them
+    shapes : place in `Layout.shapes` -> the prior there
+    shift : as `Prior` has it
+    keys : name in a result -> key of the job
+    """
+
+    rows: dict[int, Row] = field(default_factory=dict)
+    lengths: dict[tuple[Level, int], Block] = field(default_factory=dict)
+    shapes: dict[int, Density] = field(default_factory=dict)
+    shift: Array | None = None
+    keys: dict[str, str] = field(default_factory=dict)
 
     def laid_out(self, layout: Layout) -> Layout:
         """Returns the layout with these priors of the family's numbers."""
@@ -112,8 +129,13 @@ def key_of(name: str) -> str:
 
 
 def of_model(model: Numbered) -> Named:
-    """Returns the priors that a job gives to numbers of this model; names of no number are left to `check`. Raises JobError: two
-    are of one number, or a number cannot have such a prior."""
+    """Returns the priors that a job gives to numbers of this model; names of no number are left to `check`.
+
+    Raises
+    ------
+    JobError
+        Two are of one number, or a number cannot have such a prior.
+    """
     found, given = Named(), dict[Number, str]()
     for name, section in model.given_to_numbers.items():
         number = by_name(model).get(name)

@@ -61,8 +61,12 @@ def draw_secret_key() -> int:
 def complete_draws(
     model: Model, index: int, held: Held, rows: Rows | levels.Rows, client: importance.Client, draws: Array | None = None
 ) -> Own:
-    """Returns a client's rows and completed draws, once the server has told its draws. `draws`: these draws as the rows see them,
-    where rows depend on fewer unknowns."""
+    """Returns a client's rows and completed draws, once the server has told its draws.
+
+    Parameters
+    ----------
+    draws : these draws as the rows see them, where rows depend on fewer unknowns
+    """
     assert client.told is not None
     if isinstance(rows, levels.Rows):  # without effects
         return Own(index, held, rows, client.told, client.told, None, client.nodes, client.converged)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from ...arrays import Array
 from ...data.design import Design
 from ...kernels import rng
 from ...kernels.families import FAMILIES
@@ -30,6 +30,7 @@ from ...models.reference import with_references
 from ...results.prediction import anew
 from ...results.released import Group
 
+Array = NDArray[np.float64]
 MOST_DRAWS = 1000  # over which rows are averaged
 NODES = 21  # effects of a new group and a new client at once
 MOST_NODES, NEAR = 2000, 1e-5  # such effects in all; of means and log-densities, between a step and its half
@@ -38,34 +39,52 @@ EFFECT = 9  # chain of the stream "posterior" by which effects of new groups are
 
 
 class Foreseen(NamedTuple):
-    """Holds the prediction of n rows."""
+    """Holds the prediction of n rows.
 
-    mean: Array  # (n,) E[y]; (K, n) the chance of each level
-    quantiles: Mapping[str, Array]  # name -> of the mean, over the posterior
-    # linear_mean, linear_sd: (n,) of the linear predictor
+    Attributes
+    ----------
+    mean : (n,) E[y]; (K, n) the chance of each level
+    quantiles : name -> of the mean, over the posterior
+    linear_mean, linear_sd : (n,) of the linear predictor
+    log_density : (n,) log p(y); None where y is not given
+    """
+
+    mean: Array
+    quantiles: Mapping[str, Array]
     linear_mean: Array
     linear_sd: Array
-    log_density: Array | None  # (n,) log p(y); None where y is not given
+    log_density: Array | None
 
 
 @dataclass(frozen=True)
 class Predictive:
-    """Holds draws of a posterior, and predicts rows by them."""
+    """Holds draws of a posterior, and predicts rows by them.
 
-    # encoding, family: of the columns, of one row's response
+    Attributes
+    ----------
+    encoding, family : of the columns, of one row's response
+    theta : (m, p) coefficients of the encoding's columns
+    covariances : of effects: their terms ("intercept", or numeric columns on the data's scale), and (m, d, d)
+    scale : (m,) of the family; of several numbers (k, m)
+    """
+
     encoding: Encoding
     family: str
-    theta: Array  # (m, p) coefficients of the encoding's columns
-    # of effects: their terms ("intercept", or numeric columns on the data's scale), and (m, d, d)
+    theta: Array
     covariances: Sequence[tuple[tuple[str, ...], Array]]
-    scale: Array  # (m,) of the family; of several numbers (k, m)
+    scale: Array
 
     @classmethod
     def of(
         cls, posterior: Group, encoding: Encoding, family: str, terms: Mapping[str, Sequence[str]], nu: float | None = None
     ) -> Predictive:
-        """Makes it of the group "posterior" that a run releases. `terms`: name of an effect (`Layout.effects`) -> its terms;
-        `nu`: degrees of freedom, where the job gives them."""
+        """Makes it of the group "posterior" that a run releases.
+
+        Parameters
+        ----------
+        terms : name of an effect (`Layout.effects`) -> its terms
+        nu : degrees of freedom, where the job gives them
+        """
         flat = cls.thinned(posterior)
         m = len(next(iter(flat.values())))
         suffix = "_std" if "theta_std" in flat or f"{INTERCEPT}_std" in flat else ""
@@ -116,8 +135,13 @@ class Predictive:
         return np.tensordot(weights, np.asarray(record.expected(record.mean(shifted), self.natural)), 1)
 
     def of_rows(self, X: Array, offset: Array | None, y: Array | None, at: Mapping[str, float]) -> Foreseen:
-        """Returns the prediction of rows X (n, p) of the encoding. `offset`: (n,), or (m, n) at each draw; `at`: names of
-        quantiles -> their probabilities."""
+        """Returns the prediction of rows X (n, p) of the encoding.
+
+        Parameters
+        ----------
+        offset : (n,), or (m, n) at each draw
+        at : names of quantiles -> their probabilities
+        """
         n, m = len(X), len(self.theta)
         nodes = 1 if self.family == "gaussian" or not self.covariances else NODES
         parts = []
@@ -211,7 +235,11 @@ class Predictive:
 
     def scores(self, design: Design, predicted: Foreseen | None = None) -> tuple[dict[str, float], dict[str, Any]]:
         """Returns `metrics` and `test` of summary.json: how well rows with a response are predicted; each trial counts as a row.
-        `predicted`: the rows' prediction, where it is known."""
+
+        Parameters
+        ----------
+        predicted : the rows' prediction, where it is known
+        """
         family, record = self.family, FAMILIES[self.family]
         if predicted is None:
             predicted = self.of_rows(np.asarray(design.X, np.float64), design.offset, design.y, {})

@@ -21,17 +21,24 @@ Machine = importance.Client | hmc.Client
 
 
 class Read(NamedTuple):
-    """Holds the rows of the clients that live at one place, ready for the rounds."""
+    """Holds the rows of the clients that live at one place, ready for the rounds.
 
-    # with all that was exchanged about the response
+    Attributes
+    ----------
+    model : with all that was exchanged about the response
+    rows, likelihoods : of each client: as `Steps.complete` takes them, and as its machine does
+    test : the server's test rows; None elsewhere, and where the job has none
+    content : entries of summary.json
+    structured : of clients with a structure of their own, the likelihood with it, as its machine takes it
+    follows : columns that follow from others at all clients, with findings
+    """
+
     model: Any  # of the kind, as all that is Any here: only the steps of one kind look into it
-    # rows, likelihoods: of each client: as `Steps.complete` takes them, and as its machine does
     rows: Mapping[int, Any]
     likelihoods: Mapping[int, Any]
-    test: Design | None  # the server's test rows; None elsewhere, and where the job has none
-    content: Mapping[str, Any]  # entries of summary.json
-    follows: Mapping[str, Finding] = MappingProxyType({})  # columns that follow from others at all clients, with findings
-    # of clients with a structure of their own, the likelihood with it, as its machine takes it
+    test: Design | None
+    content: Mapping[str, Any]
+    follows: Mapping[str, Finding] = MappingProxyType({})
     structured: Mapping[int, Any] = MappingProxyType({})
 
 
@@ -47,17 +54,25 @@ class Opening(Protocol):
 
 
 class Steps(NamedTuple):
-    """Holds the steps of one kind of rows."""
+    """Holds the steps of one kind of rows.
 
-    agree: Callable[[Run[Config], Tables], Opening]  # lets the parties come to one model, before their rows are read
-    # run, model, index of a client, its rows, its likelihood, its machine's last state -> its completed draws, as
-    # `exchange_checks` takes them; writes files into the client's own folder
+    Attributes
+    ----------
+    agree : lets the parties come to one model, before their rows are read
+    complete : run, model, index of a client, its rows, its likelihood, its machine's last state -> its completed draws, as
+        `exchange_checks` takes them; writes files into the client's own folder
+    exchange_checks : run, model, completed draws of each client that lives here -> findings of sums over all clients' rows, at
+    the
+        server's place
+    make_fit : model, the server's states and findings, its test rows -> the result
+    fit : the run and its rows -> the result at the server's place, None elsewhere: a fit in the place of all that is between
+        `agree` and `make_fit`; None for the mode, draws and chains that all others have
+    at_mode : the model, the result of draws -> the model at the server's place, where `exchange_checks` asks about the mode
+    """
+
+    agree: Callable[[Run[Config], Tables], Opening]
     complete: Callable[[Run[Config], Any, int, Any, Any, Any], Any]
-    # run, model, completed draws of each client that lives here -> findings of sums over all clients' rows, at the server's place
     exchange_checks: Callable[[Run[Config], Any, Mapping[int, Any]], Checked]
-    make_fit: Callable[[Any, Ended, Design | None], Fit]  # model, the server's states and findings, its test rows -> the result
-    # the run and its rows -> the result at the server's place, None elsewhere: a fit in the place of all that is between `agree`
-    # and `make_fit`; None for the mode, draws and chains that all others have
+    make_fit: Callable[[Any, Ended, Design | None], Fit]
     fit: Callable[[Run[Config], Read], Fit | None] | None = None
-    # the model, the result of draws -> the model at the server's place, where `exchange_checks` asks about the mode
     at_mode: Callable[[Any, importance.Found], Any] | None = None

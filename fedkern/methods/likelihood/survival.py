@@ -45,14 +45,21 @@ UNLIKELY = 0.01  # of the least p of all coefficients, where hazards are proport
 
 
 class Ended(NamedTuple):
-    """Holds a client's rows and draws at the end."""
+    """Holds a client's rows and draws at the end.
 
-    # rows, labels: its likelihood, and the labels of its strata
+    Attributes
+    ----------
+    rows, labels : its likelihood, and the labels of its strata
+    told : (t, P) draws of the posterior
+    nodes : of the quadrature, which a Cox model has no use for
+    converged : whether the server's checks passed
+    """
+
     rows: survival.Rows
     labels: tuple[str, ...]
-    told: Array  # (t, P) draws of the posterior
-    nodes: int  # of the quadrature, which a Cox model has no use for
-    converged: bool  # whether the server's checks passed
+    told: Array
+    nodes: int
+    converged: bool
 
 
 def complete(

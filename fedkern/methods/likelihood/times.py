@@ -47,20 +47,27 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class Timed:
-    """Holds the rows with times that a client's likelihood reads: it is the field of no message."""
+    """Holds the rows with times that a client's likelihood reads: it is the field of no message.
 
-    X: Array  # (n, p) the columns of the coefficients
-    # time, event: (n,) when each row ends, and whether that is by its event
+    Attributes
+    ----------
+    X : (n, p) the columns of the coefficients
+    time, event : (n,) when each row ends, and whether that is by its event
+    entry : (n,) the time from which on each was seen; None: from the beginning
+    strata, labels : (n,) the number of each row's label, and the labels; None and () where there are none
+    weights, offset : (n,) or None
+    upper : (n,) the end of the interval after `time` in which the event was; `time` where it was seen, infinite where there was
+        none
+    """
+
+    X: Array
     time: Array
     event: NDArray[np.bool_]
-    entry: Array | None  # (n,) the time from which on each was seen; None: from the beginning
-    # strata, labels: (n,) the number of each row's label, and the labels; None and () where there are none
+    entry: Array | None
     strata: Indices | None
     labels: tuple[str, ...]
-    # weights, offset: (n,) or None
     weights: Array | None
     offset: Array | None
-    # (n,) the end of the interval after `time` in which the event was; `time` where it was seen, infinite where there was none
     upper: Array
 
     def __len__(self) -> int:
@@ -83,10 +90,20 @@ class Times(NamedTuple):
 
 
 def read_times(columns: Columns, table: Table, event: Array, client: str = "", *, positive: bool) -> Times:
-    """Returns a client's times, which do not depend on the agreement of the parties. `event`: (n,) 1 where a row has its event;
-    `positive`: whether times have a density, as those of a baseline hazard that all share, and so are above 0: of a Cox model
-    only their order counts, and events on day 0 are the first ones. Raises OwnFault: a time that is not above 0 (of a Cox model
-    below it), an entry that is not before it, or an interval that is none; cells are for the holder."""
+    """Returns a client's times, which do not depend on the agreement of the parties.
+
+    Parameters
+    ----------
+    event : (n,) 1 where a row has its event
+    positive : whether times have a density, as those of a baseline hazard that all share, and so are above 0: of a Cox model only
+        their order counts, and events on day 0 are the first ones
+
+    Raises
+    ------
+    OwnFault
+        A time that is not above 0 (of a Cox model below it), an entry that is not before it, or an interval that is none; cells
+        are for the holder.
+    """
     marks = Marks(table)
     _check_dates(columns, table, client, positive=positive)
     time = read_numbers(table, columns.time, marks, instead=NO_TIME)
@@ -154,8 +171,16 @@ def read_timed_rows(columns: Columns, design: Design, table: Table, client: str,
 
 def check_between(times: Sequence[float], rows: Times, event: Array, weights: Array, client: str, where: str) -> None:
     """Refuses a client with few events between two times at which its cumulative hazard is asked for; one without events passes.
-    `event`, `weights`: (n,) 1 where a row has its event, and what it weighs: events count by their effective number. Raises
-    RuleRefusal: it has few."""
+
+    Parameters
+    ----------
+    event, weights : (n,) 1 where a row has its event, and what it weighs: events count by their effective number
+
+    Raises
+    ------
+    RuleRefusal
+        It has few.
+    """
     dying = weights * (event == 1)
     if not times or not (dying > 0).any():
         return

@@ -12,11 +12,18 @@ MOST_NESTED = 2  # numbers an effect, of two tiers whose rules are nested
 
 
 class Grouping(NamedTuple):
-    """Describes groups of rows, and what their effect is of."""
+    """Describes groups of rows, and what their effect is of.
 
-    by: tuple[str, ...]  # columns whose labels together name a group
-    slopes: tuple[str, ...] = ()  # numeric covariates whose coefficients differ between groups
-    correlated: bool = True  # whether these and the intercepts are
+    Attributes
+    ----------
+    by : columns whose labels together name a group
+    slopes : numeric covariates whose coefficients differ between groups
+    correlated : whether these and the intercepts are
+    """
+
+    by: tuple[str, ...]
+    slopes: tuple[str, ...] = ()
+    correlated: bool = True
 
     @property
     def column(self) -> str:

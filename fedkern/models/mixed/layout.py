@@ -153,18 +153,32 @@ def _logistic(x: Vector) -> Vector:
 
 @dataclass(frozen=True)
 class Shape:
-    """Describes one number of a family."""
+    """Describes one number of a family.
 
-    name: str  # of the coordinate
-    read: str  # name of the number that people read
-    natural: Callable[[Vector], Vector]  # (S,) coordinates -> (S,) of that number
-    prior: Density  # of the coordinate
-    start: float = 0.0  # where the way to the mode begins
-    folded: bool = False  # whether the coordinate and its negative are the same model
-    of_prior: bool = False  # whether it is a number of other coordinates' prior, on which rows do not depend
-    called: str = ""  # its name in a result, where that is not `read`
-    loose: bool = False  # whether its posterior may have heavy tails beside other coordinates that have them
-    reach: float = 12.0  # how far from `start` clients are asked, where a server gets sums alone
+    Attributes
+    ----------
+    name : of the coordinate
+    read : name of the number that people read
+    natural : (S,) coordinates -> (S,) of that number
+    prior : of the coordinate
+    start : where the way to the mode begins
+    folded : whether the coordinate and its negative are the same model
+    of_prior : whether it is a number of other coordinates' prior, on which rows do not depend
+    called : its name in a result, where that is not `read`
+    loose : whether its posterior may have heavy tails beside other coordinates that have them
+    reach : how far from `start` clients are asked, where a server gets sums alone
+    """
+
+    name: str
+    read: str
+    natural: Callable[[Vector], Vector]
+    prior: Density
+    start: float = 0.0
+    folded: bool = False
+    of_prior: bool = False
+    called: str = ""
+    loose: bool = False
+    reach: float = 12.0
 
     @property
     def label(self) -> str:
@@ -227,12 +241,18 @@ FAMILIES = (*RECORDS, *NOMINAL, *HAZARDS)
 
 
 class Effect(NamedTuple):
-    """Describes the effect of groups of one column, or of several together."""
+    """Describes the effect of groups of one column, or of several together.
 
-    terms: tuple[str, ...] = ()  # "intercept" or the name of a coefficient
-    label: str = ""  # of the groups, in names of results; "" where no others have effects
-    # None where the terms are correlated. Else they are not, where all columns are 0 in the data's unit: the factor by which each
-    # slope then moves the intercept of the model's columns, which stands last
+    Attributes
+    ----------
+    terms : "intercept" or the name of a coefficient
+    label : of the groups, in names of results; "" where no others have effects
+    shifts : None where the terms are correlated. Else they are not, where all columns are 0 in the data's unit: the factor by
+        which each slope then moves the intercept of the model's columns, which stands last
+    """
+
+    terms: tuple[str, ...] = ()
+    label: str = ""
     shifts: tuple[float, ...] | None = None
 
     @property
@@ -256,19 +276,32 @@ def title(level: Level, what: str, text: str) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """Says where each number of xi stands, and its name."""
+    """Says where each number of xi stands, and its name.
 
-    coefficients: tuple[str, ...]  # names of beta, those of the encoding
-    family: str  # of the response: one of `FAMILIES`
-    group: tuple[str, ...] = ()  # terms of a group's effect, "intercept" or the name of a coefficient; () where groups have none
-    client: tuple[str, ...] = ()  # terms of a client's effect likewise
-    # the family's numbers where the job says which these are, as of ordered levels; None: those of `SHAPES`
+    Attributes
+    ----------
+    coefficients : names of beta, those of the encoding
+    family : of the response: one of `FAMILIES`
+    group : terms of a group's effect, "intercept" or the name of a coefficient; () where groups have none
+    client : terms of a client's effect likewise
+    own : the family's numbers where the job says which these are, as of ordered levels; None: those of `SHAPES`
+    given : the last ones of `SHAPES`, as coordinates, where the job gives them: they are no unknowns
+    inner : what `Effect` has of the groups' effect beside its terms
+    outer : effects of other groups of the same rows
+    around : the same of the client's
+    within : whether `group` lies within the groups of the one in `outer`, so that rules are nested
+    """
+
+    coefficients: tuple[str, ...]
+    family: str
+    group: tuple[str, ...] = ()
+    client: tuple[str, ...] = ()
     own: tuple[Shape, ...] | None = None
-    given: tuple[float, ...] = ()  # the last ones of `SHAPES`, as coordinates, where the job gives them: they are no unknowns
-    inner: Effect = NO_EFFECT  # what `Effect` has of the groups' effect beside its terms
-    around: Effect = NO_EFFECT  # the same of the client's
-    outer: tuple[Effect, ...] = ()  # effects of other groups of the same rows
-    within: bool = False  # whether `group` lies within the groups of the one in `outer`, so that rules are nested
+    given: tuple[float, ...] = ()
+    inner: Effect = NO_EFFECT
+    around: Effect = NO_EFFECT
+    outer: tuple[Effect, ...] = ()
+    within: bool = False
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
@@ -585,18 +618,25 @@ class Prior:
     threshold is of the mean of all: so it is the same whichever end the levels are counted from.
 
     Densities are of xi's coordinates, Jacobians of logarithms included once; that of phi is the half-normal one, of |phi|.
+
+    Attributes
+    ----------
+    layout : of xi
+    mean, sd : (p,) of the coefficients
+    scale : of effects
+    effects : (p, p) C, where the first prior is of effects: C (beta - mean) ~ N(0, 1)
+    df : number of such an effect -> degrees of freedom, where it is Student's
+    lengths : level and number of a row of T or T_c -> the prior of its length, whose direction is then uniform
+    shift : (p,) of ordered levels: the mean of thresholds has its prior where these times beta are added to it
     """
 
-    layout: Layout  # of xi
-    # mean, sd: (p,) of the coefficients
+    layout: Layout
     mean: Vector
     sd: Vector
-    scale: float = EFFECT_SCALE  # of effects
-    effects: Vector | None = None  # (p, p) C, where the first prior is of effects: C (beta - mean) ~ N(0, 1)
-    df: Mapping[int, float] = field(default_factory=dict)  # number of such an effect -> degrees of freedom, where it is Student's
-    # level and number of a row of T or T_c -> the prior of its length, whose direction is then uniform
+    scale: float = EFFECT_SCALE
+    effects: Vector | None = None
+    df: Mapping[int, float] = field(default_factory=dict)
     lengths: Mapping[tuple[Level, int], Block] = field(default_factory=dict)
-    # (p,) of ordered levels: the mean of thresholds has its prior where these times beta are added to it
     shift: Vector | None = None
 
     @classmethod
