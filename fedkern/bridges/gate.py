@@ -110,6 +110,7 @@ def listening(
     longest: Callable[[], int] = lambda: LONGEST,
 ) -> Iterator[None]:
     """Answers what comes through a socket, in threads, until the block ends. The socket and its folder are this user's alone.
+    Raises JobError: somebody listens there already, the folder is open to others, or the path is too long.
 
     Parameters
     ----------
@@ -119,11 +120,6 @@ def listening(
         enter the folder then, and root gives the socket to that user
     refuse : is given why a request, or the reply to one, does not pass, and the user from whom it came; the reply is empty then
     longest : the bytes that a letter may have now; of those that are longer than a first one, one is in memory at a time
-
-    Raises
-    ------
-    JobError
-        Somebody listens there already, the folder is open to others, or the path is too long.
     """
     mask = 0o077 if peer is None else 0o066
     with _bound(path, mask) as gate:

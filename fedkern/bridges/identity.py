@@ -89,18 +89,14 @@ def read_key(path: Path) -> Any:
 
 
 def identity_of(site: Site, names: Sequence[str], client: str, peers: Mapping[str, str]) -> Identity | None:
-    """Returns the identity of a client of a job with secure sums; None where it neither signs nor knows the others.
+    """Returns the identity of a client of a job with secure sums; None where it neither signs nor knows the others. Raises
+    JobError: the key cannot be used, or fingerprints and key do not go together: nobody begins to sign, or ceases to, unnoticed.
 
     Parameters
     ----------
     site : what the holder's own file says
     names, client : of all clients; of this one
     peers : the fingerprints that the holder has accepted with the job
-
-    Raises
-    ------
-    JobError
-        The key cannot be used, or fingerprints and key do not go together: nobody begins to sign, or ceases to, unnoticed.
     """
     if site.signing_key is None:
         if peers:

@@ -141,7 +141,7 @@ def read_map(
     snap: float | None = None,
     ids: neighbours.Ids | None = None,
 ) -> Map:
-    """Reads areas, their clients and their neighbours.
+    """Reads areas, their clients and their neighbours. Raises JobError: names the areas at fault, and the remedy.
 
     Parameters
     ----------
@@ -153,11 +153,6 @@ def read_map(
     borders : GeoJSON (`polygons.read`) whose property `area` names them
     contiguity, snap : the meaning of touching (`touching.find_neighbours`)
     ids : how `edges` calls areas (`neighbours.read`)
-
-    Raises
-    ------
-    JobError
-        Names the areas at fault, and the remedy.
     """
     # The header is checked first, for the second reading names its columns.
     header = load(areas).names

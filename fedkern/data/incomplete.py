@@ -63,18 +63,14 @@ def _used(table: Table, spec: Spec) -> set[str]:
 
 def without(table: Table, spec: Spec, client: str = "", roles: Collection[str] = ()) -> Table:
     """Returns the table without its rows that lack a cell which the job uses, or end before they are seen; it knows how many.
+    Raises JobError: no row has all of its cells: the emptiest column is named. With a `client` the column is not named, for that
+    counts rows: an open job refuses a client without any row as one that has too few.
 
     Parameters
     ----------
     spec : which columns the job uses, and their kinds
     client : whose table it is, for an error
     roles : further columns that the job uses, if the table has them
-
-    Raises
-    ------
-    JobError
-        No row has all of its cells: the emptiest column is named. With a `client` the column is not named, for that counts rows:
-        an open job refuses a client without any row as one that has too few.
     """
     used = _used(table, spec) | ({*roles} & {*table.names})
     empty = {n: _empty(table.columns[n], _numeric(table.columns[n], n, spec)) for n in sorted(used)}

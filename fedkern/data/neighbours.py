@@ -46,7 +46,8 @@ class Neighbours(NamedTuple):
 
 
 def read(path: str | Path, names: Sequence[str], ids: Ids | None = None, column: str = "area") -> Neighbours:
-    """Reads a list of neighbours.
+    """Reads a list of neighbours. Raises JobError: an area that is not among them, ids that may be names or positions, or a file
+    that is no such list.
 
     Parameters
     ----------
@@ -55,11 +56,6 @@ def read(path: str | Path, names: Sequence[str], ids: Ids | None = None, column:
     ids : how the file calls areas: by names, or by their positions among `names`. None: a graph file by positions, which begin at
         0 where it has a 0, and all others by names
     column : of the table of areas, which has the names
-
-    Raises
-    ------
-    JobError
-        An area that is not among them, ids that may be names or positions, or a file that is no such list.
     """
     kind, notes = Path(path).suffix.lower(), list[str]()
     if kind in GRAPH:

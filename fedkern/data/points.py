@@ -37,7 +37,8 @@ def line(n: int, lo: float, hi: float, cuts: Sequence[float], names: Sequence[st
 
 
 def read_points(path: str | Path, *, client: str, columns: Sequence[str], name: str | None = None) -> Points:
-    """Reads points from a table.
+    """Reads points from a table. Raises JobError: a missing column, a cell that is no number, a point without a client, or one at
+    two clients.
 
     Parameters
     ----------
@@ -45,11 +46,6 @@ def read_points(path: str | Path, *, client: str, columns: Sequence[str], name: 
     client : the column that names the point's client
     columns : of the coordinates
     name : a column that names the point
-
-    Raises
-    ------
-    JobError
-        A missing column, a cell that is no number, a point without a client, or one at two clients.
     """
     header = load(path).names
     for column in (client, *columns, *([] if name is None else [name])):

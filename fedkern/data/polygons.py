@@ -70,18 +70,14 @@ def absent(lacking: Sequence[str], names: Sequence[str]) -> str:
 
 
 def read(path: str | Path, name: str) -> Polygons:
-    """Reads the polygons of a file.
+    """Reads the polygons of a file. Raises JobError: no such file, another coordinate system or none, or a feature that is no
+    polygon or has no name.
 
     Parameters
     ----------
     path : GeoJSON with a FeatureCollection of Polygons and MultiPolygons, or any file that geopandas reads (.gpkg, .shp, .fgb,
         a zipped shapefile); features of one name are parts of one area
     name : the property with the area's name; a feature without it is known by its `id`
-
-    Raises
-    ------
-    JobError
-        No such file, another coordinate system or none, or a feature that is no polygon or has no name.
     """
     try:
         content = _converted(path) if Path(path).suffix.lower() in OTHER else json.loads(Path(path).read_text("utf-8-sig"))

@@ -108,7 +108,8 @@ class Table:
 
 
 def load(path: str | Path, *, text: Collection[str] = (), response: str = "y", dialect: Dialect = PLAIN) -> Table:
-    """Reads one file.
+    """Reads one file. Raises JobError: no such file, an unknown type, no header, a column without a name or twice, arrays of
+    different lengths, or an optional package is missing.
 
     Parameters
     ----------
@@ -123,12 +124,6 @@ def load(path: str | Path, *, text: Collection[str] = (), response: str = "y", d
         The name that y gets in npy pairs.
     dialect
         Of text files.
-
-    Raises
-    ------
-    JobError
-        No such file, an unknown type, no header, a column without a name or twice, arrays of different lengths, or an optional
-        package is missing.
     """
     path = Path(path)
     read: Callable[[Path, frozenset[str], str, Dialect], Table] = _READERS[_type(path)][1]

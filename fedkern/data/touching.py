@@ -43,7 +43,7 @@ class Touching:
 def find_neighbours(
     shapes: Mapping[str, Sequence[Part]], contiguity: Contiguity = "vertex", snap: float | None = None
 ) -> Touching:
-    """Finds the neighbours among these areas.
+    """Finds the neighbours among these areas. Raises JobError: shapely is not installed.
 
     Parameters
     ----------
@@ -51,11 +51,6 @@ def find_neighbours(
     contiguity : the meaning of touching: a common corner ("queen"), or a common side ("rook")
     snap : metres within which borders are the same; None: 1, or two units of the coordinates' last digit, but never more than a
         hundredth of the middle area's width
-
-    Raises
-    ------
-    JobError
-        shapely is not installed.
     """
     try:
         import shapely

@@ -50,7 +50,7 @@ def check_number(names: Sequence[str]) -> None:
 def describe(
     place: Place, names: Sequence[str], *, units: bool = False, singly: str = "", response: str = "", additive: bool = False
 ) -> Iterator[str]:
-    """Yields lines on secure sums, for `fedkern check`.
+    """Yields lines on secure sums, for `fedkern check`. Raises JobError: there are too few clients.
 
     Parameters
     ----------
@@ -58,11 +58,6 @@ def describe(
     singly : what each client sends of itself all the same, one by one, since the job names it
     response : what each client compares beside its columns with all others together: "response", "times", or nothing
     additive : whether rules on sums can be judged on all clients' rows together
-
-    Raises
-    ------
-    JobError
-        There are too few clients.
     """
     check_number(names)
     yield f"sums     secure, over all {len(names)} clients, of the messages that are called Masked: {HIDES}"

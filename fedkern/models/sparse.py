@@ -65,7 +65,8 @@ class Coefficients:
         splines: Mapping[str, Sequence[float]] | None = None,
         scales: Mapping[str, float] | None = None,
     ) -> Coefficients:
-        """Makes the coefficients of an agreed encoding (without intercept, not standardised).
+        """Makes the coefficients of an agreed encoding (without intercept, not standardised). Raises JobError: a name that is no
+        column, or a reference that is no level.
 
         Parameters
         ----------
@@ -73,11 +74,6 @@ class Coefficients:
         always : columns or coefficients that are always included
         splines : column -> knots
         scales : column -> its public scale
-
-        Raises
-        ------
-        JobError
-            A name that is no column, or a reference that is no level.
         """
         made_of: list[tuple[str, int, str]] = []  # coefficient, column of the encoding, its covariate
         place = 0

@@ -49,7 +49,8 @@ class Compared:
 def compare(
     posterior: Released, drawing: Drawing, reference: Group, names: Mapping[str, str] | None, path: str
 ) -> list[Compared]:
-    """Compares the parameters that both posteriors have, and returns them with the farthest apart first.
+    """Compares the parameters that both posteriors have, and returns them with the farthest apart first. Raises JobError: no name
+    matches, a name does not exist, or two arrays have other shapes.
 
     Parameters
     ----------
@@ -58,11 +59,6 @@ def compare(
     names : ours -> theirs, of parameters ("theta[age]", "beta[0]") or of whole arrays ("theta", "beta"), whose elements are then
         taken in their order; parameters that are not in it are matched by equal names
     path : of the reference, for errors
-
-    Raises
-    ------
-    JobError
-        No name matches, a name does not exist, or two arrays have other shapes.
     """
     groups = posterior.groups(drawing)
     ours, theirs = arrays(groups["posterior"], "the run"), arrays(reference, path)

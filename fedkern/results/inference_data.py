@@ -38,7 +38,8 @@ def groups(
 ) -> dict[str, Any]:
     """Returns groups posterior (theta, intercept, theta_std and intercept_std if they differ), sample_stats (lp), constant_data.
 
-    For a sampler they hold all kept draws, or the thinned ones beside streaming summaries.
+    For a sampler they hold all kept draws, or the thinned ones beside streaming summaries. Raises JobError: xarray is not
+    installed.
 
     Parameters
     ----------
@@ -51,11 +52,6 @@ def groups(
     -------
     name -> xarray.Dataset with the attributes that ArviZ knows; `inference` is "mcmc" or "variational", and `draws` says where
     draws are independent
-
-    Raises
-    ------
-    JobError
-        xarray is not installed.
     """
     try:
         from xarray import Dataset

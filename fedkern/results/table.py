@@ -71,7 +71,7 @@ def ratio_of(family: str) -> str:
 
 
 def rows(summary: Record, posterior: Released, query: Asked) -> list[Row]:
-    """Returns the table.
+    """Returns the table. Raises JobError: a reference is no level, or there is no ratio.
 
     Parameters
     ----------
@@ -84,11 +84,6 @@ def rows(summary: Record, posterior: Released, query: Asked) -> list[Row]:
     rows with `parameter`, `site` (of a client's coefficient, else ""), the numbers, and `rhat`, `ess`, `pip` where any has
     one. With `exp`: coefficients and contrasts alone, `odds_ratio`, `rate_ratio`, `mean_ratio`, `hazard_ratio` or
     `time_ratio` (posterior median) instead of `mean` and `sd`
-
-    Raises
-    ------
-    JobError
-        A reference is no level, or there is no ratio.
     """
     levels = {str(c["name"]): [str(level) for level in c["levels"]] for c in _columns(summary) if "levels" in c}
     _check(query.reference, levels)

@@ -83,7 +83,8 @@ def run_protocol(
     order: random.Random | None = None,
     signals: Signals | None = None,
 ) -> tuple[S, dict[int, C]]:
-    """Runs a protocol to its end.
+    """Runs a protocol to its end. Raises LostPeer: a signal has stopped the run, and the hooks have a checkpoint; it has the exit
+    code of a lost peer. Raises RemoteFault: a machine refused a message of another.
 
     Parameters
     ----------
@@ -106,13 +107,6 @@ def run_protocol(
     -------
     server, clients
         The last states.
-
-    Raises
-    ------
-    LostPeer
-        A signal has stopped the run, and the hooks have a checkpoint; it has the exit code of a lost peer.
-    RemoteFault
-        A machine refused a message of another.
     """
     hooks = hooks or Hooks()
     server, side = ServerSide(protocol, start, codec, hooks), ClientSide(protocol, clients, codec, hooks)

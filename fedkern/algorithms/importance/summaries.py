@@ -108,7 +108,8 @@ class Quadratics:
 
 
 def average(curved: Callable[[Array], tuple[Array, ...]], query: AskNormal, seed: int) -> tuple[Array, ...]:
-    """Returns a log-likelihood's quadratic over a normal distribution, as `curved` at its mean has it.
+    """Returns a log-likelihood's quadratic over a normal distribution, as `curved` at its mean has it. Raises RemoteFault: the
+    question has no covariance matrix.
 
     Parameters
     ----------
@@ -118,11 +119,6 @@ def average(curved: Callable[[Array], tuple[Array, ...]], query: AskNormal, seed
     -------
     value (1,), gradient (1, P) and minus the Hessian (1, P, P), and of all else the mean; then the nats (1,) by which it differs
     from this quadratic
-
-    Raises
-    ------
-    RemoteFault
-        The question has no covariance matrix.
     """
     P = len(query.mean)
     covariance = unpacked(query.covariance[np.newaxis], P)[0]

@@ -187,7 +187,7 @@ def train(
     report: Callable[[State], bool] | None = None,
     home: Home = HOST,
 ) -> State:
-    """Trains to the end.
+    """Trains to the end. Raises Diverged: the objective or its gradient left the finite numbers.
 
     Parameters
     ----------
@@ -201,11 +201,6 @@ def train(
     Returns
     -------
     the last state, on the host
-
-    Raises
-    ------
-    Diverged
-        The objective or its gradient left the finite numbers.
     """
     state = start(architecture, settings) if state is None else state
     if len(state.parameters) != architecture.n_parameters or state.parameters.dtype != settings.precision:

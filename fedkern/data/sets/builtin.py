@@ -71,7 +71,7 @@ def load(
     seed: int = 0,
     preprocess: adult.Preprocess = "public",
 ) -> Federation:
-    """Deals a built-in data set.
+    """Deals a built-in data set. Raises JobError: an unknown name, missing files, or a split that the rows do not allow.
 
     Parameters
     ----------
@@ -79,11 +79,6 @@ def load(
     n_clients, rho, kappa, seed : see `split.imbalanced`; not used for data that have clients of their own
     test : share of the rows that the server keeps; of data that have clients of their own it keeps none
     preprocess : for adult, "public" for round constants, "paper" for those of the published experiments (computed from all rows)
-
-    Raises
-    ------
-    JobError
-        An unknown name, missing files, or a split that the rows do not allow.
     """
     if preprocess != "public" and name != "adult":
         raise JobError(f'[data] preprocess = "{preprocess}": only builtin = "adult" has it; remove the key')

@@ -25,7 +25,7 @@ COVARIATES = ("age", "male", "trestbps", "chol", "fbs", "exang", "oldpeak", *CHE
 
 
 def read(folder: str | Path | None = None) -> dict[str, dict[str, Array]]:
-    """Reads the four hospitals.
+    """Reads the four hospitals. Raises JobError: no folder, no file, or another number of rows than published.
 
     Parameters
     ----------
@@ -34,11 +34,6 @@ def read(folder: str | Path | None = None) -> dict[str, dict[str, Array]]:
     Returns
     -------
     hospital -> column (ten covariates, truth values as 0 and 1, and thalach) -> values, NaN where missing
-
-    Raises
-    ------
-    JobError
-        No folder, no file, or another number of rows than published.
     """
     return _read(folder_of("heart-disease", "uci-heart-disease", "processed.cleveland.data") if folder is None else Path(folder))
 

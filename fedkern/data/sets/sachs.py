@@ -41,7 +41,7 @@ NETWORKS = {"learned": LEARNED, "consensus": CONSENSUS}
 
 
 def read(folder: str | Path | None = None) -> dict[str, dict[str, Array]]:
-    """Reads the nine conditions.
+    """Reads the nine conditions. Raises JobError: no folder, no file, or another table than published.
 
     Parameters
     ----------
@@ -50,11 +50,6 @@ def read(folder: str | Path | None = None) -> dict[str, dict[str, Array]]:
     Returns
     -------
     condition -> protein -> natural logarithms of the levels
-
-    Raises
-    ------
-    JobError
-        No folder, no file, or another table than published.
     """
     return _read(folder_of("sachs", "sachs-2005", "sachs_all14.csv") if folder is None else Path(folder))
 

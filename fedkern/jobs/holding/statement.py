@@ -60,17 +60,13 @@ class Statement:
 
 
 def statements(paths: Sequence[Path], of_sites: Sequence[Path] = ()) -> list[Statement]:
-    """Returns the statements of data files or budgets; without any, of all data that policies in the usual places name.
+    """Returns the statements of data files or budgets; without any, of all data that policies in the usual places name. Raises
+    JobError: a policy or a budget cannot be read, or was altered; nothing is known of a path.
 
     Parameters
     ----------
     paths : data files, budgets, or folders of budgets
     of_sites : policies that a holder's site files name; they need not be there
-
-    Raises
-    ------
-    JobError
-        A policy or a budget cannot be read, or was altered; nothing is known of a path.
     """
     of_sites = [file for file in of_sites if os.path.lexists(file)]
     if paths:

@@ -53,17 +53,13 @@ def predict_times(
 
 def at_holder(job: Record, own: Known, read: Table, groups: Indices) -> Prediction:
     """Returns the same of a client's own rows: each with the client's effect, those of its groups with these groups' effects.
+    Raises JobError: the job names no time.
 
     Parameters
     ----------
     own : what the client kept of its effects
     read : the rows, as the job's files were read
     groups : (n,) the group of each row, `known.NEW` of another one
-
-    Raises
-    ------
-    JobError
-        The job names no time.
     """
     times = Times.of(job)
     X, offset = columns(read, own.new.encoding)

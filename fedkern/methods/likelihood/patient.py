@@ -43,18 +43,14 @@ class Patient(NamedTuple):
 def patient_of(
     encoding: Encoding, declared: Mapping[str, ColumnSection], references: Mapping[str, str], standardise: str
 ) -> Patient:
-    """Returns the patient whose curves a job gives.
+    """Returns the patient whose curves a job gives. Raises JobError: a formula has no number for such a patient, or nothing says
+    what the average of one of its columns is.
 
     Parameters
     ----------
     declared : `data.columns` of the job file
     references : column of labels -> its reference
     standardise : `data.standardise`
-
-    Raises
-    ------
-    JobError
-        A formula has no number for such a patient, or nothing says what the average of one of its columns is.
     """
     centers = {name: _center(name, section) for name, section in declared.items()}
     if encoding.formula is not None:

@@ -153,7 +153,8 @@ def predicted(result: Result, rows: object) -> NoReturn:
 
 
 def at_holder(folder: Path, record: Record, rows: object) -> tuple[Prediction, bool]:
-    """Predicts rows of a client's areas, at its place.
+    """Predicts rows of a client's areas, at its place. Raises JobError: the run left nothing there to predict with, or a fault of
+    the rows.
 
     Parameters
     ----------
@@ -163,11 +164,6 @@ def at_holder(folder: Path, record: Record, rows: object) -> tuple[Prediction, b
     -------
     of each row its area (and period), the mean of its response (a count where the job has exposures), the level without exposure,
     and the ends within which a new count lies; whether the server's checks of the run found nothing
-
-    Raises
-    ------
-    JobError
-        The run left nothing there to predict with, or a fault of the rows.
     """
     posterior, data = kept.read(folder, record["run"]["id"], record["run"]["party"]), record["data"]
     area, about, encoding = data["area"], posterior.about, posterior.encoding

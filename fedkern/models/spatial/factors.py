@@ -393,7 +393,8 @@ def tie(
     error: float = 0.05,
     nodes: int = NODES,
 ) -> Tied:
-    """Returns the factors that tie the clients of a prior together.
+    """Returns the factors that tie the clients of a prior together. Raises NumericalError: a client's block cannot be factored at
+    a phi, both named. Raises ValueError: another prior, or sizes that are not those of the prior.
 
     Parameters
     ----------
@@ -402,13 +403,6 @@ def tie(
     n_latents : numbers that all clients share; None: as many as `error` takes, no more than MOST
     error : of posterior means, see `Judge`
     nodes : values of phi that the factors are computed at
-
-    Raises
-    ------
-    NumericalError
-        A client's block cannot be factored at a phi, both named.
-    ValueError
-        Another prior, or sizes that are not those of the prior.
     """
     division = Division(prior, sizes, names)
     condition = prior.condition

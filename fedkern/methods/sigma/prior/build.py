@@ -101,7 +101,8 @@ def command(options: argparse.Namespace) -> int:
 
 
 def perform(config: PriorConfig, folder: Path, output: Output) -> Built:
-    """Builds a prior and writes its artifact.
+    """Builds a prior and writes its artifact. Raises JobError: bad data, a kind without factors in closed form, or a folder that
+    holds another artifact. Raises NumericalError: a client's block that cannot be factored, with its phi.
 
     Parameters
     ----------
@@ -111,13 +112,6 @@ def perform(config: PriorConfig, folder: Path, output: Output) -> Built:
     Returns
     -------
     the built prior
-
-    Raises
-    ------
-    JobError
-        Bad data, a kind without factors in closed form, or a folder that holds another artifact.
-    NumericalError
-        A client's block that cannot be factored, with its phi.
     """
     assert output.folder is not None
     if (output.folder / "manifest.json").exists():

@@ -85,7 +85,9 @@ class Training:
 
 
 def perform(config: PriorConfig, folder: Path, output: Output) -> Fit:
-    """Trains a prior and writes its artifact.
+    """Trains a prior and writes its artifact. Raises JobError: bad data, a folder that holds another artifact, or a file that
+    cannot be written. Raises LostPeer: stopped by a signal; there is a checkpoint. Raises NumericalError: the objective is not
+    finite; the last good parameters are kept.
 
     Parameters
     ----------
@@ -95,15 +97,6 @@ def perform(config: PriorConfig, folder: Path, output: Output) -> Fit:
     Returns
     -------
     how well the networks stand in for the prior
-
-    Raises
-    ------
-    JobError
-        Bad data, a folder that holds another artifact, or a file that cannot be written.
-    LostPeer
-        Stopped by a signal; there is a checkpoint.
-    NumericalError
-        The objective is not finite; the last good parameters are kept.
     """
     source = with_memory(read(config, folder))
     if wrong := list(faults_of_names(source.clients, "data.client")):
