@@ -20,8 +20,8 @@ from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 from typing import Protocol as Shape
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...arrays import Array
 from ...errors import JobError
 from ...finding import Finding
 from ...privacy.masks import ROUND, Form, Pairs, from_words, holds, to_words, total
@@ -45,6 +45,7 @@ from .rounds import needed
 
 S = TypeVar("S")
 C = TypeVar("C")
+Array = NDArray[np.float64]
 
 ALL = "all clients together"  # the name of the one client that the server's machine has
 ENDED = (
@@ -113,15 +114,22 @@ class Summed(Shape):
 
 
 class Sum(NamedTuple):
-    """Says how one kind of message is masked."""
+    """Says how one kind of message is masked.
 
-    # of the messages that are added
+    Attributes
+    ----------
+    kind : of the messages that are added
+    masked : of the messages that travel in their place
+    form : of its words
+    what : its numbers, in words, if they are exact
+    exact : whether a word has to hold all digits of a number, or it is a fault of the client; others are clipped
+    """
+
     kind: type[Any]  # a Message that is Summed: no type is both a class of the one and a shape of the other
-    # of the messages that travel in their place
     masked: type[Any]  # a Message that is Masked
-    form: Form = ROUND  # of its words
-    what: str = ""  # its numbers, in words, if they are exact
-    exact: bool = False  # whether a word has to hold all digits of a number, or it is a fault of the client; others are clipped
+    form: Form = ROUND
+    what: str = ""
+    exact: bool = False
 
     @property
     def symbol(self) -> str:
@@ -207,8 +215,13 @@ class Hider:
         self.known = hashlib.blake2b(self.known + known, digest_size=32, person=b"fedkern known").digest()
 
     def hide(self, numbers: Array, added: Sum, question: bytes) -> bytes:
-        """Returns masked words of numbers, each clipped to what has a sum, and of a zero. Raises JobError: a word does not hold
-        all digits of a number that has to be exact."""
+        """Returns masked words of numbers, each clipped to what has a sum, and of a zero.
+
+        Raises
+        ------
+        JobError
+            A word does not hold all digits of a number that has to be exact.
+        """
         values = np.concatenate([numbers, np.zeros(CHECKED)])
         if added.exact and not holds(values, added.form, self.n_clients).all():
             raise JobError(f"client {self.name!r}: {added.what} {TOO_MUCH}")
@@ -230,11 +243,17 @@ class Hider:
 
 @dataclass(frozen=True)
 class Server(Generic[S]):
-    """Is the server's state."""
+    """Is the server's state.
 
-    inner: S  # of its machine, whose only client is all of them
-    names: tuple[str, ...] = field(metadata=GIVEN)  # of the clients
-    # client -> its masked answers to the open questions, of which not all have answered the first
+    Attributes
+    ----------
+    inner : of its machine, whose only client is all of them
+    names : of the clients
+    answers : client -> its masked answers to the open questions, of which not all have answered the first
+    """
+
+    inner: S
+    names: tuple[str, ...] = field(metadata=GIVEN)
     answers: PersistentMap[int, tuple[Masked, ...]] = field(default_factory=PersistentMap, metadata=GIVEN)
 
     @property
@@ -264,12 +283,20 @@ class Client(Generic[C]):
 
 @dataclass(frozen=True)
 class Sums:
-    """Masks the answers of a protocol, whose server only adds them."""
+    """Masks the answers of a protocol, whose server only adds them.
 
-    protocol: Protocol[Any, Any]  # of the machines, the server's with one client
-    sums: tuple[Sum, ...]  # how the kinds of its answers are masked; all other answers of clients are refused
-    dims: Mapping[str, int]  # sizes of its messages
-    most: Mapping[type[Message], int] = field(default_factory=dict)  # kind of a question -> how often it comes in one run
+    Attributes
+    ----------
+    protocol : of the machines, the server's with one client
+    sums : how the kinds of its answers are masked; all other answers of clients are refused
+    dims : sizes of its messages
+    most : kind of a question -> how often it comes in one run
+    """
+
+    protocol: Protocol[Any, Any]
+    sums: tuple[Sum, ...]
+    dims: Mapping[str, int]
+    most: Mapping[type[Message], int] = field(default_factory=dict)
 
     @property
     def masked_dims(self) -> dict[str, int]:
@@ -337,9 +364,15 @@ class Sums:
         return numbers
 
     def _server_receive(self, state: Server[S], sender: int, event: Event) -> tuple[Server[S], ServerEffects]:
-        """Takes one masked answer; the last one makes the sum, which the machine gets. Raises LostPeer: a client is gone: of all
-        others no sum can be made. Raises RemoteFault: an answer is of another length, kind or round than the others, or came
-        twice."""
+        """Takes one masked answer; the last one makes the sum, which the machine gets.
+
+        Raises
+        ------
+        LostPeer
+            A client is gone: of all others no sum can be made.
+        RemoteFault
+            An answer is of another length, kind or round than the others, or came twice.
+        """
         needed(event, f"client {{client}} is gone in round {state.round}, and {NEEDED}", state.names)
         if not isinstance(event, Masked):
             inner, effects = self._inner_receive(state, sender, event)
