@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
@@ -31,6 +30,7 @@ from fedkern.algorithms.importance import machine as importance
 from fedkern.algorithms.importance.settings import ASKED_OF_ALL
 from fedkern.algorithms.importance.summaries import CELLS, CELLS_OF_ALL, CELLS_OF_ONE
 from fedkern.algorithms.importance.summaries import told as told_by
+from fedkern.arrays import Array
 from fedkern.disclosure.few import OF_A_SUMMARY
 from fedkern.disclosure.rules import LEVELS, told_by_values
 from fedkern.kernels.families import FAMILIES as FAMILIES_OF
@@ -42,7 +42,6 @@ from support import curious, curious_rounded, curious_sigma, curious_survey
 from support.rounded_jobs import Played, drawn
 from support.rounded_jobs import played as played_by
 
-Array = NDArray[np.float64]
 # Default priors may widen, as in jobs. One round of all its draws tells the most: of several the units of values are coarser.
 played = partial(played_by, wider=LESS_WIDE, effective=1e9)
 

@@ -40,25 +40,16 @@ class Text:
     """Holds a column of cells as they were written: cell i is `levels[codes[i]]`.
 
     Levels stand by first appearance, as `canonical` writes them.
-
-    Attributes
-    ----------
-    decimal : "." or ",", as the file's numbers have it
-    truths : whether the column's type is of truth values, which are the numbers 0 and 1 where numbers are wanted
-    ordered : whether the column's type gives its levels an order, in which they stand
-    category : whether the column's type says that its cells are labels, whatever they look like
-    texts : whether the column's type says that its cells are texts (csv files have no types)
-    before : the cells of the file, where rare levels of theirs have joined (`joined`)
     """
 
     codes: NDArray[np.int64]  # (n,)
     levels: tuple[str, ...]
-    decimal: str = "."
-    truths: bool = False
-    ordered: bool = False
-    category: bool = False
-    texts: bool = False
-    before: Text | None = None
+    decimal: str = "."  # "." or ",", as the file's numbers have it
+    truths: bool = False  # whether the column's type is of truth values, which are the numbers 0 and 1 where numbers are wanted
+    ordered: bool = False  # whether the column's type gives its levels an order, in which they stand
+    category: bool = False  # whether the column's type says that its cells are labels, whatever they look like
+    texts: bool = False  # whether the column's type says that its cells are texts (csv files have no types)
+    before: Text | None = None  # the cells of the file, where rare levels of theirs have joined (`joined`)
 
     @property
     def values(self) -> NDArray[np.float64]:

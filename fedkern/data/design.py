@@ -85,17 +85,9 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
     """Returns the facts that a client's part in the agreement needs: names, kinds, levels, and its numeric columns as one array.
 
     In a private job these are the names alone: kinds come from the job file. No row is looked at, not even the type in which a
-    column is stored, for one cell may decide it.
-
-    Parameters
-    ----------
-    least_of_level : rows that a level of an undeclared column must have: a column whose levels tell who its rows are is refused;
-        None: it is taken
-
-    Raises
-    ------
-    JobError
-        Faults of the file; in a job that is not private also bad rows, and columns that name their rows: all of them together.
+    column is stored, for one cell may decide it. `least_of_level`: rows that a level of an undeclared column must have: a column
+    whose levels tell who its rows are is refused; None: it is taken. Raises JobError: faults of the file; in a job that is not
+    private also bad rows, and columns that name their rows: all of them together.
     """
     check_header(table.names, spec, table.source, client)
     names = spec.covariates(table.names)
@@ -170,13 +162,8 @@ def describe(table: Table, spec: Spec, client: str = "", *, least_of_level: int 
 
 
 def _levels_of_numbers(table: Table, known: Collection[str], client: str, least: int | None, name: str) -> tuple[str, ...]:
-    """Returns the levels of a numeric column that is one of categories at another client, where a cell is no number.
-
-    Raises
-    ------
-    OwnFault
-        It has more values than a column of categories, or one in few rows.
-    """
+    """Returns the levels of a numeric column that is one of categories at another client, where a cell is no number. Raises
+    OwnFault: it has more values than a column of categories, or one in few rows."""
     cells, begin = labels(table.columns[name]), who(client, table.source)
     levels, what = _levels(cells), f"{name_column(name, table.names, known)} is a category, for at another client it has words"
     remedy = f'correct the cells there, or set kind = "numeric" in [data.columns.{name if name in known else "NAME"}]'
@@ -432,13 +419,8 @@ def check_precisions(table: Table, name: str, client: str = "") -> None:
 
 
 def check_counts(table: Table, name: str, client: str = "") -> None:
-    """Refuses weights that are counts of equal rows and have a fraction, or are below 0.
-
-    Raises
-    ------
-    OwnFault
-        One has; cells are for the holder.
-    """
+    """Refuses weights that are counts of equal rows and have a fraction, or are below 0. Raises OwnFault: one has; cells are for
+    the holder."""
     marks = Marks(table)
     weights = read_numbers(table, name, marks)
     remedy = "correct the cell, or say what weights are by data.weight_kind"

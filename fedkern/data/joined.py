@@ -6,14 +6,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array
 from ..labels import OTHER
 from ..models.encoding import Encoding
 from .cells import Cells, Text, labels
 from .table import Table
-
-Array = NDArray[np.float64]
 
 
 def find_rare(cells: Text, levels: Sequence[str], weights: Array, least: int) -> frozenset[str]:

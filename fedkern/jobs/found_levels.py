@@ -26,12 +26,8 @@ def with_levels(raw: Raw, read: Callable[[str], Iterable[Table]]) -> Raw:
     """Returns a job's tables with `data.levels` as its rows have them, where a multinomial or ordinal job names none.
 
     Numbers stand in their order and categories that have an order in theirs; other labels are sorted, which gives a multinomial
-    model its reference, and an ordinal one no order: its levels stay to be named.
-
-    Parameters
-    ----------
-    raw : the job's tables
-    read : the name of the response -> the tables of all clients
+    model its reference, and an ordinal one no order: its levels stay to be named. `raw`: the job's tables; `read`: the name of
+    the response -> the tables of all clients.
     """
     family = table(raw, "model").get("family")
     if family not in LEVELED or "levels" in table(raw, "data"):

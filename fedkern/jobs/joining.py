@@ -108,13 +108,8 @@ def told(table: Table, columns: Iterable[Column]) -> NDArray[np.float64]:
 
 
 def agreed(config: JobConfig, encoding: Encoding, joined: Mapping[str, tuple[str, ...]]) -> Encoding:
-    """Returns the encoding with the levels that are left, `OTHER` last of all: alone, where all have joined.
-
-    Raises
-    ------
-    JobError
-        All levels of a column have joined, and the job does not say that levels join.
-    """
+    """Returns the encoding with the levels that are left, `OTHER` last of all: alone, where all have joined. Raises JobError: all
+    levels of a column have joined, and the job does not say that levels join."""
     columns = []
     for column in encoding.columns:
         kept = [level for level in column.levels or () if level not in joined.get(column.name, ()) and level != OTHER]

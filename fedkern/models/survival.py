@@ -254,20 +254,15 @@ def at_risk(rows: Rows, values: Vector) -> Vector:
 
 
 class Baseline(NamedTuple):
-    """Holds the baseline hazards at each time of an event, of a row with the client's average covariates.
+    """Holds the baseline hazards at each time of an event, of a row with the client's average covariates."""
 
-    Attributes
-    ----------
-    stratum, events, at_risk : (k,) the time's stratum, and its numbers of events and of rows at risk
-    time : (k,) rising within a stratum
-    hazard, survival : (3, k) of the cumulative hazard, and of the probability to be without event for longer: mean, 2.5 % and
-        97.5 % over the posterior
-    """
-
+    # stratum, events, at_risk: (k,) the time's stratum, and its numbers of events and of rows at risk
     stratum: Indices
-    time: Vector
+    time: Vector  # (k,) rising within a stratum
     events: Indices
     at_risk: Indices
+    # hazard, survival: (3, k) of the cumulative hazard, and of the probability to be without event for longer: mean, 2.5 % and
+    # 97.5 % over the posterior
     hazard: Vector
     survival: Vector
 

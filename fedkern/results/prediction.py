@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Vector
 from ..errors import JobError
 from ..kernels import rng
 from ..kernels.families import FAMILIES, MOST
@@ -18,8 +19,6 @@ from .frames import Rows, to_frame
 
 if TYPE_CHECKING:
     from .frames import PredictionFrame
-
-Vector = NDArray[np.float64]
 
 BEYOND = "beyond"  # column that says why a row has no prediction
 SDS = 4.0  # of the linear predictor, within which all of its posterior is

@@ -231,13 +231,8 @@ class Server(Leg[Record], answers=(SchemaReply,), needs=not_agreed("the columns 
         return _in_agreed_order(self, sender, _checked("SchemaReply", content, self))
 
     def combined(self, answers: list[Record]) -> tuple[Server, ServerEffects]:
-        """Sends the next question, or the agreed encoding.
-
-        Raises
-        ------
-        JobError
-            The clients' columns, kinds or labels do not fit together, or something needed is not public.
-        """
+        """Sends the next question, or the agreed encoding. Raises JobError: the clients' columns, kinds or labels do not fit
+        together, or something needed is not public."""
         if self.leg == COLUMNS:
             return _columns_known(self)
         if self.leg == ROWS:
@@ -265,13 +260,8 @@ def _to_all(
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Answers a question about columns, or keeps the agreed encoding.
-
-    Raises
-    ------
-    RemoteFault
-        A malformed question; or an encoding that cannot come from this client's job file and columns.
-    """
+    """Answers a question about columns, or keeps the agreed encoding. Raises RemoteFault: a malformed question; or an encoding
+    that cannot come from this client's job file and columns."""
     if not isinstance(event, AskSchema | Agreed) or state.encoding is not None:
         raise RemoteFault(f"server: {type(event).__name__} came after the columns were agreed")
     have, content = pieces.add(f"server: {type(event).__name__}", state.pieces, event)
@@ -565,11 +555,8 @@ def _of_other_names(
 ) -> OwnFault:
     """Returns the fault of a client that lacks covariates of most others, or has more; its own folder gets its own names.
 
-    A header may be a row, in a file without one: others read of it no name that the job file does not have.
-
-    Parameters
-    ----------
-    about : the client whose columns most have, these columns, and the columns of `client`
+    A header may be a row, in a file without one: others read of it no name that the job file does not have. `about`: the client
+    whose columns most have, these columns, and the columns of `client`.
     """
     example, names, others = about
     listed = ", ".join(f"{name!r} (covariate no. {list(others).index(name) + 1})" for name in has)

@@ -103,13 +103,8 @@ def start(n_levels: int, clients: tuple[str, ...]) -> tuple[Server, ServerEffect
 
 
 def client_receive(state: Client, event: Event) -> tuple[Client, ClientEffects]:
-    """Keeps what is agreed of the block before, and answers for the next, if there is one.
-
-    Raises
-    ------
-    RemoteFault
-        The message cannot be, or a level that this client cannot keep is not among those that join.
-    """
+    """Keeps what is agreed of the block before, and answers for the next, if there is one. Raises RemoteFault: the message cannot
+    be, or a level that this client cannot keep is not among those that join."""
     n, done = len(state.rare), len(state.joined)
     if not isinstance(event, AskRareLevels) or event.round != state.leg or state.leg > blocks(n):
         raise RemoteFault(f"server: {type(event).__name__} was not expected")

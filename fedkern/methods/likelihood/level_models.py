@@ -30,16 +30,10 @@ OF_TOLD = 2  # draws that were told, of which one is taken where responses are l
 
 @dataclass(frozen=True)
 class LevelModel(Model):
-    """Holds a job whose response is one of several levels.
+    """Holds a job whose response is one of several levels."""
 
-    Attributes
-    ----------
-    shares : of all rows, that have each level of the response, once they are known
-    unseen : at the server, levels that no row has
-    """
-
-    shares: tuple[float, ...] = ()
-    unseen: tuple[str, ...] = ()
+    shares: tuple[float, ...] = ()  # of all rows, that have each level of the response, once they are known
+    unseen: tuple[str, ...] = ()  # at the server, levels that no row has
 
     @property
     def levels(self) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import Vector
 from ...kernels import rng
 from ...kernels._rows import special
 from ...kernels.families import FAMILIES
@@ -30,8 +30,6 @@ from .joint import added, anew, variance_of_new
 from .marginal import average_mean
 from .quadrature import rule
 from .rows import Rows, alone
-
-Vector = NDArray[np.float64]
 
 TENTHS = 10
 FEWEST = 10  # rows of a tenth of predicted probabilities that stands by itself
@@ -46,21 +44,15 @@ LEAST_VARIANCE = 1e-9  # of a response: beyond, rounding of means near 0 or 1
 
 @dataclass(frozen=True)
 class Sums:
-    """Holds the sums of one client, or of several added up.
+    """Holds the sums of one client, or of several added up."""
 
-    Attributes
-    ----------
-    observed : (4,) number of rows, sums of y and y^2, zeros
-    replicated : (S, 3) at each draw: sums of y and y^2, zeros
-    tenths : (10, 3) rows or trials (of counts and real numbers: shares of rows), sums of predicted probabilities and of responses
-        (of those: 0)
-    misfits : (50, 2) at some draws: Pearson's chi-square of the responses, and of those drawn anew with the groups' own effects;
-        0 for families that have no counts, or learn how these vary
-    """
-
-    observed: Vector
-    replicated: Vector
+    observed: Vector  # (4,) number of rows, sums of y and y^2, zeros
+    replicated: Vector  # (S, 3) at each draw: sums of y and y^2, zeros
+    # (10, 3) rows or trials (of counts and real numbers: shares of rows), sums of predicted probabilities and of responses (of
+    # those: 0)
     tenths: Vector
+    # (50, 2) at some draws: Pearson's chi-square of the responses, and of those drawn anew with the groups' own effects; 0 for
+    # families that have no counts, or learn how these vary
     misfits: Vector
 
     def __add__(self, other: Sums) -> Sums:
@@ -249,11 +241,7 @@ def _tenths(rows: Rows, inner: Vector) -> tuple[Vector, Vector]:
 def join_tenths(tenths: Vector, rows: Vector) -> Vector:
     """Returns the tenths (10, 3) with those of few rows added to the next that has any, the last to the one before.
 
-    No row is left out: all rows less the others would be those few.
-
-    Parameters
-    ----------
-    rows : (10,) the number of rows in each
+    No row is left out: all rows less the others would be those few. `rows`: (10,) the number of rows in each.
     """
     totals, rows = tenths.copy(), rows.copy()
     filled = np.flatnonzero(rows).tolist()
