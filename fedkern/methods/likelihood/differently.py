@@ -47,8 +47,7 @@ def sensitivity(weights: Weighted, prior: Array, likelihood: Array, values: Mapp
     values : name -> (N,)
     """
     stacked = np.column_stack([*values.values()])
-    by_prior, _ = weighted.sensitivity(weights, prior, stacked)
-    by_rows, _ = weighted.sensitivity(weights, likelihood, stacked)
+    (by_prior, by_rows), _ = weighted.sensitivity(weights, (prior, likelihood), stacked)
     return {
         name: {"prior": float(prior), "likelihood": float(other), "mark": _mark(float(prior), float(other))}
         for name, prior, other in zip(values, by_prior, by_rows)
