@@ -8,7 +8,8 @@ from types import ModuleType
 
 
 def imported(name: str) -> ModuleType:
-    """Returns a module. Meanwhile nothing looks for garbage: what an import makes stays, and is not gone through again and again."""
+    """Returns a module. Meanwhile nothing looks for garbage: what an import makes stays, and would be gone through again and
+    again."""
     collects = gc.isenabled()
     gc.disable()
     try:

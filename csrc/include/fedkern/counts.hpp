@@ -1,0 +1,48 @@
+// Counts whose probabilities follow from each other: P(Y = k) = (a + b / k) P(Y = k - 1) (Panjer 1981).
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "fedkern/rng.hpp"
+
+namespace fedkern {
+inline namespace FEDKERN_ISA {
+
+/// The vectors of `add_up`: given are u, most, P(Y = 0), a and b, and k and P(Y <= k) are made.
+struct Counts {
+    Vector<const double> u, most, first, a, b;
+    Vector<double> count, sum;
+};
+
+/// Adds up P(Y = k) until the sum reaches u, k is `most`, or `terms` - 1. Some rows together, without a branch: those that have
+/// ended add zeros.
+inline void add_up(const Counts& c, Index terms, Index begin, Index end) {
+    constexpr Index together = 32;
+    for (; begin < end; begin += together) {
+        const Index size = std::min(together, end - begin);
+        alignas(64) double u[together], most[together], a[together], b[together], p[together], sum[together], count[together];
+        for (Index i = 0; i < together; ++i) {
+            const Index row = begin + std::min(i, size - 1);
+            u[i] = c.u[row], most[i] = c.most[row], a[i] = c.a[row], b[i] = c.b[row];
+            p[i] = sum[i] = c.first[row], count[i] = 0;
+        }
+        for (Index k = 1; k < terms; ++k) {
+            const double before = double(k - 1), number = double(k);
+            std::int64_t going = 0;
+            for (Index i = 0; i < together; ++i) {
+                const std::int64_t goes = (u[i] > sum[i]) & (most[i] > before);
+                p[i] = goes ? p[i] * (a[i] + b[i] / number) : 0.0;
+                sum[i] += p[i], count[i] += goes ? 1.0 : 0.0, going |= goes;
+            }
+            if (!going) break;
+        }
+        for (Index i = 0; i < size; ++i) c.count[begin + i] = count[i], c.sum[begin + i] = sum[i];
+    }
+}
+
+inline void add_up_in_parts(const Counts& c, Index terms, int n_threads) {
+    fill_in_parts(c.u.size, tile_size, n_threads, [&](Index begin, Index end) { add_up(c, terms, begin, end); });
+}
+
+} // namespace FEDKERN_ISA
+} // namespace fedkern
