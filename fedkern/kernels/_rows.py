@@ -367,7 +367,7 @@ def added_up(u: Any, most: Any, p: Any, a: Any, b: Any) -> tuple[Vector, Vector,
     given = np.broadcast_arrays(u, np.where(near, most, 0.0), near, p, a, b)
     u, most, near, *chances = (array.reshape(-1) for array in given)
     counts, sums = rng.counts(u, most, *chances, terms=ONE_BY_ONE)
-    return counts, sums, np.flatnonzero(~near | ((sums < u) & (counts < most)))
+    return counts, sums, np.flatnonzero(~near | (counts == ONE_BY_ONE - 1))
 
 
 def log_gamma_numbers(source: Any, shape: Any, n: int) -> Vector:

@@ -601,7 +601,7 @@ def counts(
     *,
     terms: int,
     size: int | None = None,
-    out: Out = None,
+    out: tuple[NDArray[np.float64] | None, NDArray[np.float64] | None] | None = None,
     n_threads: int = 1,
     backend: str | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

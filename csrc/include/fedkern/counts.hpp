@@ -21,11 +21,13 @@ inline void add_up(const Counts& c, Index terms, Index begin, Index end) {
     for (; begin < end; begin += together) {
         const Index size = std::min(together, end - begin);
         alignas(64) double u[together], most[together], a[together], b[together], p[together], sum[together], count[together];
-        for (Index i = 0; i < together; ++i) {
-            const Index row = begin + std::min(i, size - 1);
-            u[i] = c.u[row], most[i] = c.most[row], a[i] = c.a[row], b[i] = c.b[row];
-            p[i] = sum[i] = c.first[row], count[i] = 0;
-        }
+        const auto load = [&](Vector<const double> x, double* to) { // beyond the last row zeros, which end at once
+            if (x.stride == 1) std::copy_n(x.data + begin, size, to);
+            else for (Index i = 0; i < size; ++i) to[i] = x[begin + i];
+            std::fill(to + size, to + together, 0.0);
+        };
+        load(c.u, u), load(c.most, most), load(c.a, a), load(c.b, b), load(c.first, p);
+        for (Index i = 0; i < together; ++i) sum[i] = p[i], count[i] = 0;
         for (Index k = 1; k < terms; ++k) {
             const double before = double(k - 1), number = double(k);
             std::int64_t going = 0;
