@@ -470,20 +470,18 @@ def _in_memory(held: Held | None, private: bool, *, alone: bool) -> Iterator[Non
         raise JobError(str(error) if private else error.brief) from None
 
 
-_PLAIN = (str, bool, int, float)
-
-
 def _are_keys(data: object) -> bool:
     """Tells whether `data=` holds keys of [data], and no clients' tables. A list counts as a value only of a known key."""
     if not isinstance(data, Mapping) or not data:
         return isinstance(data, Mapping)
-    return all(isinstance(v, _PLAIN) or (_may_be_value(v) and k in data_keys()) for k, v in data.items())
+    return all(isinstance(v, str | bool | int | float) or (_may_be_value(v) and k in data_keys()) for k, v in data.items())
 
 
 def _may_be_value(given: object) -> bool:
     """Tells whether a list or a table can stand in a job file. One of arrays can't, and no method's keys are imported for it."""
-    held = given.values() if isinstance(given, Mapping) else [given]
-    return isinstance(given, list | Mapping) and all(isinstance(value, (*_PLAIN, list, Mapping)) for value in held)
+    if isinstance(given, Mapping):
+        return all(isinstance(value, str | bool | int | float | list | Mapping) for value in given.values())
+    return isinstance(given, list)
 
 
 def load(folder: str | Path) -> Result:

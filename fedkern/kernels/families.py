@@ -400,10 +400,10 @@ def _negative_exact(y: Vector, exposure: Vector, scale: Scale) -> tuple[Vector, 
 
 def _counted_cdf(y: Vector, chances: tuple[Any, Any, Any], far: Callable[..., Vector], *rest: Any) -> Vector:
     """Returns P(Y <= y) of counts by their `chances`, as `of.added_up` takes them; far(y, *rest) where these are too many."""
-    y, *rest = np.broadcast_arrays(y, *rest)
-    _, below, large = of.added_up(2.0, np.floor(y), *chances)
-    below[large] = far(*(array.ravel()[large] for array in (y, *rest)))
-    return np.minimum(below, 1.0).reshape(y.shape)
+    numbers = np.broadcast_arrays(y, *rest)
+    _, below, large = of.added_up(2.0, np.floor(numbers[0]), *chances)
+    below[large] = far(*(array.ravel()[large] for array in numbers))
+    return np.minimum(below, 1.0).reshape(numbers[0].shape)
 
 
 def _poisson_far(y: Vector, mean: Vector) -> Vector:
