@@ -134,7 +134,8 @@ class Known:
                 if run.parties.site(k).structure is not None:
                     secret[k] = table
             run.note_rows(k, [*notes, *model.describe_rows(rows[k])], design.faults, len(design.X))
-        return Read(model, rows, likelihoods, None, {}, structured=regression.structures(run, model, rows, secret, likelihoods))
+        structured = regression.structures(run, model, rows, secret, likelihoods)
+        return Read(model, rows, likelihoods, None, {}, structured=structured, earlier=self.earlier)
 
     def _check_columns(self, run: Run[Config], table: Table, name: str) -> None:
         """Refuses a file with covariates that the earlier run has not."""

@@ -55,7 +55,8 @@ def keep(run: Run[Config], model: Model, ended: publish.Ended, fit: Fit, before:
 
 def fit(run: Run[Config], read: Read) -> Fit | None:
     """Returns the result with the newcomers, or without a client, at the server's place; None elsewhere."""
-    model, earlier = read.model, Earlier.of(run.config, run.part.folder)
+    model: Model = read.model
+    earlier: Earlier = read.earlier
     newcomers = tuple(name for name in run.names if name not in earlier.clients)
     for k in range(len(newcomers)):
         if k in read.likelihoods:

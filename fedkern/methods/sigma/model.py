@@ -71,11 +71,6 @@ class SigmaModel(JobModel[OutputSection]):
     )
     periods = value(lambda config: tuple(config.data.periods), "The periods in their order; empty where rows have none.")
 
-    @classmethod
-    def of(cls, config: Config, names: tuple[str, ...], agreed: Encoding, common: Common) -> SigmaModel:
-        """Returns the model of columns that the parties have agreed on, which are not centred where there is no intercept."""
-        return cls(config, names, agreed if config.model.intercept else agreed.uncentred, common)
-
     def __post_init__(self) -> None:
         kind = kind_of(self.config, self.common)
         if self.is_nested and kind != "within":
