@@ -6,6 +6,7 @@ far away, or an outcome as often 1 as it is 0 elsewhere, may be so: that is a no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -65,7 +66,7 @@ class AtMean(NamedTuple):
 
 def compare(
     model: Model, run: Published, name: str, design: Design, rows: Any, likelihood: importance.Model
-) -> list[Finding | str]:  # rows: of any kind
+) -> list[str]:  # rows: of any kind
     """Returns notes for a newcomer's holder; OwnFault where its rows cannot be meant so."""
     units = _of_units(model, name, design)
     if units:
@@ -73,7 +74,7 @@ def compare(
     if twins := same_as_published(run.columns, _facts(model, name, design)):
         of = Finding.of("one-file-twice", clients=[*twins, name])
         _refuse(name, "its rows seem to be in the earlier run", [of], "leave the client out")
-    notes = list[Finding | str]()
+    notes = list[str]()
     if model.asks_level and model.has_multiples and run.total:
         compared = _of_level(model, run, name, design, rows)
         if compared.doubt:
@@ -141,7 +142,7 @@ def _of_level(model: Model, run: Published, name: str, design: Design, rows: Any
     """Returns the newcomer's counts, or times, beside those of all clients of the run together."""
     client = level.Client(name, model.asked_level, responses_of(design, model.exposure(rows)), weights=design.weights)
     first, second = sums(model.level_family, client.rows, weights=client.weights)
-    totals = (run.total + first, run.total * np.exp(-model.units.pooled) + second, 0.0)
+    totals = (run.total + first, run.total * math.exp(-model.units.pooled) + second, 0.0)
     return replace(model, names=(*run.clients, name)).compare_alone(client, totals)
 
 
