@@ -235,6 +235,17 @@ def test_levels_of_a_scale_that_runs_the_other_way_are_compared_with_the_runs(tm
         fedkern.add(run, {"e": new.assign(y=2 - new["y"])})
 
 
+def test_clients_that_repeat_one_design_are_no_twins(tmp_path: Path) -> None:
+    """All have seen their patients on the same days: that they are alike says nothing of a newcomer who has, too."""
+
+    def visits(seed: int) -> pd.DataFrame:
+        days = np.tile(np.arange(10.0), 12)
+        return pd.DataFrame({"day": days, "y": 5 + 0.3 * days + np.random.default_rng(seed).normal(size=120)})
+
+    run = fedkern.run(GAUSSIAN, data={"a": visits(1), "b": visits(2)}, output=KEPT, out=tmp_path / "first")
+    assert {*fedkern.add(run, {"e": visits(3)}).summary["clients"]} == {*"abe"}
+
+
 def test_a_newcomer_to_an_extended_run_is_compared_with_the_first_clients(first: Any, tmp_path: Path) -> None:
     second = fedkern.add(first, SMALL, output={"extendable": True}, out=tmp_path / "second")
     with pytest.raises(JobError, match="clients 'a', 'f' have as many rows"):
