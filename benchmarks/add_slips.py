@@ -27,20 +27,20 @@ def look(case: Case, folder: Path) -> list[tuple[str, bool]]:
     data = {name: case.rows((ROWS - new) // 4, k) for k, name in enumerate("abcd")}
     right = case.rows(new, 4, newcomer=True)
     first = fedkern.run(case.job(), data=data, output={"extendable": True}, out=folder / "first")
-    asked = {"as they are": right, "the first client's rows": data["a"].sample(frac=1, random_state=1)}
+    newcomers = {"as they are": right, "the first client's rows": data["a"].sample(frac=1, random_state=1)}
     if case.family == "bernoulli":
-        asked[REVERSED] = right.assign(y=1 - right["y"])
+        newcomers[REVERSED] = right.assign(y=1 - right["y"])
     else:
-        asked["in another unit"] = right.assign(y=1000 * right["y"])
+        newcomers["in another unit"] = right.assign(y=1000 * right["y"])
     found = []
-    for what, rows in asked.items():
+    for what, rows in newcomers.items():
         try:
             fedkern.add(first, {"e": rows})
             found.append((what, False))
         except JobError:
             found.append((what, True))
-    if REVERSED in asked:
-        whole = fedkern.run(case.job(), data={**data, "e": asked[REVERSED]})
+    if REVERSED in newcomers:
+        whole = fedkern.run(case.job(), data={**data, "e": newcomers[REVERSED]})
         found.append((f"{REVERSED}, in a job of all", "the other way round" in whole.summary["verdict"]))
     return found
 

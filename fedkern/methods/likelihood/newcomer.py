@@ -148,18 +148,16 @@ def _of_level(model: Model, run: Published, name: str, design: Design, rows: Any
 
 def _of_coding(model: Model, run: Published, name: str, design: Design, likelihood: importance.Model) -> Reversed | None:
     """Returns the words on an outcome, or an event, that seems to be coded the other way round."""
-    mean, names, nodes = run.normal.mean, (RUN, name), model.settings.nodes
+    mean, names = run.normal.mean, (RUN, name)
     # At the posterior's mean the run's rows draw as much as its prior does the other way.
     _, slope, prior = model.prior.curvature(mean)
     theirs = -slope, run.normal.precision - prior
     if model.may_be_reversed and model.slopes_alone:
         # By its curvature at the run's mean rows that contradict the run would be a step away from their own mode.
-        alone = find_mode(likelihood, model.prior, mean, nodes)
-        return (
-            None
-            if alone is None
-            else differently.find_opposed(model, names, *_joined(model, (mean, alone[0]), likelihood, theirs))
-        )
+        alone = find_mode(likelihood, model.prior, mean, model.settings.nodes)
+        if alone is None:
+            return None
+        return differently.find_opposed(model, names, *_joined(model, (mean, alone[0]), likelihood, theirs))
     g, P = _joined(model, (mean, mean), likelihood, theirs)
     if run.events:
         counts = {0: {"rows": run.rows, "events": run.events}, 1: {"rows": len(design.y), "events": int(design.y.sum())}}
@@ -175,15 +173,15 @@ def _of_coding(model: Model, run: Published, name: str, design: Design, likeliho
 
 
 def _joined(
-    model: Model, at: tuple[Array, Array], likelihood: importance.Model, theirs: tuple[Array, Array]
+    model: Model, points: tuple[Array, Array], likelihood: importance.Model, theirs: tuple[Array, Array]
 ) -> tuple[Array, Array]:
-    """Returns h (2, P) and P (2, P, P) of a run and of a newcomer: likelihoods about N(P^-1 h, P^-1), each by its point in `at`.
+    """Returns h (2, P) and P (2, P, P) of a run and of a newcomer: likelihoods about N(P^-1 h, P^-1), each by its point.
 
     What the run's draws say of coefficients that follow from others is noise: all is at reference levels.
     """
-    _, gradient, hessian = likelihood.curvature(at[1][np.newaxis], model.settings.nodes)
+    _, gradient, hessian = likelihood.curvature(points[1][np.newaxis], model.settings.nodes)
     P = np.stack([theirs[1], hessian[0]])
-    h = np.einsum("kij,kj->ki", P, np.stack(at)) + np.stack([theirs[0], gradient[0]])
-    kept = np.ones(len(at[0]), bool)
+    h = np.einsum("kij,kj->ki", P, np.stack(points)) + np.stack([theirs[0], gradient[0]])
+    kept = np.ones(len(points[0]), bool)
     kept[: model.layout.p] = np.isin(np.arange(model.layout.p), model.coding.kept)
     return h * kept, P * np.outer(kept, kept)
