@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...algorithms.exchanges import level
 from ...algorithms.exchanges.compare import Facts, is_of_client, of_column, of_response, same_as_published
 from ...algorithms.exchanges.odd_response import OTHERS, Compared
 from ...algorithms.importance import machine as importance
 from ...algorithms.importance.extension import Normal
+from ...arrays import Array
 from ...data.design import Design
 from ...errors import OwnFault
 from ...finding import Finding, Value
@@ -31,29 +31,18 @@ from . import differently
 from .model import Model
 from .response import responses_of
 
-Array = NDArray[np.float64]
-
 RUN = "the earlier run"
 
 
 class Published(NamedTuple):
-    """Holds what a run says of its clients' rows.
+    """Holds what a run says of its clients' rows."""
 
-    Attributes
-    ----------
-    clients : whose rows they are
-    columns : the table "columns by client"
-    total : the first of the two sums of responses by which their level is known (`units.sums`); 0 where it is not known
-    rows, events : of all clients, of survival times; 0 where they are not known
-    normal : the posterior
-    """
-
-    clients: tuple[str, ...]
-    columns: Sequence[Mapping[str, Value]]
-    total: float
-    rows: int
-    events: int
-    normal: Normal
+    clients: tuple[str, ...]  # whose rows they are
+    columns: Sequence[Mapping[str, Value]]  # the table "columns by client"
+    total: float  # the first of the two sums of responses by which their level is known (`units.sums`); 0 where it is not known
+    rows: int  # of all clients, of survival times; 0 where they are not known
+    events: int  # the same
+    normal: Normal  # the posterior
 
 
 class AtMean(NamedTuple):
