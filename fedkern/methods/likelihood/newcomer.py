@@ -149,7 +149,7 @@ def _of_coding(model: Model, run: Published, name: str, design: Design, likeliho
         return differently.find_opposed(model, names, *_joined(model, (mean, alone[0]), likelihood, theirs))
     g, P = _joined(model, (mean, mean), likelihood, theirs)
     if run.events:
-        counts = {0: {"rows": run.rows, "events": run.events}, 1: {"rows": len(design.y), "events": int(design.y.sum())}}
+        counts = {0: {"rows": run.rows, "events": run.events}, 1: {"rows": len(design.y), "events": int((design.y > 0).sum())}}
         return differently.reversed_events(AtMean(np.zeros_like(mean), g, P), model, counts, names, right=1)
     if not model.may_be_reversed:
         return None
