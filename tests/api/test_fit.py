@@ -271,3 +271,15 @@ def test_a_map_is_fitted(tmp_path: Path) -> None:
     where = {"prior": str(tmp_path / "prior"), "area": "district"}
     result = package.fit("cases ~ poverty + offset(log(expected))", files, map=where)
     assert str(result).startswith("sigma: poisson (log): cases ~ poverty")
+
+
+def test_headers_and_the_family_are_read_in_the_dialect_of_the_files(tmp_path: Path, asked: list[dict[str, Any]]) -> None:
+    (tmp_path / "a.csv").write_text("x;y\n0,5;0\n1,5;2\n2,5;9\n")
+    written = {"delimiter": ";", "decimal": ","}
+    front.fit("y ~ x", [tmp_path / "a.csv"], dialect=written)
+    assert (asked[-1]["model"]["family"], asked[-1]["data"]["dialect"]) == ("auto", written)
+    with pytest.raises(JobError, match="'z' of the formula is no column of any client; there are x, y"):
+        front.fit("y ~ z", [tmp_path / "a.csv"], dialect=written)
+    rows = {"x": [0.5, 1.5, 2.5, 3.5], "y": [0, 2, 4, -9]}
+    front.fit("y ~ x", {"a": rows}, dialect={"missing": ["-9"]})
+    assert asked[-1]["model"]["family"] == "auto", "a word for a missing cell is no measurement"
