@@ -19,7 +19,7 @@ from .jobs.formula import reading
 from .jobs.keys import DialectSection
 from .kernels.families import taken_by
 from .methods import data_keys
-from .methods.seen import coded_apart, look_at
+from .methods.seen import coded_apart, codes_beside_two, look_at
 from .printing import listed
 from .results.result import Result
 
@@ -312,6 +312,12 @@ def _family(left: Mapping[str, str], clients: Mapping[str, object], dialect: Dia
         raise JobError(
             f"fit: {response!r} has two values at each client, and not the same two at all: write the same two at all clients, "
             "or, if they are numbers, give family ('poisson', 'gaussian')"
+        )
+    if seen.kinds[response] != "text" and not exposed and (codes := codes_beside_two(here, response)):
+        named = [f"{code:g}" for code in codes]
+        raise JobError(
+            f"fit: {response!r} has two values beside {', '.join(named)}: if that stands for a missing value, give dialect = "
+            f"{{'missing': {named}}}, and if not, family ('poisson', 'gaussian')"
         )
     chosen = seen.family(response, levels=True)
     return "auto" if chosen == "poisson" or exposed else chosen

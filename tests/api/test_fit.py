@@ -283,3 +283,19 @@ def test_headers_and_the_family_are_read_in_the_dialect_of_the_files(tmp_path: P
     rows = {"x": [0.5, 1.5, 2.5, 3.5], "y": [0, 2, 4, -9]}
     front.fit("y ~ x", {"a": rows}, dialect={"missing": ["-9"]})
     assert asked[-1]["model"]["family"] == "auto", "a word for a missing cell is no measurement"
+
+
+@pytest.mark.parametrize("code", [-9, 9, 999])
+def test_a_code_for_a_missing_value_beside_a_binary_response_chooses_no_family(code: int) -> None:
+    """It was gaussian with -9, and Poisson with 9, both "converged" and without a note."""
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=300)
+    z = (rng.random(300) < 1 / (1 + np.exp(-x))).astype(int)
+    z[:3] = code
+    rows = pd.DataFrame({"x": x, "z": z, "site": np.arange(300) % 3})
+    with pytest.raises(JobError, match=f"'z' has two values beside {code}: .* give dialect = {{'missing': \\['{code}'\\]}}"):
+        package.fit("z ~ x", rows, by="site")
+    result = package.fit("z ~ x", rows, by="site", dialect={"missing": [str(code)]})
+    assert result.job["model"]["family"] == "bernoulli"
+    wanted = package.fit("z ~ x", rows[3:], by="site")
+    assert result["theta[x]"].mean == pytest.approx(wanted["theta[x]"].mean, abs=0.01)
