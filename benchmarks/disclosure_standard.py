@@ -27,7 +27,7 @@ import scipy
 import fedkern
 from fedkern.algorithms.core.messages import RemoteFault
 from fedkern.algorithms.importance import machine as importance
-from fedkern.algorithms.importance.settings import ASKED_OF_ALL
+from fedkern.algorithms.importance.settings import ASKED_OF_ALL, OF_QUADRATICS
 from fedkern.algorithms.importance.summaries import CELLS, CELLS_OF_ALL, CELLS_OF_ONE
 from fedkern.algorithms.importance.summaries import told as told_by
 from fedkern.arrays import Array
@@ -279,7 +279,7 @@ class Summary:
         """(m,) All numbers."""
         both = [curious_rounded.asked_of(rows, self.at, self.covariance, point=point) for point in (True, False)]
         parts = [np.ravel(number / unit) for one in both for number, unit in zip(one, self.units, strict=True)]
-        return np.concatenate(parts) / curious_rounded.OF_ROUNDING
+        return np.concatenate(parts) / (OF_QUADRATICS * curious_rounded.OF_ROUNDING)
 
 
 def summary_levels(jobs: int) -> Iterator[str]:
