@@ -109,8 +109,7 @@ def join_rare(
     earlier : those of an earlier job
     whole : whether levels join where none of their column is left beside them
     """
-    least = of_a_value(required_of(requirement, table, spec), spec.family)
-    rows, columns = weights(table, spec), dict(table.columns)
+    least, rows, columns = of_a_value(requirement, spec.family), weights(table, spec), dict(table.columns)
     for name in spec.covariates(table.names):
         if (levels := column_of(spec, table, name).levels) is None:
             continue

@@ -44,10 +44,8 @@ def describe(config: JobConfig) -> list[str]:
     """Returns the lines that `fedkern check` prints about it."""
     if not config.joins_levels:
         return []
-    asked, family = _asked(config), getattr(config.model, "family", "gaussian")
-    least, fewest = (of_a_value(replace(asked, rules=rules), family) for rules in (asked.rules, asked.rules.of_counts()))
-    where = f" ({fewest} where no covariate is a measurement)" if fewest < least else ""
-    text = f'levels in fewer than {least} rows{where} of any client become "{OTHER}" at all'
+    least = of_a_value(_asked(config), getattr(config.model, "family", "gaussian"))
+    text = f'levels in fewer than {least} rows of any client become "{OTHER}" at all'
     return [f"joined   {text}; each client says which of the others' levels it cannot keep"]
 
 
