@@ -145,7 +145,7 @@ def odd(frame: pd.DataFrame, n: int) -> pd.DataFrame:
     [
         ({"ada": 2}, "'ada': all clients together have too few rows in column 'word' with 'odd'"),
         (
-            {"ada": 2, "bo": 3},
+            {"ada": 3, "bo": 2},
             "'ada': all clients but this one have too few rows in column 'word' with 'odd'",
         ),  # which ada would read
         ({"ada": 2, "bo": 50}, "'bo': all clients but this one have too few rows in column 'word' with 'odd'"),  # bo would
