@@ -155,7 +155,8 @@ def _broken(requirement: Requirement, table: Table, spec: Spec, client: str) -> 
     # Rows a coefficient are counted, and again as the fit weighs them: the first says it, with a number that does for both.
     per_coefficient = [rule for rule in found if rule.key == "rows_per_coefficient"]
     count, columns = min([n, *(rule.rows for rule in per_coefficient)]), sum(_levels(laid, of_terms).values())
-    summed, least = 0, max(rules.summary * p, rules.rows_of_one_column if columns == 1 else OF_A_SUMMARY)
+    single = measured(table, spec, rules.fewest_per_value) == 1
+    summed, least = 0, max(rules.summary * p, rules.rows_of_one_column if single else OF_A_SUMMARY)
     if requirement.small_by_summary and rules.summary > 0 and count >= least:
         unknowns = requirement.unknowns(columns + of_terms.intercept) + requirement.shapes
         summed = allowed(unknowns, count, columns) * told(unknowns, 1)
@@ -318,13 +319,14 @@ def required_of(requirement: Requirement, table: Table, spec: Spec) -> Requireme
     return replace(requirement, rules=requirement.rules.of_counts(), own=own_rules and own_rules.of_counts())
 
 
-def measured(table: Table, spec: Spec, least: int) -> bool:
-    """Tells whether a covariate is a measurement: a number of many values, or of three and more with one in few rows.
+def measured(table: Table, spec: Spec, least: int) -> int:
+    """Returns how many covariates are measurements: numbers of many values, or of three and more with one in fewer than `least`
+    rows.
 
     Of others messages tell no more than those of a model that has each value for a level.
     """
     columns = (column_of(spec, table, name) for name in spec.covariates(table.names))
-    return any(_is_measured(present(floats(table.columns[column.name])), least) for column in columns if column.levels is None)
+    return sum(_is_measured(present(floats(table.columns[column.name])), least) for column in columns if column.levels is None)
 
 
 def _is_measured(values: Array, least: int) -> bool:
