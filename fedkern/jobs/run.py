@@ -228,7 +228,7 @@ class Run(At[C]):
     def _hidden(self, sums: masked.Sums, exchange: Exchange) -> Exchange:
         """Returns an exchange whose clients mask their answers."""
         for hider in self.hiders.values():
-            hider.begin(exchange.protocol.name)
+            hider.begin(exchange.protocol.name, of_rows=sums.of_rows)
         start = None if exchange.start is None else sums.start(exchange.start, self.names)
         clients = {k: masked.Client(state, self.hiders[k]) for k, state in exchange.clients.items()}
         return exchange._replace(start=start, clients=clients)

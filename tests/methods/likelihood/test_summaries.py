@@ -395,3 +395,16 @@ def test_signed_sums_are_proposed_with_the_levels_that_have_joined(joined: bool)
     said = str(summaries.judged(verdict, found, may_sign=True, unchecked=False, joined=joined))  # type: ignore[arg-type]
     assert 'set job.sums = "secure"' in said
     assert ('disclosure.rare = "join"' in said) == joined
+
+
+def test_of_ordered_levels_all_clients_may_take_part_by_summaries() -> None:
+    """Nobody was asked where coefficients are 0: whether a client has its levels the other way round is not looked at."""
+    random, data = np.random.default_rng(2), {}
+    for name in ("ada", "bo"):
+        x = random.normal(size=(50, 2))
+        y = np.digitize(x[:, 0] + random.logistic(size=50), (-0.8, 0.8))
+        data[name] = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": np.array(["low", "middle", "high"])[y]})
+    job: dict[str, Any] = {"job": {"method": "likelihood"}, "data": {"response": "y", "levels": ["low", "middle", "high"]}}
+    result = fedkern.run({**job, "model": {"family": "ordinal"}, "disclosure": {"level": "standard"}}, data=data)
+    assert set(result.summary["summaries"]["clients"]) == set(data)
+    assert "failed" not in str(result.summary["verdict"])
