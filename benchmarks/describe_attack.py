@@ -3,10 +3,12 @@ and a job (`tests/support/first_looks.py`); and three leaks of looks that leave 
 
     PYTHONPATH=tests python benchmarks/describe_attack.py [--level standard] [--sets 0 200] [--only NAME ..]
 
-"rules" is of three clients, who have coarser cells in common, and whose masked sums are told; "one client" is told no sum.
-A data set has a rare group, binary columns, missing cells, a factor with a rare level, numbers of few and of many values, and
-survival times. The second look has other bins and columns, or as few rows more or less as are allowed. "wide": sets of which each
-hidden cell may have as many values as the level asks for; a solver that is stopped counts what it found as all that is possible.
+"rules" is of three clients, who have coarser cells in common: the attacker has also what the one client adds to each masked sum
+(of values, squares and products), as if all others were the attacker; "one client" is told no sum. "exact sums" is a negative
+control: sums that are not rounded. A data set has a rare group, binary columns, missing cells, a factor with a rare level,
+numbers of few and of many values, and survival times. The second look has other bins and columns, or as few rows more or less as
+are allowed. "wide": sets of which each hidden cell may have as many values as the level asks for; a solver that is stopped counts
+what it found as all that is possible.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from unittest.mock import patch
 
 import numpy as np
 
-from fedkern.disclosure import curves
+from fedkern.disclosure import curves, measures
 from fedkern.disclosure.measures import measured
 from fedkern.disclosure.rules import LEVELS, Rules
 from support import first_looks
@@ -38,6 +41,12 @@ def rules_hold(rules: Rules, seeds: range, clients: int = 3) -> str:
     wide, cells, told = sum(not one.narrow for one in found), sum(one.hidden for one in found), sum(one.told for one in found)
     which = ", ".join(f"{look} {refused[look]}" for look in (first_looks.FIRST, first_looks.JOB, first_looks.SECOND))
     return f"wide {wide} of {len(found)} sets; {cells:,} hidden cells, {told:,} numbers told; refused: {which}"
+
+
+def exact_sums(rules: Rules, seeds: range) -> str:
+    """Negative control: each client adds its sums without rounding them."""
+    with patch.object(measures, "rounded", lambda value, error: value), patch.object(first_looks, "OF_AN_ERROR", 1e-9):
+        return rules_hold(rules, seeds)
 
 
 def naive(rules: Rules, seeds: range) -> str:
@@ -87,7 +96,7 @@ def risk_table(rules: Rules, seeds: range) -> str:
         events, censored = np.split(cells[:-1], 2)
         gone = (events + censored)[:-1]
         small += bool(((0 < gone) & (gone < least)).any())
-        found = curves.parts(events[None], censored[None], cells[-1:], range(len(grid)), rules)
+        found = curves.parts(cells[None], len(grid) + 1, range(len(grid)), rules)
         if found is not None:
             told += 1
             counts = np.array([cells[list(part)].sum() for part in found])
@@ -98,6 +107,7 @@ def risk_table(rules: Rules, seeds: range) -> str:
 CASES: dict[str, Callable[[Rules, range], str]] = {
     "rules": rules_hold,
     "one client": partial(rules_hold, clients=1),
+    "exact sums": exact_sums,
     "naive": naive,
     "two means": two_means,
     "one row": one_row,

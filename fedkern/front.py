@@ -127,6 +127,7 @@ def describe(
     cross: Sequence[tuple[str, str]] = (),
     time: str | None = None,
     event: str | None = None,
+    entry: str | None = None,
     positive: str | int | None = None,
     privacy: Mapping[str, object] | None = None,
     **job: Any,
@@ -139,6 +140,7 @@ def describe(
     group : a column of few levels, in the rows of each of which all is described, too: a Table 1
     cross : pairs of columns of levels that are counted together
     time, event : when each row has its event or was seen for the last time, and which of the two it is: Kaplan-Meier curves
+    entry : from when on each row was seen, if not from 0 on (left truncation)
     positive : the label of an event; by default 1, or the one of two labels that says yes
     privacy : keys of [privacy], such as `{"epsilon": 1.0}`; `columns` then has the levels, or lower and upper, of each column
     **job : as `fit` takes it, such as `ignore=["id"]`, or `disclosure={"level": "standard"}` to see what others would
@@ -173,7 +175,7 @@ def describe(
     """
     clients = {"data": data} if by is None and _is_table(data) else _clients(data, by, "describe")
     keys = {name: job.pop(name) for name in sorted(job.keys() & data_keys() - {*RUN})}
-    model = {"group": group, "cross": [[*pair] for pair in cross], "time": time, "event": event}
+    model = {"group": group, "cross": [[*pair] for pair in cross], "time": time, "event": event, "entry": entry}
     laid: dict[str, Any] = {"job": {"method": "describe"}, "data": keys}
     laid["model"] = {name: value for name, value in model.items() if value}
     laid["model"] |= {} if positive is None else {"positive": str(positive)}

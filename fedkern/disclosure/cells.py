@@ -160,9 +160,13 @@ def coarsened(parts: Parts, fits: Callable[[Parts], ArrayLike]) -> Parts | None:
 
 
 def again(counts: ArrayLike, before: ArrayLike, least: int) -> NDArray[np.bool_]:
-    """Tells which counts may be told after others: enough rows have come or gone, or none, since differences are told, too."""
-    change = np.abs(np.asarray(counts, np.int64) - np.asarray(before, np.int64))
-    fit: NDArray[np.bool_] = (change == 0) | (change >= least)
+    """Tells which counts may be told after others, since differences are told, too: enough rows have come or gone.
+
+    None may only where none has in any count, or where no row is or was: else it is known of all new rows that none is there.
+    """
+    now, then = np.asarray(counts, np.int64), np.asarray(before, np.int64)
+    change = np.abs(now - then)
+    fit: NDArray[np.bool_] = (change >= least) | (now + then == 0) | (not change.any())
     return fit
 
 

@@ -9,75 +9,85 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ..models.life_table import Counts
-from .cells import Parts, added, cut, enough
+from .cells import Parts, cut, enough
 from .rules import Rules
 
+Ints = NDArray[np.int64]
 
-def parts(events: ArrayLike, censored: ArrayLike, missing: ArrayLike, ends: Sequence[int], rules: Rules) -> Parts | None:
+
+def parts(counts: ArrayLike, bins: int, ends: Sequence[int], rules: Rules) -> Parts | None:
     """Returns the parts in which a client tells its times; None if in none.
 
-    Cells are the events of each interval, its censored rows, and last the rows without time or event. Intervals join until each
-    has enough events in each group, or none, and begins with at least `rules.rows` of each group at risk. Censored rows are told
-    where enough of each group, or none, have been since they were told last; those behind the last end are one part with later
-    events. A row without time is left out where enough rows of each group are; else it counts as censored in the first interval,
-    and nobody sees how many do.
+    Cells are the events of each interval, its censored rows, where rows enter late those that enter in it, and last the rows
+    that lack a time or the event. Intervals join until each has enough events in each group, or none, and so of rows that enter,
+    and begins with at least `rules.rows` of each group at risk. Censored rows are told where enough of each group, or none, have
+    been since they were told last; those behind the last end are one part with later events where they are few. A row without
+    time is left out where enough rows of each group are; else it counts as censored in the first interval, and nobody sees how
+    many do.
 
     Parameters
     ----------
-    events, censored : (groups, intervals) rows of the told parts of groups, each with enough rows
-    missing : (groups,)
+    counts : (groups, cells) rows of the told parts of groups, each with enough rows
+    bins : intervals
     ends : the intervals at whose ends a curve may be told
 
     Examples
     --------
     >>> from fedkern.disclosure.curves import parts
     >>> from fedkern.disclosure.rules import LEVELS
-    >>> parts([[3, 4, 9, 6]], [[0, 9, 0, 30]], [0], range(3), LEVELS["standard"])
-    ((0, 1), (2,), (3, 7), (4, 5, 8), (6,))
+    >>> parts([[3, 4, 9, 6, 0, 9, 0, 30, 0]], 4, range(3), LEVELS["standard"])
+    ((0, 1), (2,), (3,), (4, 5, 8), (6,), (7,))
     """
-    some = np.sum(events, axis=1) + np.sum(censored, axis=1) > 0
-    dying, gone, lacking = (np.asarray(counts, np.int64)[some] for counts in (events, censored, missing))
-    least, bins = rules.rows_per_value, dying.shape[1]
+    table = np.array(counts, np.int64)
+    dying, gone, *coming = np.split(table[table.any(axis=1), :-1], [*range(bins, table.shape[1] - 1, bins)], axis=1)
+    lacking, least, last = table[table.any(axis=1), -1], rules.rows_per_value, table.shape[1] - 1
     out = lacking.min(initial=least) >= least
     if not out:
         gone[:, 0] += lacking
-    left = (dying + gone)[:, ::-1].cumsum(axis=1)[:, ::-1]
+    left, later = (_from(rows) for rows in (dying + gone, coming[0] if coming else 0 * dying))
 
     def fits(tried: Parts) -> bool:
-        at_risk = left[:, [part[0] for part in tried]].min(initial=rules.rows)
-        return enough(dying, tried, least, none=True) and bool(at_risk >= rules.rows)
+        begins = [part[0] for part in tried]
+        # Who enters in the first interval counts from its beginning.
+        at_risk = left[:, begins] - later[:, [begins[1], *begins[1:]]]
+        counted = all(enough(rows, tried, least, none=True) for rows in (dying, *coming))
+        return counted and bool(at_risk.min(initial=rules.rows) >= rules.rows)
 
     intervals = cut({end + 1: end + 1 for end in ends}, bins, len(ends) // 2, fits)
     if len(intervals) == 1:
         return None
-    waiting, since = [[*intervals[-1]]], list[int]()  # the rest, with all that is not told before it
-    for part in intervals[:-1]:
-        since += part
-        if enough(gone, (tuple(since),), least, none=True):
-            waiting.append([bins + cell for cell in since])
+    told, since = [[2 * bins + cell for cell in part] for part in intervals if coming], list[int]()
+    for part in intervals:
+        told.append([*part])
+        since += [bins + cell for cell in part]
+        if enough(gone, (tuple(cell - bins for cell in since),), least, none=True):
+            told.append(since)
             since = []
-    waiting[0] += [bins + cell for cell in (*since, *intervals[-1])]
-    if not out:
-        next(part for part in waiting if bins in part).append(2 * bins)
-    return tuple(sorted(tuple(sorted(part)) for part in [*intervals[:-1], *waiting, *([[2 * bins]] if out else [])]))
+    next(part for part in told if bins - 1 in part).extend(since)
+    told += [[last]] if out else []
+    next(part for part in told if bins in part or last in part).extend([] if out else [last])
+    return tuple(sorted(tuple(sorted(part)) for part in told))
 
 
-def counts_of(of: Parts, cells: ArrayLike, ends: ArrayLike) -> Counts:
-    """Returns what is told of parts' cells (groups, cells), with the ends of all intervals but the last."""
-    counts, all_ends = np.asarray(cells, np.int64), np.asarray(ends, np.float64)
-    bins = len(all_ends) + 1
-    parts = [part for part in of if max(part) < bins - 1]
-    last_bins = [max(part) for part in parts]
-    censored, rest = np.zeros((len(counts), len(parts)), np.int64), np.zeros(len(counts), np.int64)
+def _from(rows: Ints) -> Ints:
+    """Returns (groups, intervals) the rows of each interval and of all that follow."""
+    return np.asarray(rows[:, ::-1].cumsum(axis=1)[:, ::-1])
+
+
+def counts_of(of: Parts, counts: ArrayLike, ends: ArrayLike, *, exact: bool = False) -> Counts:
+    """Returns what is told of parts' cells (groups, cells), with the ends of all intervals but the last; `exact` as in it."""
+    table, all_ends = np.asarray(counts, np.int64), np.asarray(ends, np.float64)
+    bins, last = len(all_ends) + 1, table.shape[1] - 1
+    until = [max(part) for part in of if max(part) < bins - 1]  # the last cells of intervals
+    # Events, censored rows and those that enter, of each interval and behind the last one.
+    kinds = np.zeros((3, len(table), len(until) + 1), np.int64)
     for part in of:
-        last = max((cell for cell in part if cell < 2 * bins), default=0) - bins
-        n = counts[:, list(part)].sum(axis=1)
-        if bins - 1 in (*part, last):
-            rest += n
-        elif last >= 0:
-            censored[:, last_bins.index(last)] += n
-    events = added(counts, tuple(parts)) if parts else censored
-    return Counts(all_ends[last_bins], events.sum(axis=1) + censored.sum(axis=1) + rest, events, censored)
+        if known := [cell for cell in part if cell < last]:
+            kind, cell = divmod(max(known), bins)
+            kinds[kind, :, until.index(cell) if cell < bins - 1 else -1] += table[:, list(part)].sum(axis=1)
+    dying, gone, coming = kinds
+    entered = coming if last > 2 * bins else None
+    return Counts(all_ends[until], (dying + gone).sum(axis=1), dying[:, :-1], gone[:, :-1], entered, exact)

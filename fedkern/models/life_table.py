@@ -14,7 +14,7 @@ COVERED = 0.9  # of all events: a log-rank test of fewer is another test
 
 
 class Counts(NamedTuple):
-    """Holds what is told of survival times: of each group the rows at first, and events and censored rows of each interval.
+    """Holds what is told of survival times: of each group all rows, and events and censored rows of each interval.
 
     Attributes
     ----------
@@ -22,23 +22,33 @@ class Counts(NamedTuple):
     rows : (groups,)
     events, censored : (groups, k); rows with later times are the rest, of which no more is told. Censored ones stand at the end
         at which they were told
+    entered : (groups, k + 1) rows that enter in each interval, and behind the last; those of the first are there from 0 on. None:
+        all are
+    exact : whether each time is an end: who is censored at one was at risk, and so was who has entered before it
     """
 
     ends: Floats
     rows: Ints
     events: Ints
     censored: Ints
+    entered: Ints | None = None
+    exact: bool = False
 
     @property
     def at_risk(self) -> Ints:
         """(groups, k + 1) the rows at risk at 0 and after each end."""
         gone = np.cumsum(self.events + self.censored, axis=1)
-        return np.hstack([self.rows[:, None], self.rows[:, None] - gone])
+        before = np.hstack([self.rows[:, None], self.rows[:, None] - gone])
+        if self.entered is None:
+            return before
+        later = self.entered[:, :0:-1].cumsum(axis=1)[:, ::-1]  # behind each end
+        return np.asarray(before - np.hstack([later[:, :1], later]))
 
     @property
     def exposed(self) -> Floats:
-        """(groups, k) the rows at risk in each interval: those that are censored in it for half of it."""
-        return self.at_risk[:, :-1] - self.censored / 2
+        """(groups, k) the rows at risk in each interval: those that enter or are censored in it for half of it."""
+        new = 0 * self.events if self.entered is None else self.entered[:, :-1] * (np.arange(len(self.ends)) > 0)
+        return self.at_risk[:, :-1] + (new if self.exact else (new - self.censored) / 2)
 
 
 class Curve(NamedTuple):
@@ -58,7 +68,7 @@ class LogRank(NamedTuple):
 
 
 def curve(counts: Counts, level: float = 0.95) -> Curve:
-    """Returns the curve of told counts: rows that are censored in an interval are at risk for half of it."""
+    """Returns the curve of told counts."""
     exposed, events = counts.exposed, counts.events
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(exposed > 0, events / exposed, 0.0)
@@ -71,7 +81,7 @@ def curve(counts: Counts, level: float = 0.95) -> Curve:
 
 def covered(counts: Counts) -> bool:
     """Tells whether the intervals hold nine tenths of all events, also if all rows with later times have one."""
-    n_events, later = counts.events.sum(), counts.at_risk[:, -1].sum()
+    n_events, later = counts.events.sum(), (counts.rows - (counts.events + counts.censored).sum(axis=1)).sum()
     return bool(n_events >= COVERED * (n_events + later))
 
 
@@ -80,7 +90,7 @@ def log_rank(counts: Counts) -> LogRank:
     some = counts.rows > 0
     exposed, events = counts.exposed[some], counts.events[some]
     at_risk, dying = exposed.sum(axis=0), events.sum(axis=0)
-    share = exposed / at_risk
+    share = exposed / np.maximum(at_risk, 0.5)  # nobody is at risk where no event can be
     off = (events - dying * share).sum(axis=1)
     weight = dying * (at_risk - dying) / np.maximum(at_risk - 1, 1)
     covariance = np.einsum("j,ij,ik->ik", weight, share, np.eye(len(share))) - np.einsum("j,ij,kj->ik", weight, share, share)

@@ -8,12 +8,15 @@ wherever in their bins the rows lie: values on a grid may all lie at the same en
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
+
+from ..models.life_table import Counts
 
 Floats = NDArray[np.float64]
 _STEP = 1e-30  # of a derivative in the direction of i, which loses no digit
@@ -53,8 +56,8 @@ class Noise(NamedTuple):
         return self.clients / (2 * math.sinh(self.decay / 2) ** 2)
 
 
-def share(noisy: ArrayLike, noise: Noise, cell: int, level: float = 0.9) -> Interval:
-    """Returns the share of one cell in all rows.
+def share(noisy: ArrayLike, noise: Noise, cells: int | Sequence[int], level: float = 0.9) -> Interval:
+    """Returns the share of one cell, or of some, in all rows.
 
     Examples
     --------
@@ -62,7 +65,8 @@ def share(noisy: ArrayLike, noise: Noise, cell: int, level: float = 0.9) -> Inte
     >>> [round(one, 3) for one in share([300, 700], Noise(1.0), 0)]
     [0.3, 0.298, 0.302]
     """
-    return _interval(lambda n: n[cell] / n.sum(), noisy, noise, level, (0.0, 1.0))
+    some = np.atleast_1d(cells)
+    return _interval(lambda n: n[some].sum() / n.sum(), noisy, noise, level, (0.0, 1.0))
 
 
 def mean(noisy: ArrayLike, noise: Noise, ends: ArrayLike, level: float = 0.9) -> Interval:
@@ -113,20 +117,24 @@ def quantile(noisy: ArrayLike, noise: Noise, ends: ArrayLike, at: float, level: 
     return Interval(float(inner[k - 1 if -off[k - 1] <= off[k] else k]), float(lower), float(upper))
 
 
-def survival(events: ArrayLike, censored: ArrayLike, rest: float, noise: Noise, level: float = 0.9) -> list[Interval]:
-    """Returns survival at the ends of intervals, of noisy counts (k,) of events and of censored rows; `rest` have later times."""
-    noisy = np.concatenate([np.asarray(events), np.asarray(censored), [rest]]).astype(np.float64)
-    k = len(noisy) // 2
+def survival(counts: Counts, noise: Noise, level: float = 0.9) -> Floats:
+    """Returns (groups, k, 3) survival at the ends of intervals with its limits, of noisy counts."""
+    rest = counts.rows - (counts.events + counts.censored).sum(axis=1)
+    each = [counts.events, counts.censored, rest[:, None], *([] if counts.entered is None else [counts.entered])]
+    shapes = np.cumsum([rows.shape[1] for rows in each])[:-1]
 
-    def until(end: int) -> Callable[[NDArray[Any]], Any]:
-        def of(n: NDArray[Any]) -> Any:
-            dying, gone = n[:k], n[:k] + n[k:-1]
-            at_risk = n.sum() - np.cumsum(gone) + gone
-            return np.prod(1 - (dying / (at_risk - n[k:-1] / 2))[: end + 1])
+    def at(end: int, n: NDArray[Any]) -> Any:
+        dying, gone, after, *entered = np.split(n[None], shapes, axis=1)
+        table = counts._replace(events=dying, censored=gone, rows=(dying + gone).sum(axis=1) + after[:, 0])
+        exposed = table._replace(entered=entered[0] if entered else None).exposed
+        return np.prod(1 - (dying / exposed)[0, : end + 1])
 
-        return of
-
-    return [_interval(until(end), noisy, noise, level, (0.0, 1.0)) for end in range(k)]
+    with np.errstate(divide="ignore", invalid="ignore"):  # noise may leave nobody at risk
+        found = [
+            [_interval(partial(at, end), noisy, noise, level, (0.0, 1.0)) for end in range(counts.events.shape[1])]
+            for noisy in np.hstack(each)
+        ]
+    return np.array(found)
 
 
 def _bins(ends: ArrayLike) -> tuple[Floats, Floats]:

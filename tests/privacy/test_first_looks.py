@@ -133,8 +133,13 @@ def test_what_is_told_again_has_changed_by_enough_rows_in_each_part(seed: int) -
         assert 0 < (now - before).sum() < 5
         return
     assert sorted(cell for part in parts for cell in part) == list(range(6))
-    change = cells.added(now - before, parts)
-    assert ((change == 0) | (change >= 5)).all()
+    change, there = cells.added(now - before, parts), cells.added(now + before, parts) > 0
+    assert (change[there] >= 5).all() or not change.any()
+
+
+def test_a_cell_to_which_no_new_row_comes_is_not_told_again_beside_others() -> None:
+    assert cells.again([5, 60, 0], [5, 40, 0], 5).tolist() == [False, True, True]
+    assert cells.again([5, 40, 0], [5, 40, 0], 5).all()
 
 
 def test_other_cells_are_compared_where_both_have_their_ends_or_levels() -> None:
@@ -213,16 +218,23 @@ def lifetimes(seed: int, n: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return np.minimum(time, limit).round() + 1, (time <= limit).astype(float), group
 
 
-def cells_of_times(time: np.ndarray, event: np.ndarray, group: np.ndarray, grid: np.ndarray) -> np.ndarray:
-    """Counts of events, of censored rows and of rows without a time, of each group."""
+def cells_of_times(
+    time: np.ndarray, event: np.ndarray, group: np.ndarray, grid: np.ndarray, entry: np.ndarray | None = None
+) -> np.ndarray:
+    """Counts of events, of censored rows, of rows that enter where some do so late, and of rows without a time, of groups."""
     bins, lacking = len(grid) + 1, np.isnan(time) | np.isnan(event)
-    cell = np.where(lacking, 2 * bins, np.searchsorted(grid, time) + bins * (event == 0))
-    return np.array([np.bincount(cell[group == g], minlength=2 * bins + 1) for g in range(max(group) + 1)])
+    last = 2 * bins if entry is None else 3 * bins
+    cell = np.where(lacking, last, np.searchsorted(grid, time) + bins * (event == 0))
+    counts = np.array([np.bincount(cell[group == g], minlength=last + 1) for g in range(max(group) + 1)])
+    if entry is not None:
+        enters = np.where(lacking, 0, np.searchsorted(grid, entry, side="right"))
+        counts[:, 2 * bins : -1] = [np.bincount(enters[group == g], minlength=bins) for g in range(max(group) + 1)]
+    return counts
 
 
 def told_of(counts: np.ndarray, grid: np.ndarray, rules: Rules) -> tuple[cells.Parts, life_table.Counts] | None:
     bins = len(grid) + 1
-    parts = curves.parts(counts[:, :bins], counts[:, bins:-1], counts[:, -1], range(len(grid)), rules)
+    parts = curves.parts(counts, bins, range(len(grid)), rules)
     return None if parts is None else (parts, curves.counts_of(parts, counts, grid))
 
 
@@ -257,18 +269,45 @@ def test_of_few_events_nothing_is_told_and_rows_without_times_are_left_out_where
     assert found[1].rows.tolist() == np.bincount(group[np.isfinite(time)]).tolist()
 
 
-def test_curve_and_test_are_those_of_statsmodels() -> None:
+@pytest.mark.parametrize("rules", [STANDARD, STRICT])
+@pytest.mark.parametrize("seed", range(8))
+def test_where_rows_enter_late_each_interval_has_enough_of_them_and_enough_at_risk(rules: Rules, seed: int) -> None:
+    time, event, group = lifetimes(seed, 800)
+    entry = np.where(np.arange(800) % 3, (time * np.random.default_rng(seed).random(800)).round() - 1, 0)
+    grid = np.arange(30, 1500, 30.0)
+    counts = cells_of_times(time, event, group, grid, entry)
+    bins = len(grid) + 1
+    parts = curves.parts(counts, bins, range(len(grid)), rules)
+    assert parts is not None
+    assert sorted(cell for part in parts for cell in part) == list(range(counts.shape[1]))
+    rows = cells.added(counts, parts)
+    assert ((rows == 0) | (rows >= rules.rows_per_value)).all()
+    told = curves.counts_of(parts, counts, grid)
+    assert told.entered is not None
+    for g in (0, 1):
+        for j, end in enumerate(told.ends[:-1]):  # censored rows that are not told yet count as at risk
+            assert told.at_risk[g, j + 1] >= ((group == g) & (time > end) & (entry < end)).sum() >= rules.rows
+            assert told.entered[g, : j + 1].sum() == ((group == g) & (entry < end)).sum()
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_curve_and_test_are_those_of_statsmodels(late: bool) -> None:
     time, event, group = (np.concatenate(own) for own in zip(*map(lifetimes, range(4))))
-    grid = np.unique(time)
-    # With an interval for each time, the curve is Kaplan and Meier's but for rows that are censored at it.
-    exact = curves.counts_of(tuple((k,) for k in range(2 * len(grid) + 3)), cells_of_times(time, event, group, grid), grid)
+    grid, entry = np.unique(time), (time * np.random.default_rng(2).random(len(time))).round() - 1 if late else None
+    # With an interval for each time, the curve is Kaplan and Meier's.
+    counts = cells_of_times(time, event, group, grid, entry)
+    exact = curves.counts_of(tuple((k,) for k in range(counts.shape[1])), counts, grid, exact=True)
     found = life_table.curve(exact)
     for g in (0, 1):
-        reference = SurvfuncRight(time[group == g], event[group == g])
+        of_group = None if entry is None else entry[group == g]
+        reference = SurvfuncRight(time[group == g], event[group == g], entry=of_group)
         at = np.searchsorted(exact.ends, reference.surv_times)
-        np.testing.assert_allclose(found.survival[g, at][:300], reference.surv_prob[:300], atol=3e-3)
-    chi2, _ = survdiff(time, event, group)
-    assert abs(life_table.log_rank(exact).chi2 - chi2) < 0.02 * chi2
+        some = reference.surv_prob > 0
+        np.testing.assert_allclose(found.survival[g, at][some], reference.surv_prob[some], rtol=1e-9)
+    chi2, _ = survdiff(time, event, group, entry=entry)
+    np.testing.assert_allclose(life_table.log_rank(exact).chi2, chi2, rtol=1e-9)
+    if late:
+        return
     grid = np.arange(60, 1500, 60.0)
     joined = told_of(cells_of_times(time, event, group, grid), grid, STANDARD)
     assert joined is not None
@@ -352,9 +391,10 @@ def test_an_interval_without_the_noise_would_miss() -> None:
 
 def test_noisy_survival_without_noise_is_the_curve_of_the_counts() -> None:
     counts = life_table.Counts(np.array([1.0, 2.0]), np.array([100]), np.array([[20, 15]]), np.array([[5, 10]]))
-    found = binned.survival([20, 15], [5, 10], 50, binned.Noise(60.0))
-    np.testing.assert_allclose([one.value for one in found], life_table.curve(counts).survival[0])
-    assert found[1].lower <= found[1].value <= found[1].upper
+    for table in (counts, counts._replace(entered=np.array([[70, 20, 10]]))):
+        value, lower, upper = binned.survival(table, binned.Noise(60.0))[0].T
+        np.testing.assert_allclose(value, life_table.curve(table).survival[0])
+        assert lower[1] <= value[1] <= upper[1]
 
 
 # The attacker --------------------

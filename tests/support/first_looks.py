@@ -1,9 +1,9 @@
 """An attacker on what `describe` tells: every number of two of them and of one job, as bounds of sums of rows in cells.
 
 Every number that is told is a statement: a weighted sum of rows, in some cells of a column and of the groups, lies between two
-numbers. The attacker has all counts of three clients, of whom it looks for one's rows, and of the sums that they mask together
-the means exactly, as the server does, and the standard deviations as they are printed. It also knows which rows one look has more
-than the other, and how many. By integer programming it bounds how often each cell occurs.
+numbers. The attacker has all counts of one of three clients, and each sum that this one masks: as if the server and both others
+told each other all, so that no mask hides sums, squares and products. It also knows which rows one look has more than the other,
+and how many. By integer programming it bounds how often each cell occurs.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
-from fedkern.algorithms.exchanges.described import AskCells, AskParts
-from fedkern.disclosure.measures import MANY, OF_AN_ERROR, rounded, step
+from fedkern.algorithms.exchanges.described import AskCells, AskParts, AskSums
+from fedkern.disclosure.measures import MANY, OF_AN_ERROR, step
 from fedkern.disclosure.rules import NEAR_ROWS, Rules
 from fedkern.jobs.holding import told
 from fedkern.jobs.load import config_of
@@ -38,7 +37,8 @@ Codes = NDArray[np.int64]
 
 BY, CURVE = "by", "curve"
 FIRST, SECOND, JOB = "first", "second", "job"
-OTHERS = ("second client", "third client")  # who tell the same rows in both looks
+OF_SUMS = ("visits", "age")  # columns of many values
+PAIR = "both"  # of these
 NODES = (20, 500)  # that one solver looks at, first and in the end; what it has found by then is a bound all the same
 
 
@@ -51,14 +51,17 @@ class Column(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """A sum of rows, in cells (with their weights) of a column and in groups, lies between two numbers."""
+    """A sum of rows, in cells (with their weights) of a column and in groups, lies between two numbers.
+
+    Of both columns of sums the cells are those of the one, times those of the other, in all groups.
+    """
 
     column: str
     groups: tuple[int, ...]
     weights: Mapping[int, float]
     least: float
     most: float
-    where: tuple[str, ...]  # whose rows
+    look: str
 
 
 @dataclass(frozen=True)
@@ -73,12 +76,6 @@ class Data:
         """Returns some of the rows."""
         columns = {name: one._replace(codes=one.codes[rows]) for name, one in self.columns.items()}
         return Data(columns, self.times[rows], self.events[rows])
-
-    def beside(self, other: Data) -> Data:
-        """Returns these rows and others."""
-        codes = {name: np.concatenate([one.codes, other.columns[name].codes]) for name, one in self.columns.items()}
-        times, events = (np.concatenate(both) for both in ((self.times, other.times), (self.events, other.events)))
-        return Data({name: one._replace(codes=codes[name]) for name, one in self.columns.items()}, times, events)
 
     @property
     def n_rows(self) -> int:
@@ -128,11 +125,11 @@ class Look:
         every = (*map(levels, (BY, *names)), time, encoding.Column("event", "categorical", ("0", "1")))
         self.data, self.names = data, names
         self.model = DescribeModel(
-            config_of(keys, raw), ("first", *OTHERS[: len(data) - 1]), encoding=encoding.Encoding(every, None)
+            config_of(keys, raw), ("first", "second", "third")[: len(data)], encoding=encoding.Encoding(every, None)
         )
         self.clients = [self.client(own, rules, account) for own, account in zip(data, accounts, strict=True)]
         nothing = np.zeros(0)
-        agreed = run.Agreed(self.model.public_ends, frozenset(), np.zeros(len(self.model.numeric)), nothing, nothing)
+        agreed = run.Agreed(self.model.public_ends, frozenset(), np.zeros((len(self.model.numeric), 2)), nothing, nothing)
         self.scales = [client.values() for client in self.clients]
         self.agreed = run._with_ends(agreed, self.model, self.scales)
 
@@ -159,46 +156,60 @@ class Look:
         at = np.searchsorted(self.agreed.ends[self.model.numeric.index(name)], column.values, "right")
         return [np.flatnonzero(at == k).tolist() for k in range(self.model.size(name) - 1)] + [[column.cells - 1]]
 
-    def tell(self, where: str, accounts: Sequence[Account], ends: Array) -> list[Statement]:
-        """Returns all numbers, and notes them; `ends`: of the intervals that the attacker knows of."""
-        model, said, looks = self.model, list[Statement](), (where, *OTHERS[: len(self.data) - 1])
-        own = [client.parts(AskParts(0, self.agreed.ends, self.agreed.centre)) for client in self.clients]
+    def tell(self, look: str, accounts: Sequence[Account], ends: Array) -> list[Statement]:
+        """Returns all numbers of the first client, and notes those of all; `ends`: of intervals that the attacker knows of."""
+        model, said = self.model, list[Statement]()
+        own = [client.parts(AskParts(0, self.agreed.ends, self.agreed.scale)) for client in self.clients]
         told = model.common([one.first for one in own])
-        sums, _ = model.sums(model.common_sums(told, [one.sums for one in own]))
-        every = tuple(range(self.data[0].columns[BY].cells))
-        for client, account, look, scale, data in zip(self.clients, accounts, looks, self.scales, self.data, strict=True):
-            fine = data.with_curve(ends)
+        sums = model.common_sums(told, [one.sums for one in own])
+        counts = [client.cells(AskCells(0, model.numbers(told))).counts for client in self.clients]
+        for client, account in zip(self.clients, accounts, strict=True):
             account.told |= json.loads(json.dumps(client.telling(told)))
-            for (name, by), counts in model.split(client.cells(AskCells(0, model.numbers(told))).counts).items():
-                both, cells = told[Counted(name, by)], self.cells_of(name, fine, ends)
-                for first, second in product(*(both or ((), ()))):
-                    n, column = counts[min(first), min(second)], CURVE if name == TIMES else name
-                    weights = dict.fromkeys((cell for k in first for cell in cells[k]), 1.0)
-                    said.append(Statement(column, second if by else every, weights, n, n, (look,)))
-            for j, name in model.summed:
-                if scale.scale[j, 0]:
-                    mean, sd = scale.scale[j, 1:].tolist()
-                    # The unit is of half the sd before it is rounded, so no larger.
-                    said += windows(name, every, fine[name], (mean, step(sd) / 2), (sd, step(sd) / 2), (look,))
+        every, fine = tuple(range(self.data[0].columns[BY].cells)), self.data[0].with_curve(ends)
+        for (name, by), of_table in model.split(counts[0]).items():
+            both, cells = told[Counted(name, by)], self.cells_of(name, fine, ends)
+            for first, second in product(*(both or ((), ()))):
+                n, column = of_table[min(first), min(second)], CURVE if name == TIMES else name
+                weights = dict.fromkeys((cell for k in first for cell in cells[k]), 1.0)
+                said.append(Statement(column, second if by else every, weights, n, n, look))
         for j, name in model.summed:
-            groups = np.unique(sums[j, :-1][sums[j, :-1] >= 0])
-            parts = [tuple(np.flatnonzero(sums[j, :-1] == k).tolist()) for k in groups] + [every] * int(sums[j, -1] >= 0)
-            for part in parts:
-                inside = np.concatenate(
-                    [numbers_of(one.columns[name])[np.isin(one.columns[BY].codes, part)] for one in self.data]
+            if self.scales[0].scale[j, 0]:
+                mean, sd = self.scales[0].scale[j, 1:].tolist()
+                # The unit is of half the sd before it is rounded, so no larger.
+                said += scale(name, every, fine[name], (mean, step(sd) / 2), (sd, step(sd) / 2), look)
+        if not model.tells_sums:
+            return said
+        moments, wanted = self.clients[0].moments(AskSums(0, sums)), model.sums(sums)[0]
+        deviations = {name: fine[name].values - self.agreed.scale[j, 0] for j, name in model.summed}
+        for j, name in model.summed:
+            x, sd = deviations[name], self.agreed.scale[j, 1]
+            for group in np.flatnonzero(moments.each[j, :, 0]).tolist():
+                inside = every if group == len(every) else tuple(np.flatnonzero(wanted[j, :-1] == group).tolist())
+                for values, total, error in zip((x, x**2), moments.each[j, group, 1:], (sd, 2**0.5 * sd**2)):
+                    said += rounded_sum(name, inside, dict(enumerate(values)), moments.each[j, group, 0], total, error, look)
+        for pair, (n, *totals) in zip(model.pairs, moments.pairs.tolist()):
+            if n and pair == OF_SUMS:
+                (x, y), (sx, sy) = (
+                    (deviations[name] for name in pair),
+                    (self.agreed.scale[model.numeric.index(name), 1] for name in pair),
                 )
-                if not (n := int(np.isfinite(inside).sum())):
-                    continue
-                mean, sd = float(np.nanmean(inside)), float(np.nanstd(inside, ddof=1))
-                error = sd / math.sqrt(2 * n)
-                both = (mean, 1e-9 * (1 + abs(mean))), (rounded(sd, error), step(OF_AN_ERROR * error) / 2)
-                said += windows(name, part, self.data[0].columns[name], *both, looks)
+                errors = (sx, sy, 2**0.5 * sx**2, 2**0.5 * sy**2, sx * sy)
+                for values, total, error in zip(of_both(x, y), totals, errors):
+                    weights = {k: value for k, value in enumerate(values.tolist()) if value == value}
+                    said += rounded_sum(PAIR, every, weights, n, total, error, look)
         return said
 
 
 def numbers_of(column: Column) -> Array:
     assert column.values is not None
     return np.append(column.values, np.nan)[column.codes]
+
+
+def of_both(x: Array, y: Array) -> Iterator[Array]:
+    """Yields two values, their squares and their product in all cells of two columns, nan where one is missing."""
+    of_x, of_y = np.repeat(np.append(x, np.nan), len(y) + 1), np.tile(np.append(y, np.nan), len(x) + 1)
+    lacks = 0 * of_x * of_y
+    yield from (of_x + lacks, of_y + lacks, of_x**2 + lacks, of_y**2 + lacks, of_x * of_y)
 
 
 def sketch_of(members: NDArray[np.uint64]) -> Sketch:
@@ -209,13 +220,20 @@ def _near(rows: Sketch, earlier: Sequence[Sketch], least: int) -> bool:
     return any(0 < (rows.apart(before) or 0) < least for before in earlier)
 
 
-def windows(
-    name: str,
-    groups: tuple[int, ...],
-    column: Column,
-    mean: tuple[float, float],
-    sd: tuple[float, float],
-    where: tuple[str, ...],
+def rounded_sum(
+    name: str, groups: tuple[int, ...], values: Mapping[int, float], n: float, total: float, sd: float, look: str
+) -> Iterator[Statement]:
+    """Yields what a sum of values of so many rows says, that is rounded to a tenth of its error.
+
+    Rows without a cell count as if they had the mean of others: so the mean of these is known to a tenth of its error.
+    """
+    off = step(OF_AN_ERROR * sd * n**0.5) / 2
+    for bound, least, most in (((total - off) / n, 0.0, math.inf), ((total + off) / n, -math.inf, 0.0)):
+        yield Statement(name, groups, {cell: value - bound for cell, value in values.items()}, least, most, look)
+
+
+def scale(
+    name: str, groups: tuple[int, ...], column: Column, mean: tuple[float, float], sd: tuple[float, float], look: str
 ) -> list[Statement]:
     """Returns what mean and sd, each with how far off it may be, say of the counts of values."""
     assert column.values is not None
@@ -227,7 +245,7 @@ def windows(
         ((x - centre) ** 2 - low**2, -(low**2), math.inf),
         ((x - centre) ** 2 - high**2 - off**2, -math.inf, -(high**2)),
     ]
-    return [Statement(name, groups, dict(enumerate(own.tolist())), least, most, where) for own, least, most in weights]
+    return [Statement(name, groups, dict(enumerate(own.tolist())), least, most, look) for own, least, most in weights]
 
 
 def job(
@@ -240,11 +258,11 @@ def job(
     if there.sum() < rules.rows or _near(rows, account.rows, NEAR_ROWS):
         return None
     every, n_rows = range(data.columns[names[0]].cells), int(there.sum())
-    said.append(Statement(names[0], groups, dict.fromkeys(every, 1.0), n_rows, n_rows, (JOB,)))
+    said.append(Statement(names[0], groups, dict.fromkeys(every, 1.0), n_rows, n_rows, JOB))
     for name in names:
         column = data.columns[name]
         codes = column.codes[there]
-        said.append(Statement(name, groups, {column.cells - 1: 1.0}, 0, 0, (JOB,)))
+        said.append(Statement(name, groups, {column.cells - 1: 1.0}, 0, 0, JOB))
         found, times = (own.tolist() for own in np.unique(codes, return_counts=True))
         if len(found) <= MANY or column.values is None:
             words = found if column.values is None else column.values[found].tolist()
@@ -252,12 +270,12 @@ def job(
         if column.values is not None and len(found) > 2:
             for power in (1, 2):
                 total = float((column.values[codes] ** power).sum())
-                said.append(Statement(name, groups, dict(enumerate((column.values**power).tolist())), total, total, (JOB,)))
+                said.append(Statement(name, groups, dict(enumerate((column.values**power).tolist())), total, total, JOB))
             continue
         if min(times) < least:
             return None
         counts = np.bincount(codes, minlength=column.cells - 1)
-        said += [Statement(name, groups, {level: 1.0}, n, n, (JOB,)) for level, n in enumerate(counts.tolist())]
+        said += [Statement(name, groups, {level: 1.0}, n, n, JOB) for level, n in enumerate(counts.tolist())]
     if told.near(account.told, values):
         return None
     account.values.append(values)
@@ -302,15 +320,22 @@ class Attacker:
 
     def truth(self, statement: Statement) -> float:
         """Returns the sum of which a statement says the bounds."""
-        column = self.columns[statement.column]
-        weight = np.zeros(column.cells)
+        codes, cells = self.codes(statement.column)
+        weight = np.zeros(cells)
         weight[list(statement.weights)] = list(statement.weights.values())
-        inside = self.of_looks(statement.where)[self.segment]
-        return float((weight[column.codes] * np.isin(self.columns[BY].codes, statement.groups) * inside).sum())
+        inside = self.of_look(statement.look)[self.segment]
+        return float((weight[codes] * np.isin(self.columns[BY].codes, statement.groups) * inside).sum())
 
-    def of_looks(self, looks: Sequence[str]) -> NDArray[np.bool_]:
-        """Returns which segments have rows of any of these looks."""
-        return np.asarray(self.segments[:, [self.looks.index(look) for look in looks]].any(axis=1))
+    def codes(self, name: str) -> tuple[Codes, int]:
+        """Returns the cell of each row in a column, or in both columns of sums, and how many cells there are."""
+        if name != PAIR:
+            return self.columns[name].codes, self.columns[name].cells
+        x, y = (self.columns[one] for one in OF_SUMS)
+        return x.codes * y.cells + y.codes, x.cells * y.cells
+
+    def of_look(self, look: str) -> NDArray[np.bool_]:
+        """Returns which segments have rows of a look."""
+        return np.asarray(self.segments[:, self.looks.index(look)])
 
     def allowed(self, name: str) -> tuple[csr_array, Array, Array, Array]:
         """Returns `limits`, which are found once."""
@@ -321,33 +346,34 @@ class Attacker:
     def limits(self, name: str) -> tuple[csr_array, Array, Array, Array]:
         """Returns all that was told as limits of sums of rows (segment by group by cell) of a column, and of those of the job.
 
-        The last array has the true rows.
+        The last array has the true rows. Of a column of sums the other one is there, too, and the rows with cells of both.
         """
-        used = list(dict.fromkeys([name, *self.names]))
+        paired = name in OF_SUMS and any(one.column == PAIR for one in self.told)
+        used = list(dict.fromkeys([name, *self.names, *OF_SUMS * paired]))
         shape = {one: (self.groups, len(self.segments), self.columns[one].cells) for one in used}
-        starts = np.cumsum([0, *(math.prod(shape[one]) for one in used)])
-        places = {one: start + np.arange(math.prod(shape[one])).reshape(shape[one]) for one, start in zip(used, starts)}
-        rows, least, most = list[Array](), list[float](), list[float]()
+        shape |= {PAIR: (1, len(self.segments), self.codes(PAIR)[1])} if paired else {}
+        starts = np.cumsum([0, *map(math.prod, shape.values())])
+        places = {one: start + np.arange(math.prod(size)).reshape(size) for start, (one, size) in zip(starts, shape.items())}
+        rows, least, most = list[csr_array](), list[float](), list[float]()
 
         def add(low: float, high: float, *terms: tuple[NDArray[np.int64], ArrayLike]) -> None:
-            row = np.zeros(starts[-1])
-            for where, weights in terms:
-                row[where] += np.broadcast_to(weights, where.shape)
-            rows.append(row)
+            where = np.concatenate([place.ravel() for place, _ in terms])
+            weights = np.concatenate([np.broadcast_to(weight, place.shape).ravel() for place, weight in terms])
+            rows.append(csr_array((weights.astype(float), (np.zeros(len(where), int), where)), shape=(1, starts[-1])))
             least.append(low)
             most.append(high)
 
         for one in self.told:
-            segments = np.flatnonzero(self.of_looks(one.where))
+            segments = np.flatnonzero(self.of_look(one.look))
             if one.column == BY:  # what is told of a group is told of all cells of its rows
                 add(one.least, one.most, (places[name][np.ix_([*one.weights], segments)], 1.0))
             # Sums of another column's values say next to nothing of this one, and take the solver long.
-            elif one.column == name or (one.column in used and {*one.weights.values()} == {1.0}):
+            elif one.column in places and (one.column in (name, PAIR) or {*one.weights.values()} == {1.0}):
                 slack = 1e-7 * max(1.0, abs(one.least)) if {*one.weights.values()} != {1.0} else 0.0
-                where = places[one.column][np.ix_(one.groups, segments, [*one.weights])]
+                where = places[one.column][np.ix_([0] if one.column == PAIR else one.groups, segments, [*one.weights])]
                 add(one.least - slack, one.most + slack, (where, [*one.weights.values()]))
-        for g in range(self.groups):
-            for s, looks in enumerate(self.segments):
+        for s, looks in enumerate(self.segments):
+            for g in range(self.groups):
                 for one in used[1:]:
                     add(0, 0, (places[name][g, s], 1.0), (places[one][g, s], -1.0))
                 if BY in used:
@@ -355,15 +381,22 @@ class Attacker:
                 # Each row of the first look that the job leaves out lacks a cell that it uses.
                 if self.names and looks[self.looks.index(FIRST)] and not looks[self.looks.index(JOB)]:
                     add(0, math.inf, (places[name][g, s], -1.0), *((places[one][g, s, -1:], 1.0) for one in self.names))
+            if paired:
+                x, y = (places[one][:, s] for one in OF_SUMS)
+                of_pair = places[PAIR][0, s].reshape(x.shape[1], y.shape[1])
+                for own, joint in ((x, of_pair), (y, of_pair.T)):
+                    for k in range(own.shape[1]):
+                        add(0, 0, (own[:, k], 1.0), (joint[k], -1.0))
         of_looks = np.delete(self.segments, [k for k, look in enumerate(self.looks) if look == JOB], axis=1)
         for pattern in np.unique(of_looks, axis=0):  # how many rows looks share is known, and not which of them a job has
-            of_both = np.flatnonzero((of_looks == pattern).all(axis=1))
-            n = int(np.isin(self.segment, of_both).sum())
-            add(n, n, (places[name][:, of_both], 1.0))
+            of_same = np.flatnonzero((of_looks == pattern).all(axis=1))
+            n = int(np.isin(self.segment, of_same).sum())
+            add(n, n, (places[name][:, of_same], 1.0))
         truth = np.zeros(starts[-1])
-        for one in used:
-            np.add.at(truth, places[one][self.columns[BY].codes, self.segment, self.columns[one].codes], 1.0)
-        return csr_array(np.array(rows)), np.array(least), np.array(most), truth
+        for one, of_column in places.items():
+            groups = np.zeros_like(self.segment) if one == PAIR else self.columns[BY].codes
+            np.add.at(truth, of_column[groups, self.segment, self.codes(one)[0]], 1.0)
+        return vstack(rows, format="csr"), np.array(least), np.array(most), truth
 
     def target(self, look: str, name: str, cells: Sequence[int], group: int | None) -> Array:
         """Returns of which sums of rows the rows in cells are the sum."""
@@ -456,12 +489,14 @@ def simulated(seed: int | tuple[int, int]) -> Data:
         "rare": Column(lacking(rng.random(n) < rare, 3, 12), 3),
         "stage": Column(lacking(rng.choice(4, n, p=[0.5, 0.3, 0.19 - rare / 2, 0.01 + rare / 2]), 5, 25), 5),
         "grade": Column(lacking(np.minimum(rng.poisson(0.8, n), 4), 6, 9), 6, np.arange(5.0)),
-        "visits": Column(lacking(np.minimum(rng.negative_binomial(4, 0.35, n), 23), 25, 9), 25, np.arange(24.0)),
+        "visits": Column(lacking(visits := np.minimum(rng.negative_binomial(4, 0.35, n), 17), 19, 9), 19, np.arange(18.0)),
     }
     times = np.ceil(rng.exponential(500, n) + 1)
     events = (times <= (limit := rng.uniform(100, 2500, n))).astype(np.float64)
     times = np.minimum(times, np.ceil(limit))
     times[rng.choice(n, int(rng.integers(0, 4)), replace=False)] = np.nan
+    age = np.clip(np.round(3 + 0.3 * visits + rng.normal(0, 2, n)), 0, 11)
+    columns["age"] = Column(lacking(age, 13, 9), 13, np.arange(12.0))
     return Data(columns, times, events)
 
 
@@ -484,16 +519,16 @@ def naive(data: Data, names: Sequence[str], rules: Rules, where: str) -> list[St
     by = data.columns[BY].codes
     for name in (BY, *names):
         column = data.columns[name]
-        told.append(Statement(name, groups, dict.fromkeys(range(column.cells), 1.0), data.n_rows, data.n_rows, (where,)))
+        told.append(Statement(name, groups, dict.fromkeys(range(column.cells), 1.0), data.n_rows, data.n_rows, where))
         for group in (groups, *(((g,) for g in groups) if name != BY else ())):
             counts = np.bincount(column.codes[np.isin(by, group)], minlength=column.cells).tolist()
             own = [(cell, n) for cell, n in enumerate(counts) if not 0 < n < rules.rows_per_value]
-            told += [Statement(name, group, {cell: 1.0}, n, n, (where,)) for cell, n in own]
+            told += [Statement(name, group, {cell: 1.0}, n, n, where) for cell, n in own]
         if column.values is not None:
             there = column.codes[column.codes < len(column.values)]
             for power in (1, 2):
                 total = float((column.values[there] ** power).sum())
-                told.append(Statement(name, groups, dict(enumerate((column.values**power).tolist())), total, total, (where,)))
+                told.append(Statement(name, groups, dict(enumerate((column.values**power).tolist())), total, total, where))
     return told
 
 
@@ -551,23 +586,17 @@ def attack(seed: int, rules: Rules, clients: int = 3) -> Found:
         del looks[SECOND]
     else:
         said += second.tell(SECOND, accounts, ends)
-    everybody = reduce(Data.beside, others, data)
-    fine, whose = everybody.with_curve(ends), np.repeat(range(clients), [data.n_rows, *(one.n_rows for one in others)])
-    of_all = {look: np.append(inside, np.zeros(len(whose) - data.n_rows, bool)) for look, inside in looks.items()}
-    of_all |= {look: whose == k + 1 for k, look in enumerate(OTHERS[: clients - 1])}
-    # Other clients' rows say something where sums are of all.
-    pooled = {one.column for one in said if len(one.where) > 1}
-    attackers = [
-        Attacker(data.with_curve(ends), looks, [one for one in said if not {*OTHERS} & {*one.where}], used),
-        Attacker(fine, of_all, [one for one in said if one.column in (BY, *pooled) or not {*OTHERS} & {*one.where}], used),
-    ]
-    for one in attackers[1].told:
-        assert one.least - 1e-6 <= attackers[1].truth(one) <= one.most + 1e-6, one
+    fine = data.with_curve(ends)
+    attacker = Attacker(fine, looks, said, used)
+    for one in said:
+        assert one.least - 1e-6 <= attacker.truth(one) <= one.most + 1e-6, one
     hidden, narrow = 0, list[Narrow]()
     for look, of in ((FIRST, first), (SECOND, second)):
         bins = {name: [[k] for k in range(fine[name].cells)] for name in (BY, *of.names)}
-        bins |= {CURVE: of.cells_of(TIMES, fine, ends), "visits": of.cells_of("visits", fine, ends) if "visits" in bins else []}
-        for name, cells in attackers[0].hidden(look, bins, least).items() if look in looks else ():
+        bins |= {CURVE: of.cells_of(TIMES, fine, ends)} | {
+            name: of.cells_of(name, fine, ends) for name in OF_SUMS if name in bins
+        }
+        for name, cells in attacker.hidden(look, bins, least).items() if look in looks else ():
             hidden += len(cells)
-            narrow += attackers[name in pooled].narrow(look, name, cells, least)
+            narrow += attacker.narrow(look, name, cells, least)
     return Found(hidden, narrow, refused, len(said))

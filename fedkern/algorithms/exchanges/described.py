@@ -50,11 +50,11 @@ class FewValues(
 class AskParts(Ask, kind=335):
     """Server to client: which cells would you tell by themselves? Of columns of numbers these are the inner ends of bins.
 
-    `centre`: about which sums will be taken.
+    `scale`: about which numbers sums will be taken, and the standard deviations to whose tenths they are rounded; 0: not at all.
     """
 
     ends: Annotated[Array, "columns ends"]
-    centre: Annotated[Array, "columns"]
+    scale: Annotated[Array, "columns two"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ class OwnParts(
     tells=tells.Fact("which cells it tells with others, for few rows are in them", "that it has few rows in such cells"),
     name="parts",
     ask=AskParts,
+    dims={"two": 2},
     needs=NEEDED,
 ):
     """Client to server: of each cell the first cell of its part; -1 where it tells nothing of a table. `sums`: of each sum 1
@@ -128,7 +129,8 @@ class Moments(
 ):
     """Client to server, masked: of each column in the rows of each group, and last in all rows, these, sum and sum of squares.
 
-    `pairs`: of two columns rows, two sums, two sums of squares, sum of products. All are about the centre.
+    `pairs`: of two columns rows, two sums, two sums of squares, sum of products. All are about the centre, and each client rounds
+    its own to a tenth of their standard errors.
     """
 
     each: Annotated[Array, "columns groups three"]

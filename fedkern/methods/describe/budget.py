@@ -24,7 +24,8 @@ from .model import DescribeModel
 
 def plan(privacy: PrivacySection, model: DescribeModel) -> Plan:
     """Returns the plan of one client: all of epsilon is spent when the noise is drawn."""
-    return tables.plan(*privacy.cap(""), privacy.cases_per_person * len(model.tables), model.dims["cells"])
+    each = len(model.tables) + bool(model.entry)  # a time with an entry is in two cells of its table
+    return tables.plan(*privacy.cap(""), privacy.cases_per_person * each, model.dims["cells"])
 
 
 def key(privacy: PrivacySection, model: DescribeModel, client: str) -> tables.Key:

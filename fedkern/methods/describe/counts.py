@@ -31,7 +31,7 @@ class Client:
     model, rows, rules : the job; its rows; how many must be in what is told
     earlier : name of a column, or of a table -> what was told of it before
     jobs : what each other job told of columns
-    ends, centre : (columns, ends) of bins; (columns,) about which sums are taken
+    ends, scale : (columns, ends) of bins; (columns, 2) about which sums are taken, and the sds to which they are rounded
     own : the parts in which it would tell each table
     told : those in which all clients do
     cell_of : column -> (n,) the cell that each row is in, once ends are known
@@ -43,7 +43,7 @@ class Client:
     earlier: Mapping[str, kept.Told] = field(default_factory=dict)
     jobs: Sequence[kept.Values] = ()
     ends: Array = field(default_factory=lambda: np.zeros((0, 0)))
-    centre: Array = field(default_factory=lambda: np.zeros(0))
+    scale: Array = field(default_factory=lambda: np.zeros((0, 2)))
     own: dict[Counted, Both | None] = field(default_factory=dict)
     told: Told = field(default_factory=dict)
     cell_of: dict[str, Ints] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Client:
 
     def parts(self, question: AskParts) -> OwnParts:
         """Returns the parts in which it would tell each table: what all tell is a function of these."""
-        self.ends, self.centre = question.ends, question.centre
+        self.ends, self.scale = question.ends, question.scale
         for table in self.model.tables:
             self.own[table] = self._parts(table)
         return OwnParts(0, self.model.numbers(self.own), self.may)
@@ -100,7 +100,7 @@ class Client:
     @cached_property
     def products(self) -> Array:
         """Sums of pairs of columns, as `Moments` has them."""
-        return measures.products([self.rows.values[name] - self.centre[j] for j, name in self.model.summed])
+        return measures.products([self.rows.values[name] - self.scale[j, 0] for j, name in self.model.summed])
 
     def _flag(self, values: Array) -> int:
         return 1 if measures.measured(values, self.rules) else -int(np.isfinite(values).any())
@@ -112,10 +112,9 @@ class Client:
         counts, least = self.counts(table), self.rules.rows_per_value
         if table.first == TIMES:
             groups = self.model.parts_of(self.own, table.second)
-            times, bins = cells.added(counts, groups).T, self.model.bins
             ends = self.ends[self.model.numeric.index(self.model.time)]
             may = np.flatnonzero((ends > 0) & (np.diff(ends, prepend=-np.inf) > 0)).tolist()
-            found = curves.parts(times[:, :bins], times[:, bins:-1], times[:, -1], may, self.rules) if len(groups) else None
+            found = curves.parts(cells.added(counts, groups).T, self.model.bins, may, self.rules) if len(groups) else None
             return None if found is None else self._again(table, counts, (found, groups))
         if not table.second:
             return self._again(table, counts, (self._of_one(table.first, counts[:, 0]), ((0,),)))
@@ -193,11 +192,11 @@ class Client:
         """Returns the rows in all cells of one or two columns."""
         rows, columns = self.model.shape(table)
         number = self._cell(table.first) * columns + self._cell(table.second)
-        return np.bincount(number, minlength=rows * columns).reshape(rows, columns)
+        return np.bincount(number.ravel(), minlength=rows * columns).reshape(rows, columns)
 
     def exact(self, ends: Array) -> Array:
         """Returns all counts as they are, to which noise is added."""
-        self.parts(AskParts(0, ends, np.zeros(len(ends))))
+        self.parts(AskParts(0, ends, np.zeros((len(ends), 2))))
         return self.cells(AskCells(0, self.model.numbers(self.model.all_told))).counts
 
     def telling(self, tables: Told) -> dict[str, kept.Told]:
@@ -222,7 +221,7 @@ class Client:
     # ----------
 
     def _cell(self, name: str) -> Ints:
-        """Returns (n,) the cell of a column that each row is in; of no column all rows are in one."""
+        """Returns (n,) the cell of a column that each row is in, of times (1 or 2, n); of no column all rows are in one."""
         if name not in self.cell_of:
             self.cell_of[name] = self._found(name)
         return self.cell_of[name]
@@ -231,9 +230,13 @@ class Client:
         last = self.model.size(name) - 1
         if name == TIMES:
             assert self.rows.event is not None
-            time, event = self.rows.values[self.model.time], self.rows.event
-            interval = np.searchsorted(self.ends[self.model.numeric.index(self.model.time)], time, side="left")
-            return np.where(np.isnan(time) | np.isnan(event), last, interval + self.model.bins * (event == 0))
+            time, event, bins = self.rows.values[self.model.time], self.rows.event, self.model.bins
+            entry = self.rows.values[self.model.entry] if self.model.entry else np.zeros(self.rows.n)
+            ends, lacking = self.ends[self.model.numeric.index(self.model.time)], np.isnan(time + event + entry)
+            exits = np.where(lacking, last, np.searchsorted(ends, time, side="left") + bins * (event == 0))
+            # Who enters at an end is at risk from the next interval on; of rows that lack something nobody reads the first one.
+            enters = np.where(lacking, 0, np.searchsorted(ends, entry, side="right")) + 2 * bins
+            return np.stack([exits, enters] if self.model.entry else [exits])
         if name in self.rows.values:
             found = np.searchsorted(self.ends[self.model.numeric.index(name)], values := self.rows.values[name], side="right")
             return np.where(np.isnan(values), last, found)
@@ -247,11 +250,14 @@ class Client:
     # Sums ----------
 
     def moments(self, question: AskSums) -> Moments:
-        """Returns sums of columns of numbers about centres, in all rows and in those of groups, and of pairs of columns."""
+        """Returns sums of columns of numbers about centres, in all rows and in those of groups, and of pairs of columns.
+
+        They are rounded here, so that also whoever knows the others' sums has no digits that give single cells back.
+        """
         model, (wanted, of_pairs) = self.model, self.model.sums(np.where(self.may < 0, -1.0, question.told))
-        each = np.zeros((*wanted.shape, 3))
+        each, sd = np.zeros((*wanted.shape, 3)), self.scale[:, 1]
         for j, name in model.summed:
-            values = self.rows.values[name] - self.centre[j]
+            values = self.rows.values[name] - self.scale[j, 0]
             for group in np.unique(wanted[j, :-1][wanted[j, :-1] >= 0]).astype(int).tolist():
                 inside = np.isin(self._cell(model.group), np.flatnonzero(wanted[j, :-1] == group))
                 each[j, group] = self._sums(values[inside], Counted(name, model.group))
@@ -262,7 +268,9 @@ class Client:
             pairs = self.products * (of_pairs >= 0)[:, None]
             if not model.here:  # as if all rows had both cells: how many lack one is not told
                 pairs *= self.rows.n / np.maximum(pairs[:, :1], 1)
-        return Moments(0, each, pairs)
+        x, y = sd[np.array([[model.numeric.index(name) for name in pair] for pair in model.pairs], int).reshape(-1, 2)].T
+        of_each = _rounded(each, (0 * sd, sd, 2**0.5 * sd**2))
+        return Moments(0, of_each, _rounded(pairs, (0 * x, x, y, 2**0.5 * x**2, 2**0.5 * y**2, x * y)))
 
     def _sums(self, values: Array, table: Counted) -> tuple[float, float, float]:
         """Returns the rows of a column that are told, sum, and sum of squares.
@@ -273,6 +281,12 @@ class Client:
         rows = len(numbers) if (self.model.size(table.first) - 1,) in parts else len(values)
         weight = rows / max(len(numbers), 1)
         return len(numbers) * weight, float(numbers.sum()) * weight, float(numbers @ numbers) * weight
+
+
+def _rounded(sums: Array, sds: Sequence[Array]) -> Array:
+    """Returns (k, .., m) sums, of which the first is their rows, to a tenth of their standard errors; `sds`: m of (k,)."""
+    errors = np.sqrt(sums[..., :1]) * np.stack(sds, axis=-1).reshape(len(sums), *[1] * (sums.ndim - 2), len(sds))
+    return np.vectorize(measures.rounded, otypes=[float])(sums, errors) if errors.any() else sums
 
 
 def _added(counts: Ints, both: Both) -> Ints:

@@ -55,6 +55,7 @@ class ModelSection(Section):
     correlations: bool = key(True, help="whether columns of numbers are correlated")
     time: str | None = key(None, help="when each row has its event, or was seen for the last time: Kaplan-Meier curves")
     event: str | None = key(None, help="which of the two it is")
+    entry: str | None = key(None, help="from when on each row was seen, if not from 0 on (left truncation)")
     positive: Label = key(None, help="the label of an event; by default 1, or the one of two labels that says yes")
 
 
@@ -145,9 +146,12 @@ def conflicts(config: Config) -> Iterator[str]:
         yield 'job.device = "cuda": counting runs on the processor; remove it'
     if (model.time is None) != (model.event is None):
         yield "model.time and model.event belong together: give both, or none"
-    if model.time is not None and model.time == model.event:
-        yield "model.time and model.event must be different columns"
-    named = [name for pair in model.cross for name in pair] + [name for name in (model.group, model.time, model.event) if name]
+    times = [name for name in (model.time, model.event, model.entry) if name]
+    if len(set(times)) < len(times):
+        yield "model.time, model.event and model.entry must be different columns"
+    if model.entry and not model.time:
+        yield "model.entry belongs to model.time: give both, or none"
+    named = [name for pair in model.cross for name in pair] + [name for name in (model.group, *times) if name]
     for name in dict.fromkeys(named):
         if name in data.ignore:
             yield f"model names {name!r}, which data.ignore leaves out: remove it from one of the two"

@@ -43,7 +43,8 @@ class Counted(NamedTuple):
     second: str = ""
 
 
-TIMES = "\n"  # in the place of a column: events of each interval, then censored rows of each, then rows without time
+# In the place of a column: events of each interval, then censored rows, where rows enter late these, and rows without time.
+TIMES = "\n"
 Both = tuple[Parts, Parts]  # of a table's two columns; of one column the other parts are one
 Told = Mapping[Counted, Both | None]  # what all clients tell; None where some client tells nothing of a table, so that none does
 
@@ -57,7 +58,7 @@ class DescribeModel(JobModel[OutputSection]):
 
     def __post_init__(self) -> None:
         model, known = self.config.model, {column.name for column in self.encoding.columns}
-        for name in (model.group, model.time, model.event, *(name for pair in model.cross for name in pair)):
+        for name in (model.group, model.time, model.event, model.entry, *(name for pair in model.cross for name in pair)):
             if name is not None and name not in known:
                 raise JobError(f"[model] names column {name!r}, and no file has it; there are {', '.join(sorted(known))}")
         if not self.shown:
@@ -73,10 +74,17 @@ class DescribeModel(JobModel[OutputSection]):
     privacy = value(lambda config: config.privacy, "The keys of [privacy]; None without.")
     time = value(lambda config: config.model.time or "", "The column of survival times; none without.")
 
+    entry = value(lambda config: config.model.entry or "", "The column of times from which on rows are seen; none without.")
+
     @property
     def event(self) -> str:
         """What an event is, in words; "" without survival times."""
-        return f"{self.config.model.event} = {event_label(self.config, self.encoding)}" if self.time else ""
+        return f"{self.config.model.event} = {self.event_label}" if self.time else ""
+
+    @property
+    def event_label(self) -> str:
+        """The label of an event."""
+        return event_label(self.config, self.encoding)
 
     @property
     def here(self) -> bool:
@@ -108,7 +116,7 @@ class DescribeModel(JobModel[OutputSection]):
     @cached_property
     def shown(self) -> tuple[str, ...]:
         """The columns that are described by themselves: times and events are told by curves alone."""
-        hidden = (self.config.model.time, self.config.model.event)
+        hidden = (self.time, self.config.model.event, self.entry)
         return tuple(name for name in self.columns if name not in hidden)
 
     @cached_property
@@ -119,7 +127,7 @@ class DescribeModel(JobModel[OutputSection]):
     def size(self, name: str) -> int:
         """Returns the number of cells of a column, with that of missing ones; of no column 1."""
         if name in ("", TIMES):
-            return 1 + 2 * self.bins * (name == TIMES)
+            return 1 + (2 + bool(self.entry)) * self.bins * (name == TIMES)
         levels = self.columns[name].levels
         return 1 + (self.bins if levels is None else len(levels))
 
@@ -252,7 +260,7 @@ class DescribeModel(JobModel[OutputSection]):
     @cached_property
     def places(self) -> tuple[str, ...]:
         """The names of all cells: of public words, by which the noisy counts of a job are known again."""
-        facts = self.public_ends.tolist(), [*self.columns.values()], self.config.model.time, self.config.model.event
+        facts = self.public_ends.tolist(), [*self.columns.values()], self.time, self.config.model.event, self.entry
         return tuple(f"{facts} {table} {cell}" for table in self.tables for cell in range(int(np.prod(self.shape(table)))))
 
     @property

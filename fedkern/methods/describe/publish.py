@@ -134,6 +134,7 @@ def fit(facts: Facts) -> Fit:
     content |= {"correlations": _correlations(facts), "survival": [], "log_rank": None}
     if model.time:
         content |= _survival(facts, model.time)
+        content["rows"] += _events(facts)
     tables = {f"described-{name}.csv": content[name] for name in ("rows", "correlations", "survival")}
     return Fit(
         posterior=Stored({"parameters": {}}),
@@ -203,18 +204,52 @@ def _of_column(facts: Facts, head: Row, counts: Array, parts: Parts, sums: Sums)
     name, last, noise = head["column"], len(counts) - 1, facts.noise_of(head["client"])
     missing = counts[last] if (last,) in parts else None  # else few lack a cell
     n = counts.sum() - (missing or 0)
-    row = {**head, "n": int(n), "missing": None if missing is None else int(missing), "count": None, "share": None}
-    row |= dict.fromkeys(("mean", "sd", *QUANTILES, *(f"{key}_in" for key in QUANTILES), *(() if facts.model.here else LIMITS)))
+    row = _row(facts, head, n, missing)
     yield {**row, **(_numbers(facts, name, counts, parts, sums, noise) if name in facts.model.numeric else {})}
+    of_cells = counts if noise is None else counts[:-1]
     for part in _shown(facts, name, parts):
         count = counts[list(part)].sum()
         binned_part = name in facts.model.numeric and not facts.values_of(name, part)
         low, high = facts.bounds(name, part) if binned_part else (None, None)
-        shared = (
-            _limits("share", binned.share(counts[:-1], noise, min(part))) if noise else {"share": float(count / n) if n else None}
-        )
         if (count or name not in facts.model.numeric) and not (binned_part and low is high is None):
-            yield {**row, "level": facts.label(name, part), "from": low, "to": high, "count": int(count), **shared}
+            yield {**row, "level": facts.label(name, part), "from": low, "to": high, **_counted(of_cells, part, noise, n)}
+
+
+def _row(facts: Facts, head: Row, n: float, missing: float | None) -> Row:
+    """Returns a row of a column of which only rows with a cell, and without, are known."""
+    row = {**head, "n": int(n), "missing": None if missing is None else int(missing), "count": None, "share": None}
+    return row | dict.fromkeys(
+        ("mean", "sd", *QUANTILES, *(f"{key}_in" for key in QUANTILES), *(() if facts.model.here else LIMITS))
+    )
+
+
+def _counted(counts: Array, part: Sequence[int], noise: Noise | None, n: float) -> Row:
+    """Returns rows and share of a part, with its limits where counts (of all but missing cells) have noise."""
+    count = counts[list(part)].sum()
+    share = {"share": float(count / n) if n else None} if noise is None else _limits("share", binned.share(counts, noise, part))
+    return {"count": int(count), **share}
+
+
+@guard.figure("events", [])
+def _events(facts: Facts) -> list[Row]:
+    """Returns the events of all clients and of each, as rows of their column: in all rows of told groups, and in each group."""
+    model, found = facts.model, list[Row]()
+    table, exits = Counted(TIMES, model.group), 2 * model.bins
+    if (told := facts.told[table]) is None or any(min(part) < model.bins <= max(part) for part in told[0]):
+        return found
+    inside = [cell for part in told[0] if max(part) < model.bins for cell in part]  # else few later events are not told
+    groups = {ALL: [cell for part in told[1] for cell in part]}
+    groups |= {facts.label(model.group, part): [*part] for part in told[1] if model.group}
+    for client, tables in facts.tables.items():
+        for label, group in groups.items():
+            counts = tables[table][:, group].sum(axis=1)
+            head = {"column": model.config.model.event, "level": "", "from": None, "to": None, "client": client}
+            head |= {"by": model.group if label else "", "group": label}
+            n, missing = counts[:exits].sum(), counts[-1] if (len(counts) - 1,) in told[0] else None
+            row = _row(facts, head, n, missing)
+            counted = _counted(counts[:exits], inside, facts.noise_of(client), n)
+            found += [row, {**row, "level": model.event_label, **counted}]
+    return found
 
 
 def _shown(facts: Facts, name: str, parts: Parts) -> Parts:
@@ -294,32 +329,22 @@ def _correlations(facts: Facts) -> list[Row]:
 @guard.figure("survival curves", {})
 def _survival(facts: Facts, time: str) -> Row:
     """Returns curves, with those at risk, and the log-rank test between groups."""
-    table = Counted(TIMES, facts.model.group)
-    found, test = list[Row](), None
-    if (both := facts.told[table]) is None:
-        return {"survival": found, "log_rank": test}
-    of_groups = [part for part in both[1] if not facts.model.group or part != (facts.model.size(facts.model.group) - 1,)]
-    groups = [facts.label(facts.model.group, part) if facts.model.group else "" for part in of_groups]
-    for client, tables in facts.tables.items():
-        noise = facts.noise_of(client)
-        life = curves.counts_of(both[0], tables[table][:, [min(part) for part in of_groups]].T, facts.ends_of(time))
-        followed = life.at_risk[:, :-1].sum(axis=0) > 0
+    table, model = Counted(TIMES, facts.model.group), facts.model
+    found, test, told = list[Row](), None, facts.told[table]
+    groups = [] if told is None else [part for part in told[1] if not model.group or part != (model.size(model.group) - 1,)]
+    for client, tables in facts.tables.items() if told is not None else ():
+        noise, of_groups = facts.noise_of(client), tables[table][:, [min(part) for part in groups]].T
+        life = curves.counts_of(told[0], of_groups, facts.ends_of(time), exact=model.here and time in facts.values)
+        followed = (life.exposed.sum(axis=0) > 0) & (np.diff(life.ends, prepend=-np.inf) > 0)
         if not followed.any() or not life.rows.all():
             continue
-        followed &= np.diff(life.ends, prepend=-np.inf) > 0
-        life = life_table.Counts(life.ends[followed], life.rows, life.events[:, followed], life.censored[:, followed])
-        values = np.stack(life_table.curve(life), axis=-1) if noise is None else _noisy_curves(life, noise)
-        if client == ALL and len(groups) > 1 and noise is None and (facts.model.here or life_table.covered(life)):
+        values = np.stack(life_table.curve(life), axis=-1) if noise is None else binned.survival(life, noise)
+        if client == ALL and len(groups) > 1 and noise is None and (model.here or life_table.covered(life)):
             test = life_table.log_rank(life)._asdict()
         for g, i in np.ndindex(life.events.shape):
-            row: Row = {"client": client, "group": groups[g], "time": float(life.ends[i]), "at_risk": int(life.at_risk[g, i])}
+            row: Row = {"client": client, "group": facts.label(model.group, groups[g]) if model.group else ""}
+            row |= {"time": float(life.ends[i]), "at_risk": int(life.at_risk[g, i])}
+            row |= {} if life.entered is None else {"entered": int(life.entered[g, i])}
             row |= {"events": int(life.events[g, i]), "censored": int(life.censored[g, i])}
-            found.append(row | dict(zip(("survival", "lower", "upper"), values[g, i].tolist())))
+            found += [row | dict(zip(("survival", "lower", "upper"), values[g, i].tolist()))] * bool(followed[i])
     return {"survival": found, "log_rank": test}
-
-
-def _noisy_curves(counts: life_table.Counts, noise: Noise) -> Array:
-    """Returns (groups, k, 3) survival with its 90 % interval, of noisy counts."""
-    each = zip(counts.events, counts.censored, counts.at_risk[:, -1].tolist())
-    with np.errstate(divide="ignore", invalid="ignore"):  # noise may leave nobody at risk
-        return np.array([binned.survival(events, censored, after, noise) for events, censored, after in each])

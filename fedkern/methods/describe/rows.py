@@ -35,8 +35,7 @@ def parties(config: Config, folder: Path) -> Parties:
     data, model = config.data, config.model
     levels = [name for name in (model.group, model.event, *(name for pair in model.cross for name in pair)) if name is not None]
     meant = {name: Column(name, "categorical") for name in levels}
-    if model.time is not None:
-        meant[model.time] = Column(model.time)
+    meant |= {name: Column(name) for name in (model.time, model.entry) if name is not None}
     columns = meant | jobs.declared(data.columns)
     spec = Spec(
         None,
@@ -60,7 +59,11 @@ def check_columns(config: Config, table: Table, spec: Spec, client: str = "") ->
         A column that the job names is missing, one has dates, or another label in each row, or a time is below 0.
     """
     model, begin = config.model, who(client, table.source)
-    wanted = [name for name in (model.group, model.time, model.event, *(name for pair in model.cross for name in pair)) if name]
+    wanted = [
+        name
+        for name in (model.group, model.time, model.event, model.entry, *(name for pair in model.cross for name in pair))
+        if name
+    ]
     for name in wanted:
         if name not in table.columns:
             what, present = f"{begin}: column {name!r} is missing", ", ".join(table.names)
@@ -86,6 +89,12 @@ def check_columns(config: Config, table: Table, spec: Spec, client: str = "") ->
     marks = Marks(table)
     time = read_numbers(table, model.time, marks, missing=True)
     marks.mark(time < 0, model.time, "is below 0", "a row is at risk from 0 on: count time from its own beginning")
+    if model.entry is not None:
+        entry, late = (
+            read_numbers(table, model.entry, marks, missing=True),
+            f"a row is seen from {model.entry!r} to {model.time!r}",
+        )
+        marks.mark(entry >= time, model.entry, f"is not before {model.time!r}", f"{late}: correct one of the cells")
     marks.refuse(client, spec.known)
 
 

@@ -43,12 +43,12 @@ Clients = Mapping[int, Client]
 
 
 class Agreed(NamedTuple):
-    """Holds what is agreed of cells: inner ends of bins (columns, ends), the columns whose values are their cells, about which
-    centre sums are (columns,), and the numbers by which all clients tell counts, and sums."""
+    """Holds what is agreed: inner ends of bins (columns, ends), the columns whose values are their cells, about which centres
+    sums are and to which sds they are rounded (columns, 2), and the numbers by which all clients tell counts, and sums."""
 
     ends: Array
     values: frozenset[str]
-    centre: Array
+    scale: Array
     told: Array
     sums: Array
 
@@ -83,7 +83,7 @@ def fit(run: Run[Config]) -> Fit | None:
             )
     else:
         ends = model.public_ends
-        agreed = Agreed(ends, frozenset(), np.zeros(len(ends)), model.numbers(model.all_told), np.zeros(0))
+        agreed = Agreed(ends, frozenset(), np.zeros((len(ends), 2)), model.numbers(model.all_told), np.zeros(0))
         question = AskCells(0, agreed.told)
         noisy = {k: budget.add_noise(run, privacy, model, k, client.exact(ends)) for k, client in clients.items()}
         answers = run.collect(stages.asking(model, Cells), Cells, noisy, lambda cells: cells, question)
@@ -104,7 +104,7 @@ def fit(run: Run[Config]) -> Fit | None:
         told=model.told(agreed.told),
         ends=agreed.ends,
         values=agreed.values,
-        centre=agreed.centre,
+        centre=agreed.scale[:, 0],
         counts={publish.ALL: np.sum([*counts.values()], axis=0)} | (counts if len(counts) > 1 else {}),
         moments=of_clients,
         noise=budget.noise(certificates),
@@ -142,10 +142,10 @@ def _agree(run: Run[Config], model: DescribeModel, clients: Clients) -> Agreed:
     """Agrees on ends of bins, and on what all clients tell; what is returned has a meaning at the server's place alone."""
     values = run.collect(stages.asking(model, FewValues), FewValues, clients, Client.values)
     nothing = np.zeros(0)
-    agreed = Agreed(model.public_ends, frozenset(), np.zeros(len(model.numeric)), nothing, nothing)
+    agreed = Agreed(model.public_ends, frozenset(), np.zeros((len(model.numeric), 2)), nothing, nothing)
     if values is not None:
         agreed = _with_ends(agreed, model, [*in_order(values.replies)])
-    question = AskParts(0, agreed.ends, agreed.centre)
+    question = AskParts(0, agreed.ends, agreed.scale)
     answers = _asked(run, model, OwnParts, question, clients, lambda k, client, question: client.parts(question))
     if answers is None:
         return agreed
@@ -156,12 +156,12 @@ def _agree(run: Run[Config], model: DescribeModel, clients: Clients) -> Agreed:
 
 def _with_ends(agreed: Agreed, model: DescribeModel, replies: Sequence[FewValues]) -> Agreed:
     """Returns the same with ends of bins: values, where columns have few, else round numbers about the mean of clients' means."""
-    ends, centre, values, last = agreed.ends.copy(), agreed.centre.copy(), set[str](), model.bins - 1
+    ends, scale, values, last = agreed.ends.copy(), agreed.scale.copy(), set[str](), model.bins - 1
     for j, name in enumerate(model.numeric):
         told_values = [(int(reply.n[j]), reply.values[j].tolist()) for reply in replies]
         sign, mean, sd = np.array([reply.scale[j] for reply in replies if reply.scale[j, 0]] or [[1.0, np.nan, np.nan]]).T
         spread = float(np.sqrt(np.mean(sd**2) + np.var(mean)))
-        centre[j] = np.nan_to_num(mean.mean())
+        scale[j] = np.nan_to_num([mean.mean(), 0.0 if model.here else spread])
         most = len(told_values[0][1])
         found = sorted({value for n, of_client in told_values if n <= most for value in of_client[: n if n >= 0 else -1 - n]})
         if len(found) <= last and (model.here or max(told_values)[0] <= most):
@@ -174,4 +174,4 @@ def _with_ends(agreed: Agreed, model: DescribeModel, replies: Sequence[FewValues
             found = measures.ends(float(mean.mean()), spread, lower, declared.upper, last).tolist() or found
         found = found[:last] or [0.0]
         ends[j] = [*found, *[found[-1]] * (last - len(found))]
-    return agreed._replace(ends=ends, values=frozenset(values), centre=centre)
+    return agreed._replace(ends=ends, values=frozenset(values), scale=scale)

@@ -64,6 +64,11 @@ REFUSED: dict[str, tuple[Change, dict[str, Any], tuple[str, ...]]] = {
     ),
     "dates": (put("since", [f"2020-01-{1 + i % 28:02d}" for i in range(N)]), {}, ("site0", "data.ignore")),
     "a time below 0": (put("days", [-1.0] + [2.0] * (N - 1), "site1"), {"model": SURVIVAL}, ("site1", "days")),
+    "an entry after the end": (
+        lambda data: [own.update(since=[0.0] * (N - 1) + [1e6]) for own in data.values()],
+        {"model": SURVIVAL | {"entry": "since"}},
+        ("site0", "since", "days"),
+    ),
     "no such column": (lambda data: None, {"model": {"group": "ward"}}, ("ward", "site0")),
     "a group that a client lacks": (lambda data: data["site1"].pop("arm"), {"model": {"group": "arm"}}, ("arm", "site1")),
     "five rows": (lambda data: data["site2"].update({k: v[:5] for k, v in data["site2"].items()}), {}, ("site2",)),
@@ -97,6 +102,7 @@ def test_rows_that_cannot_be_described_are_refused_at_their_place(name: str) -> 
 
 KEYS: dict[str, tuple[dict[str, Any], str]] = {
     "half of the times": ({"model": {"time": "days"}}, "model.event"),
+    "an entry without times": ({"model": {"entry": "days"}}, "model.entry"),
     "a pair of one": ({"model": {"cross": [["sex", "sex"]]}}, "model.cross"),
     "a pair with the group": ({"model": {"cross": [["sex", "arm"]], "group": "arm"}}, "model.cross"),
     "numbers as levels": (

@@ -119,16 +119,40 @@ def transplants() -> Columns:
     return {"days": days, "dead": np.tile(data["censors"].to_numpy(float), 10), "age": old}
 
 
-def test_curves_are_those_of_pooled_rows(transplants: Columns) -> None:
-    result = fedkern.describe(dealt(transplants), group="age", time="days", event="dead")
+@pytest.mark.parametrize("late", [False, True])
+def test_curves_are_those_of_pooled_rows(transplants: Columns, late: bool) -> None:
+    columns = {**transplants, "since": (transplants["days"] * (np.arange(len(transplants["days"])) % 3) / 4).round(1)}
+    columns["days"] = columns["days"] + 0.1  # all rows end after they enter
+    result = fedkern.describe(dealt(columns), group="age", time="days", event="dead", **({"entry": "since"} if late else {}))
     rows = [row for row in result.summary["describe"]["survival"] if not row["client"] and row["group"] == "old"]
-    old = transplants["age"] == "old"
-    right = SurvfuncRight(transplants["days"][old], transplants["dead"][old])
-    # Rows that are censored in the interval of an event are at risk for half of it: with an interval for each time nearly all.
-    told = np.interp(right.surv_times, [row["time"] for row in rows], [row["survival"] for row in rows])
-    assert np.abs(told - right.surv_prob).max() < 0.01
-    chi2, _ = survdiff(transplants["days"], transplants["dead"], transplants["age"])
-    assert result.summary["describe"]["log_rank"]["chi2"] == pytest.approx(chi2, rel=0.02)
+    old, entry = columns["age"] == "old", columns["since"] if late else None
+    right = SurvfuncRight(columns["days"][old], columns["dead"][old], entry=None if entry is None else entry[old])
+    told = dict(zip([row["time"] for row in rows], [row["survival"] for row in rows]))
+    np.testing.assert_allclose([told[time] for time in right.surv_times], right.surv_prob, atol=1e-12)
+    chi2, _ = survdiff(columns["days"], columns["dead"], columns["age"], entry=entry)
+    assert result.summary["describe"]["log_rank"]["chi2"] == pytest.approx(chi2, rel=1e-9)
+    assert one(result, "dead", "1", group="old")["count"] == columns["dead"][old].sum()
+    lines = {line[0]: line[1] for line in described.table_one(result.summary["describe"])}
+    n, share = columns["dead"].sum(), columns["dead"].mean()
+    assert lines["dead = 1, n (%)"] == f"{n:,.0f} ({100 * share:.1f})"
+
+
+def test_late_rows_apart_are_at_risk_once_they_have_entered() -> None:
+    random, n = np.random.default_rng(18), 3000
+    since = np.where(random.random(n) < 0.5, 0.0, random.uniform(0, 60, n)).round(1)
+    days = (since + 0.1 + random.exponential(40, n)).round(1)
+    columns = {"since": since, "days": days, "dead": (random.random(n) < 0.7).astype(float), "x": random.normal(size=n)}
+    result = fedkern.describe(dealt(columns), time="days", event="dead", entry="since", disclosure=APART)
+    rows = [row for row in result.summary["describe"]["survival"] if not row["client"]]
+    right = SurvfuncRight(days, columns["dead"], entry=since)
+    assert len(rows) > 5
+    for row in rows[1:]:  # who enters in the first interval counts from its beginning
+        assert abs(row["survival"] - np.interp(row["time"], right.surv_times, right.surv_prob)) < 0.03
+    ends = [0.0, *(row["time"] for row in rows)]
+    for begin, row in zip(ends[1:], rows[1:]):
+        assert row["at_risk"] == pytest.approx(((since < begin) & (days > begin)).sum(), rel=0.03)
+    assert one(result, "dead", "1")["count"] == columns["dead"].sum()
+    assert one(result, "dead", "1", client="site1")["count"] == columns["dead"][1::3].sum()
 
 
 def test_curves_apart_are_within_an_interval(transplants: Columns) -> None:
@@ -300,7 +324,7 @@ def test_a_row_less_is_refused_and_other_bins_tell_nothing_finer(
 def test_a_table_of_two_columns_is_told_again_only_where_enough_rows_have_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: bool
 ) -> None:
-    """Of 80 rows that site0 has got since then 2 are in one cell: the table without them and with them would tell these."""
+    """Of 160 rows that site0 has got since then 2 are in one cell: the table without them and with them would tell these."""
     random = np.random.default_rng(6)
     arms, sexes = (np.where(random.random(600) < 0.5, *both) for both in (("a", "b"), ("f", "m")))
     columns = {"arm": arms, "sex": sexes, "x": random.normal(size=600).round(3)}
@@ -314,7 +338,7 @@ def test_a_table_of_two_columns_is_told_again_only_where_enough_rows_have_change
     first = cells("site0")
     assert len(first) == 4
     assert cells("site0") == first
-    new = ["a,f"] * (38 if few else 40) + ["a,m"] * (2 if few else 0) + ["b,m"] * 40
+    new = ["a,f"] * (78 if few else 40) + ["a,m"] * (2 if few else 40) + ["b,m", "b,f"] * 40
     with (tmp_path / "rows" / "site0.csv").open("a", newline="") as file:
         file.writelines(f"{row},{random.normal():.3f}\r\n" for row in new)
     again = cells("site0")
