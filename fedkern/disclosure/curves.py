@@ -26,7 +26,7 @@ def parts(counts: ArrayLike, bins: int, ends: Sequence[int], rules: Rules) -> Pa
     and begins with at least `rules.rows` of each group at risk. Censored rows are told where enough of each group, or none, have
     been since they were told last; those behind the last end are one part with later events where they are few. A row without
     time is left out where enough rows of each group are; else it counts as censored in the first interval, and nobody sees how
-    many do.
+    many do. Where there is one interval no curve is told, but all events, if enough rows of each group have one, and none.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def parts(counts: ArrayLike, bins: int, ends: Sequence[int], rules: Rules) -> Pa
         return counted and bool(at_risk.min(initial=rules.rows) >= rules.rows)
 
     intervals = cut({end + 1: end + 1 for end in ends}, bins, len(ends) // 2, fits)
-    if len(intervals) == 1:
+    if len(intervals) == 1 and not all(enough(rows, intervals, least) for rows in (dying, gone)):
         return None
     told, since = [[2 * bins + cell for cell in part] for part in intervals if coming], list[int]()
     for part in intervals:

@@ -79,7 +79,7 @@ def _quartiles(row: Record) -> str:
     parts = [re.sub("from (.*) below ", r"\1 to <", row.get(f"{name}_in") or "") for name in names]
     parts = [part.replace("below ", "<").replace("from ", ">= ") for part in parts]
     shown = [part if row[name] is None else _short(row[name]) for name, part in zip(names, parts)]
-    return "{} [{}, {}]".format(*shown) if shown[0] != "any" and (len(set(shown)) > 1 or row["median"] is not None) else ""
+    return "{} [{}, {}]".format(*shown) if "any" not in shown and (len(set(shown)) > 1 or row["median"] is not None) else ""
 
 
 def cross(content: Record) -> dict[str, Cells]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,13 @@ from .rows import Rows
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+class Before(NamedTuple):
+    """Holds what was told of a table: rows (cells of both columns), each at the first cell of its part, and the parts."""
+
+    counts: Ints
+    parts: Both
 
 
 @dataclass
@@ -143,16 +150,16 @@ class Client:
 
         Parts of a column join until that is so; of two columns, and of times, nothing is told then.
         """
-        least, (found, second), before = self.rules.rows_per_value, both, self.earlier.get(kept.name_of(table))
+        least, (found, second), before = self.rules.rows_per_value, both, self._before(table)
         single = not table.second and table.first != TIMES
         if before is not None:
-            if (known := self._known(table, before)) is None:
+            if not before.parts[0]:
                 return None
-            found, second = (cells.common(client_parts, tuple(axis)) for client_parts, axis in zip(both, known))
+            found, second = (cells.common(*parts) for parts in zip(both, before.parts))
 
             def fits(parts: Parts) -> NDArray[np.bool_]:
-                fit = cells.again(_added(counts, (parts, second)), _was(before, known, (parts, second)), least)
-                return np.asarray(fit.all(axis=1))
+                now, then = (_added(rows, (parts, second)) for rows in (counts, before.counts))
+                return np.asarray(cells.again(now, then, least).all(axis=1))
 
             coarser = cells.coarsened(found, fits) if single or fits(found).all() else None
             if coarser is None:
@@ -167,15 +174,22 @@ class Client:
             found = cells.coarsened(found, wide) or found
         return found, second
 
-    def _known(self, table: Counted, before: kept.Told) -> list[Mapping[tuple[int, ...], list[int]]] | None:
-        """Returns of each of a table's columns the parts of cells of which something was told before; None of other times."""
-        names, known = [self.names_of(name) for name in table], list[Mapping[tuple[int, ...], list[int]]]()
-        if TIMES in table and names != before["cells"]:
+    def _before(self, table: Counted) -> Before | None:
+        """Returns what was told of a table before, in cells as they are now; of other times no parts, None where nothing was."""
+        if (before := self.earlier.get(kept.name_of(table))) is None:
             return None
-        for now, then, parts_then in zip(names, before["cells"], before["parts"]):
-            parts = tuple(map(tuple, parts_then))
-            known.append({part: [k] for k, part in enumerate(parts)} if now == then else cells.in_cells(now, then, parts))
-        return known
+        parts, rows = list[Parts](), np.array(before["counts"], np.int64)
+        for axis, (column, then, parts_then) in enumerate(zip(table, before["cells"], before["parts"])):
+            now, of_then = self.names_of(column), tuple(map(tuple, parts_then))
+            if now != then and table.first == TIMES:
+                return Before(rows, ((), ()))
+            known = {part: [k] for k, part in enumerate(of_then)} if now == then else cells.in_cells(now, then, of_then)
+            moved = np.zeros((rows.shape[1 - axis], self.model.size(column)), np.int64)
+            for inside, earlier in known.items():
+                moved[:, inside[0]] = np.take(rows, earlier, axis=axis).sum(axis=axis)
+            rows = moved if axis else moved.T
+            parts.append(tuple(known))
+        return Before(rows, (parts[0], parts[1]))
 
     # Counts ----------
 
@@ -206,9 +220,8 @@ class Client:
             if both is None or self.own[table] is None:
                 continue
             name, counts = kept.name_of(table), _added(self.counts(table), both)
-            before, names = self.earlier.get(name), [self.names_of(column) for column in table]
-            known = None if before is None else self._known(table, before)
-            if before is None or known is None or (_was(before, known, both) != counts).any():
+            before, names = self._before(table), [self.names_of(column) for column in table]
+            if before is None or (_added(before.counts, both) != counts).any():
                 new[name] = {"cells": names, "parts": both, "counts": counts.tolist(), "least": self.rules.rows_per_value}
         return new
 
@@ -216,7 +229,9 @@ class Client:
         """Returns the inner ends of a column's bins, or its levels; of no column none."""
         if name not in self.model.numeric and name != TIMES:
             return [*(self.model.columns[name].levels or ())] if name else []
-        return [*self.ends[self.model.numeric.index(self.model.time if name == TIMES else name)].tolist()]
+        if name == TIMES:
+            return [*self.names_of(self.model.time), self.model.entry]
+        return [*self.ends[self.model.numeric.index(name)].tolist()]
 
     # ----------
 
@@ -292,17 +307,6 @@ def _rounded(sums: Array, sds: Sequence[Array]) -> Array:
 def _added(counts: Ints, both: Both) -> Ints:
     """Returns the rows in the parts of a table's columns."""
     return cells.added(cells.added(counts, both[1]).T, both[0]).T
-
-
-def _was(before: kept.Told, known: Sequence[Mapping[tuple[int, ...], list[int]]], both: Both) -> Ints:
-    """Returns how many rows were told of parts."""
-
-    def inside(axis: Mapping[tuple[int, ...], list[int]], part: Sequence[int]) -> list[int]:
-        return [k for cell, told in axis.items() if {*cell} <= {*part} for k in told]
-
-    counts = np.array(before["counts"], np.int64)
-    rows, columns = ([inside(axis, part) for part in parts] for parts, axis in zip(both, known))
-    return np.array([[counts[np.ix_(row_cells, other)].sum() for other in columns] for row_cells in rows])
 
 
 def _of_cells(parts: Parts, of: Parts) -> Parts:

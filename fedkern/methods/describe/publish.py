@@ -120,7 +120,7 @@ class Facts:
     def values_of(self, name: str, part: Sequence[int]) -> list[float]:
         """Returns the values that are a part of a column's cells; none where these are bins."""
         cells = [cell - 1 for cell in part if 0 < cell < self.model.bins]
-        return self.ends_of(name)[cells].tolist() if name in self.values and self.few(name) else []
+        return np.unique(self.ends_of(name)[cells]).tolist() if name in self.values and self.few(name) else []
 
 
 def fit(facts: Facts) -> Fit:
@@ -217,17 +217,17 @@ def _of_column(facts: Facts, head: Row, counts: Array, parts: Parts, sums: Sums)
 
 def _row(facts: Facts, head: Row, n: float, missing: float | None) -> Row:
     """Returns a row of a column of which only rows with a cell, and without, are known."""
-    row = {**head, "n": int(n), "missing": None if missing is None else int(missing), "count": None, "share": None}
+    row = {**head, "n": int(n), "missing": None if missing is None else max(int(missing), 0), "count": None, "share": None}
     return row | dict.fromkeys(
         ("mean", "sd", *QUANTILES, *(f"{key}_in" for key in QUANTILES), *(() if facts.model.here else LIMITS))
     )
 
 
 def _counted(counts: Array, part: Sequence[int], noise: Noise | None, n: float) -> Row:
-    """Returns rows and share of a part, with its limits where counts (of all but missing cells) have noise."""
+    """Returns rows and share of a part, with its limits where counts (of cells that are not missing) have noise."""
     count = counts[list(part)].sum()
     share = {"share": float(count / n) if n else None} if noise is None else _limits("share", binned.share(counts, noise, part))
-    return {"count": int(count), **share}
+    return {"count": max(int(count), 0), **share}
 
 
 @guard.figure("events", [])
@@ -239,7 +239,8 @@ def _events(facts: Facts) -> list[Row]:
         return found
     inside = [cell for part in told[0] if max(part) < model.bins for cell in part]  # else few later events are not told
     groups = {ALL: [cell for part in told[1] for cell in part]}
-    groups |= {facts.label(model.group, part): [*part] for part in told[1] if model.group}
+    last = model.size(model.group) - 1
+    groups |= {facts.label(model.group, part): [*part] for part in told[1] if model.group and part != (last,)}
     for client, tables in facts.tables.items():
         for label, group in groups.items():
             counts = tables[table][:, group].sum(axis=1)
@@ -266,41 +267,38 @@ def _shown(facts: Facts, name: str, parts: Parts) -> Parts:
 def _numbers(facts: Facts, name: str, counts: Array, parts: Parts, sums: Sums, noise: Noise | None) -> Row:
     """Returns mean, sd and quantiles: mean and sd of sums, else of counts of more than two parts whose ends are known.
 
-    A quantile is a value where these are cells; else there is none, and `q25_in` and so on name the bins in which it lies. Those
-    are several where missing cells stand in a bin: any number of its rows may be missing ones. Of noisy counts it is an end.
+    A quantile lies between two rows, as R's does. It is a number where their values are cells; else `q25_in` and so on name the
+    bins of these rows, which are several where missing cells stand in a bin: any number of its rows may be missing ones. Of
+    noisy counts it is an end, and of 1,000 bins the nearest one.
     """
-    ends, (rows, first, second) = facts.ends_of(name), sums
-    inside, row = [part for part in parts if min(part) < len(counts) - 1], dict[str, Any]()
+    (rows, first, second), row, last = sums, dict[str, Any](), len(counts) - 1
+    inside, intervals = [part for part in parts if min(part) < last], facts.intervals(name, parts)
+    of_parts = np.array([counts[min(part)] for part in inside])
     if rows > 1:
         mean = float(facts.centre[facts.model.numeric.index(name)] + first / rows)
         sd = float(max((second - first**2 / rows) / (rows - 1), 0.0) ** 0.5)
         error = 0.0 if facts.model.here else sd / rows**0.5
         row = {"mean": measures.rounded(mean, error), "sd": measures.rounded(sd, error / 2**0.5)}
-    elif not facts.model.here and (intervals := facts.intervals(name, parts)) is not None:
-        of_parts = np.array([counts[min(part)] for part in inside])
-        if np.count_nonzero(of_parts) > 2:
-            row |= _limits("mean", binned.mean(of_parts, noise or EXACT, intervals))
-            row |= _limits("sd", binned.sd(of_parts, noise or EXACT, intervals))
-        if noise:
-            return row | {key: binned.quantile(of_parts, noise, intervals, share).value for key, share in QUANTILES.items()}
-    until = np.cumsum([counts[min(part)] for part in inside])
-    if facts.model.here and name in facts.values and len(until) and until[-1]:  # between neighbours, as R has them
-        wanted = {key: (until[-1] - 1) * share for key, share in QUANTILES.items()}
-        ordered = np.append(ends[0], ends)[
-            np.searchsorted(until, [[np.floor(k), np.ceil(k)] for k in wanted.values()], side="right")
-        ]
-        return row | dict(zip(wanted, (ordered[:, 0] + np.diff(ordered)[:, 0] * (np.array([*wanted.values()]) % 1)).tolist()))
-    last = len(counts) - 1
+    elif not facts.model.here and intervals is not None and np.count_nonzero(of_parts) > 2:
+        row = _limits("mean", binned.mean(of_parts, noise or EXACT, intervals))
+        row |= _limits("sd", binned.sd(of_parts, noise or EXACT, intervals))
+    if noise:
+        return row | {key: binned.quantile(of_parts, noise, intervals, share).value for key, share in QUANTILES.items()}
+    until = np.cumsum(of_parts)
     without = np.cumsum([counts[min(part)] * (last not in part) for part in inside])  # as if all such rows were missing ones
     for key, share in QUANTILES.items() if len(until) and without[-1] else ():
-        ks = [int(np.searchsorted(of, share * of[-1])) for of in (until, without)]
-        between = [cell for part in inside[min(ks) : max(ks) + 1] for cell in part if cell < last]
-        row[f"{key}_in"] = facts.label(name, between)
-        low, high = facts.bounds(name, between)
-        if len(values := facts.values_of(name, between)) == 1:
-            row[key] = values[0]
-        elif facts.model.here and low is not None and high is not None:  # a thousandth of the column's range
-            row[key] = low if share * until[-1] - (until[ks[0] - 1] if ks[0] else 0) <= until[ks[0]] - share * until[-1] else high
+        place = (until[-1] - 1) * share
+        (low, high), rest = (
+            np.searchsorted(of, [math.floor((of[-1] - 1) * share), math.ceil((of[-1] - 1) * share)], side="right").tolist()
+            for of in (until, without)
+        )
+        if intervals is not None and not np.ptp(intervals[[low, high]], axis=1).any():
+            row[key] = float(np.interp(place % 1, [0, 1], intervals[[low, high], 0]))
+            continue
+        between = [cell for part in inside[min(low, *rest) : max(high, *rest) + 1] for cell in part if cell < last]
+        row[f"{key}_in"], ends = facts.label(name, between), facts.bounds(name, between)
+        if facts.model.here and None not in ends:
+            row[key] = ends[int(place + 0.5 > (until[low] + (until[low - 1] if low else 0)) / 2)]
     return row
 
 
