@@ -27,7 +27,7 @@ from fedkern.jobs.holding import told
 from fedkern.jobs.load import config_of
 from fedkern.methods.describe import keys, run
 from fedkern.methods.describe.counts import Client
-from fedkern.methods.describe.model import TIMES, Counted, DescribeModel
+from fedkern.methods.describe.model import TIMES, Agreed, Counted, DescribeModel
 from fedkern.methods.describe.rows import Rows
 from fedkern.models import encoding
 from fedkern.privacy.sketch import Sketch
@@ -129,7 +129,7 @@ class Look:
         )
         self.clients = [self.client(own, rules, account) for own, account in zip(data, accounts, strict=True)]
         nothing = np.zeros(0)
-        agreed = run.Agreed(self.model.public_ends, frozenset(), np.zeros((len(self.model.numeric), 2)), nothing, nothing)
+        agreed = Agreed(self.model.public_ends, frozenset(), np.zeros((len(self.model.numeric), 2)), nothing, nothing)
         self.scales = [client.values() for client in self.clients]
         self.agreed = run._with_ends(agreed, self.model, self.scales)
 

@@ -49,6 +49,17 @@ Both = tuple[Parts, Parts]  # of a table's two columns; of one column the other 
 Told = Mapping[Counted, Both | None]  # what all clients tell; None where some client tells nothing of a table, so that none does
 
 
+class Agreed(NamedTuple):
+    """Holds what is agreed: inner ends of bins (columns, ends), the columns whose values are their cells, about which centres
+    sums are and to which sds they are rounded (columns, 2), and the numbers by which all clients tell counts, and sums."""
+
+    ends: Array
+    values: frozenset[str]
+    scale: Array
+    told: Array
+    sums: Array
+
+
 @dataclass(frozen=True)
 class DescribeModel(JobModel[OutputSection]):
     """Holds a job with its clients and columns."""

@@ -24,7 +24,7 @@ from ...results import guard
 from ...results.described import QUANTILES
 from ...results.stored import Stored
 from ...results.verdict import Verdict, not_judged
-from .model import FEW, TIMES, Counted, DescribeModel, Told
+from .model import FEW, TIMES, Agreed, Counted, DescribeModel, Told
 
 Array = NDArray[np.float64]
 Row = dict[str, Any]
@@ -41,22 +41,21 @@ class Facts:
 
     Attributes
     ----------
-    model, told : the job; which cells all clients tell
-    ends : (columns, ends) inner ends of bins
-    values : the columns whose values are their cells
-    centre : (columns,) about which sums are
+    model, agreed : the job; cells and sums
     counts, moments : of all clients together, and of each that tells its own
     noise : of one client's counts; None where they have none
     """
 
     model: DescribeModel
-    told: Told
-    ends: Array
-    values: frozenset[str]
-    centre: Array
+    agreed: Agreed
     counts: Mapping[str, Array]
     moments: Mapping[str, Moments]
     noise: Noise | None = None
+
+    @cached_property
+    def told(self) -> Told:
+        """The cells that all clients tell."""
+        return self.model.told(self.agreed.told)
 
     @cached_property
     def tables(self) -> dict[str, dict[Counted, Array]]:
@@ -77,12 +76,12 @@ class Facts:
 
     def ends_of(self, name: str) -> Array:
         """Returns the inner ends of a column's bins."""
-        ends: Array = self.ends[self.model.numeric.index(name)]
+        ends: Array = self.agreed.ends[self.model.numeric.index(name)]
         return ends
 
     def few(self, name: str) -> bool:
         """Tells whether a column's cells are levels, or few values."""
-        return name not in self.model.numeric or (name in self.values and len(np.unique(self.ends_of(name))) <= FEW)
+        return name not in self.model.numeric or (name in self.agreed.values and len(np.unique(self.ends_of(name))) <= FEW)
 
     def bounds(self, name: str, part: Sequence[int]) -> tuple[float | None, float | None]:
         """Returns the ends between which the numbers of a part lie; None where there is no end."""
@@ -99,7 +98,7 @@ class Facts:
         if any(last in part and len(part) > 1 for part in parts):  # which of its rows are missing ones is not told
             return None
         ends = self.ends_of(name)
-        if name in self.values:
+        if name in self.agreed.values:
             of_cells = np.stack([np.append(ends[0], ends)] * 2, axis=-1)
         elif declared.lower is None or declared.upper is None:
             return None
@@ -120,7 +119,7 @@ class Facts:
     def values_of(self, name: str, part: Sequence[int]) -> list[float]:
         """Returns the values that are a part of a column's cells; none where these are bins."""
         cells = [cell - 1 for cell in part if 0 < cell < self.model.bins]
-        return np.unique(self.ends_of(name)[cells]).tolist() if name in self.values and self.few(name) else []
+        return np.unique(self.ends_of(name)[cells]).tolist() if name in self.agreed.values and self.few(name) else []
 
 
 def fit(facts: Facts) -> Fit:
@@ -169,7 +168,7 @@ def _notes(facts: Facts) -> list[str]:
         if of_column.sum() and of_column[-1] == of_column.sum():
             found.append(Finding.of("column-all-missing", column=name))
         elif name in model.numeric and declared is not None and declared.lower is not None and declared.upper is not None:
-            mean = facts.centre[model.numeric.index(name)]  # 0: not known
+            mean = facts.agreed.scale[model.numeric.index(name), 0]  # 0: not known
             if mean and not declared.lower <= mean <= declared.upper:
                 found.append(Finding.of("bins-hold-nothing", column=name))
     if model.time and not _survival(facts, model.time).get("survival"):
@@ -259,7 +258,7 @@ def _shown(facts: Facts, name: str, parts: Parts) -> Parts:
     if facts.few(name) or not facts.model.here:
         return tuple(part for part in parts if part != (last,))
     ends = facts.ends_of(name)
-    wide = np.linspace(ends[0], ends[-1], PANES + 1) if name in facts.values else ends[:: len(ends) // PANES]
+    wide = np.linspace(ends[0], ends[-1], PANES + 1) if name in facts.agreed.values else ends[:: len(ends) // PANES]
     pane = np.append(0, np.searchsorted(wide, ends, side="right"))
     return tuple(tuple(np.flatnonzero(pane == k).tolist()) for k in np.unique(pane))
 
@@ -275,7 +274,7 @@ def _numbers(facts: Facts, name: str, counts: Array, parts: Parts, sums: Sums, n
     inside, intervals = [part for part in parts if min(part) < last], facts.intervals(name, parts)
     of_parts = np.array([counts[min(part)] for part in inside])
     if rows > 1:
-        mean = float(facts.centre[facts.model.numeric.index(name)] + first / rows)
+        mean = float(facts.agreed.scale[facts.model.numeric.index(name), 0] + first / rows)
         sd = float(max((second - first**2 / rows) / (rows - 1), 0.0) ** 0.5)
         error = 0.0 if facts.model.here else sd / rows**0.5
         row = {"mean": measures.rounded(mean, error), "sd": measures.rounded(sd, error / 2**0.5)}
@@ -332,7 +331,7 @@ def _survival(facts: Facts, time: str) -> Row:
     groups = [] if told is None else [part for part in told[1] if not model.group or part != (model.size(model.group) - 1,)]
     for client, tables in facts.tables.items() if told is not None else ():
         noise, of_groups = facts.noise_of(client), tables[table][:, [min(part) for part in groups]].T
-        life = curves.counts_of(told[0], of_groups, facts.ends_of(time), exact=model.here and time in facts.values)
+        life = curves.counts_of(told[0], of_groups, facts.ends_of(time), exact=model.here and time in facts.agreed.values)
         followed = (life.exposed.sum(axis=0) > 0) & (np.diff(life.ends, prepend=-np.inf) > 0)
         if not followed.any() or not life.rows.all():
             continue

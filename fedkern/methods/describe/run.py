@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,23 +34,12 @@ from ...jobs.secret import secret
 from . import budget, own, publish, stages
 from .counts import Client
 from .keys import Config
-from .model import DescribeModel
+from .model import Agreed, DescribeModel
 from .rows import Rows
 
 Array = NDArray[np.float64]
 A = TypeVar("A", bound=Answer)
 Clients = Mapping[int, Client]
-
-
-class Agreed(NamedTuple):
-    """Holds what is agreed: inner ends of bins (columns, ends), the columns whose values are their cells, about which centres
-    sums are and to which sds they are rounded (columns, 2), and the numbers by which all clients tell counts, and sums."""
-
-    ends: Array
-    values: frozenset[str]
-    scale: Array
-    told: Array
-    sums: Array
 
 
 def fit(run: Run[Config]) -> Fit | None:
@@ -99,16 +88,8 @@ def fit(run: Run[Config]) -> Fit | None:
     if moments:  # masked ones are all clients' together
         fields = zip(*((of_client.each, of_client.pairs) for of_client in moments))
         of_clients[publish.ALL] = Moments(0, *(np.sum(field, axis=0) for field in fields))
-    facts = publish.Facts(
-        model=model,
-        told=model.told(agreed.told),
-        ends=agreed.ends,
-        values=agreed.values,
-        centre=agreed.scale[:, 0],
-        counts={publish.ALL: np.sum([*counts.values()], axis=0)} | (counts if len(counts) > 1 else {}),
-        moments=of_clients,
-        noise=budget.noise(certificates),
-    )
+    counts = {publish.ALL: np.sum([*counts.values()], axis=0)} | (counts if len(counts) > 1 else {})
+    facts = publish.Facts(model, agreed, counts, of_clients, budget.noise(certificates))
     return replace(publish.fit(facts), privacy=certificates)
 
 
