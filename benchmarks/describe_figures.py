@@ -1,4 +1,5 @@
-"""How far the numbers that `describe` tells are from those of pooled rows: R's data of `survival`, divided among clients.
+"""How far the numbers that `describe` tells are from those of pooled rows: R's data of `survival`, and `channing` of `boot`, where
+rows enter late, divided among clients.
 
     python benchmarks/describe_figures.py [--only public private]
 
@@ -24,12 +25,14 @@ from fedkern.privacy import binned
 
 Array = NDArray[np.float64]
 
-SETS = {  # name -> time, status, the status of an event, a group
-    "lung": ("time", "status", 2, "sex"),
-    "colon": ("time", "status", 1, "sex"),
-    "veteran": ("time", "status", 1, "trt"),
-    "pbc": ("time", "status", 2, "sex"),
+SETS = {  # name -> time, status, the status of an event, a group, when rows enter
+    "lung": ("time", "status", 2, "sex", None),
+    "colon": ("time", "status", 1, "sex", None),
+    "veteran": ("time", "status", 1, "trt", None),
+    "pbc": ("time", "status", 2, "sex", None),
+    "channing": ("exit", "cens", 1, "sex", "entry"),
 }
+ROWS = {"colon": "colon[colon$etype == 2, ]", "channing": "boot::channing[boot::channing$exit > boot::channing$entry, -4]"}
 CLIENTS, FEDERATIONS = 3, 2000
 
 
@@ -58,7 +61,7 @@ def of_numbers(rows: pd.DataFrame, result: fedkern.Result) -> tuple[int, float, 
         mean.append(abs(head["mean"] - values.mean()) / error)
         sd.append(abs(head["sd"] - values.std(ddof=1)) / (error / np.sqrt(2)))
         for key, share in (("q25", 0.25), ("median", 0.5), ("q75", 0.75)):
-            ends = dict(re.findall(r"(from|below) (\S+)", head[f"{key}_in"]))
+            ends = dict(re.findall(r"(from|below) (\S+)", head[f"{key}_in"] or ""))
             low, high = (float(ends.get(word, end)) for word, end in (("from", "-inf"), ("below", "inf")))
             beyond += head[key] is None and not low <= np.quantile(values, share) < high
     return told, max(mean), max(sd), beyond
@@ -66,7 +69,8 @@ def of_numbers(rows: pd.DataFrame, result: fedkern.Result) -> tuple[int, float, 
 
 def of_curve(name: str, result: fedkern.Result) -> tuple[int, int, int]:
     """Returns how many values of pooled curves are told, how many are off, and by how many intervals at most."""
-    time, status, positive, column = SETS[name]
+    time, status, positive, column, entry = SETS[name]
+    times = time if entry is None else f"{entry}, {time}"
     lines: dict[str, list[dict[str, float]]] = {}
     for row in result.summary["describe"]["survival"]:
         if not row["client"]:
@@ -74,9 +78,9 @@ def of_curve(name: str, result: fedkern.Result) -> tuple[int, int, int]:
     off = list[int]()
     for level, told in lines.items():
         some = f'd <- d[as.character(d${column}) == "{level}", ]; ' if level else ""
-        code = f"d <- {'colon[colon$etype == 2, ]' if name == 'colon' else name}; {some}"
+        code = f"d <- {ROWS.get(name, name)}; {some}"
         ends = ", ".join(str(row["time"]) for row in told)
-        fit = f"s <- summary(survfit(Surv({time}, {status} == {positive}) ~ 1, d), times = c({ends})); "
+        fit = f"s <- summary(survfit(Surv({times}, {status} == {positive}) ~ 1, d), times = c({ends})); "
         reference = from_r(code + fit + "write.csv(data.frame(surv = s$surv), row.names = FALSE)")["surv"].to_numpy()
         bounds = np.array([1.0, *reference, 0.0])
         for j, value in enumerate(row["survival"] for row in told):
@@ -86,15 +90,14 @@ def of_curve(name: str, result: fedkern.Result) -> tuple[int, int, int]:
 
 def public() -> None:
     """Compares what is told of R's data with what R says of all rows."""
-    for name, (time, status, positive, group) in SETS.items():
-        rows = from_r(f"write.csv({name}, row.names = FALSE)")
+    for name, (time, status, positive, group, entry) in SETS.items():
+        rows = from_r(f"write.csv({ROWS.get(name, name)}, row.names = FALSE)")
         rows = rows.dropna(subset=[time, status]).drop(columns=["id", "study"], errors="ignore")
-        rows = rows[rows.etype == 2] if name == "colon" else rows
         clients = {f"site{k}": part for k, part in enumerate(divided(rows, 1))}
         for level in ("standard", "strict"):
-            given = {"time": time, "event": status, "positive": positive, "disclosure": {"level": level}}
+            given = {"time": time, "event": status, "positive": positive, "disclosure": {"level": level}, "entry": entry}
             told = [fedkern.describe(clients, **given, **by) for by in ({}, {"group": group})]
-            columns, mean, sd, beyond = of_numbers(rows.drop(columns=[time, status]), told[0])
+            columns, mean, sd, beyond = of_numbers(rows.drop(columns=[time, status, entry], errors="ignore"), told[0])
             each = "; ".join("{} values, {} off, at most by {}".format(*of_curve(name, one)) for one in told)
             print(
                 f"{name}, {len(rows)} rows, {CLIENTS} clients, {level}: {columns} columns, mean off by at most {mean:.3f} "

@@ -21,12 +21,13 @@ Ints = NDArray[np.int64]
 def parts(counts: ArrayLike, bins: int, ends: Sequence[int], rules: Rules) -> Parts | None:
     """Returns the parts in which a client tells its times; None if in none.
 
-    Cells are the events of each interval, its censored rows, where rows enter late those that enter in it, and last the rows
-    that lack a time or the event. Intervals join until each has enough events in each group, or none, and so of rows that enter,
-    and begins with at least `rules.rows` of each group at risk. Censored rows are told where enough of each group, or none, have
-    been since they were told last; those behind the last end are one part with later events where they are few. A row without
-    time is left out where enough rows of each group are; else it counts as censored in the first interval, and nobody sees how
-    many do. Where there is one interval no curve is told, but all events, if enough rows of each group have one, and none.
+    Cells are the events of each interval, its censored rows, where rows enter late those that are there from 0 on and those that
+    enter in each interval, and last the rows that lack a time or the event. Intervals join until each has enough events in each
+    group, or none, and so of rows that enter, and begins with at least `rules.rows` of each group at risk. Censored rows are told
+    where enough of each group, or none, have been since they were told last; those behind the last end are one part with later
+    events where they are few. A row without time is left out where enough rows of each group are; else it counts as censored in
+    the first interval, and nobody sees how many do. Where there is one interval no curve is told, but all events, if enough rows
+    of each group have one, and none.
 
     Parameters
     ----------
@@ -42,8 +43,9 @@ def parts(counts: ArrayLike, bins: int, ends: Sequence[int], rules: Rules) -> Pa
     ((0, 1), (2,), (3,), (4, 5, 8), (6,), (7,))
     """
     table = np.array(counts, np.int64)
-    dying, gone, *coming = np.split(table[table.any(axis=1), :-1], [*range(bins, table.shape[1] - 1, bins)], axis=1)
-    lacking, least, last = table[table.any(axis=1), -1], rules.rows_per_value, table.shape[1] - 1
+    some, last, least, first = table[table.any(axis=1)], table.shape[1] - 1, rules.rows_per_value, 2 * bins
+    dying, gone, lacking = some[:, :bins], some[:, bins:first], some[:, last]
+    coming = [some[:, first + 1 : last]] if last > first else []
     out = lacking.min(initial=least) >= least
     if not out:
         gone[:, 0] += lacking
@@ -51,7 +53,6 @@ def parts(counts: ArrayLike, bins: int, ends: Sequence[int], rules: Rules) -> Pa
 
     def fits(tried: Parts) -> bool:
         begins = [part[0] for part in tried]
-        # Who enters in the first interval counts from its beginning.
         at_risk = left[:, begins] - later[:, [begins[1], *begins[1:]]]
         counted = all(enough(rows, tried, least, none=True) for rows in (dying, *coming))
         return counted and bool(at_risk.min(initial=rules.rows) >= rules.rows)
@@ -59,7 +60,11 @@ def parts(counts: ArrayLike, bins: int, ends: Sequence[int], rules: Rules) -> Pa
     intervals = cut({end + 1: end + 1 for end in ends}, bins, len(ends) // 2, fits)
     if len(intervals) == 1 and not all(enough(rows, intervals, least) for rows in (dying, gone)):
         return None
-    told, since = [[2 * bins + cell for cell in part] for part in intervals if coming], list[int]()
+    told, since = [[first + 1 + cell for cell in part] for part in intervals if coming], list[int]()
+    if coming and enough(some, ((first,),), least, none=True):
+        told.append([first])
+    elif coming:
+        told[0].append(first)
     for part in intervals:
         told.append([*part])
         since += [bins + cell for cell in part]
@@ -86,8 +91,10 @@ def counts_of(of: Parts, counts: ArrayLike, ends: ArrayLike, *, exact: bool = Fa
     kinds = np.zeros((3, len(table), len(until) + 1), np.int64)
     for part in of:
         if known := [cell for cell in part if cell < last]:
-            kind, cell = divmod(max(known), bins)
-            kinds[kind, :, until.index(cell) if cell < bins - 1 else -1] += table[:, list(part)].sum(axis=1)
+            kind = min(max(known) // bins, 2)
+            cell = max(known) - kind * bins - (kind == 2)  # of rows that are there from 0 on -1
+            if cell >= 0:
+                kinds[kind, :, until.index(cell) if cell < bins - 1 else -1] += table[:, list(part)].sum(axis=1)
     dying, gone, coming = kinds
     entered = coming if last > 2 * bins else None
     return Counts(all_ends[until], (dying + gone).sum(axis=1), dying[:, :-1], gone[:, :-1], entered, exact)

@@ -22,8 +22,7 @@ class Counts(NamedTuple):
     rows : (groups,)
     events, censored : (groups, k); rows with later times are the rest, of which no more is told. Censored ones stand at the end
         at which they were told
-    entered : (groups, k + 1) rows that enter in each interval, and behind the last; those of the first are there from 0 on. None:
-        all are
+    entered : (groups, k + 1) rows that enter in each interval, and behind the last; None: all are there from 0 on
     exact : whether each time is an end: who is censored at one was at risk, and so was who has entered before it
     """
 
@@ -39,15 +38,12 @@ class Counts(NamedTuple):
         """(groups, k + 1) the rows at risk at 0 and after each end."""
         gone = np.cumsum(self.events + self.censored, axis=1)
         before = np.hstack([self.rows[:, None], self.rows[:, None] - gone])
-        if self.entered is None:
-            return before
-        later = self.entered[:, :0:-1].cumsum(axis=1)[:, ::-1]  # behind each end
-        return np.asarray(before - np.hstack([later[:, :1], later]))
+        return before if self.entered is None else np.asarray(before - self.entered[:, ::-1].cumsum(axis=1)[:, ::-1])
 
     @property
     def exposed(self) -> Floats:
         """(groups, k) the rows at risk in each interval: those that enter or are censored in it for half of it."""
-        new = 0 * self.events if self.entered is None else self.entered[:, :-1] * (np.arange(len(self.ends)) > 0)
+        new = 0 * self.events if self.entered is None else self.entered[:, :-1]
         return self.at_risk[:, :-1] + (new if self.exact else (new - self.censored) / 2)
 
 
@@ -76,7 +72,8 @@ def curve(counts: Counts, level: float = 0.95) -> Curve:
         error = np.sqrt(np.cumsum(np.where(events > 0, share / (exposed - events), 0.0), axis=1)) / -np.log(survival)
         spread = np.exp(ndtri((1 + level) / 2) * error)
         lower, upper = (np.where(survival < 1, survival**power, 1.0) for power in (spread, 1 / spread))
-    return Curve(survival, lower, upper)
+    # Once nobody is left these limits have no value: the upper one stays where it was.
+    return Curve(survival, np.nan_to_num(lower), np.where(np.isnan(upper), np.fmin.accumulate(upper, axis=1), upper))
 
 
 def covered(counts: Counts) -> bool:

@@ -223,12 +223,14 @@ def cells_of_times(
 ) -> np.ndarray:
     """Counts of events, of censored rows, of rows that enter where some do so late, and of rows without a time, of groups."""
     bins, lacking = len(grid) + 1, np.isnan(time) | np.isnan(event)
-    last = 2 * bins if entry is None else 3 * bins
+    last = 2 * bins if entry is None else 3 * bins + 1
     cell = np.where(lacking, last, np.searchsorted(grid, time) + bins * (event == 0))
     counts = np.array([np.bincount(cell[group == g], minlength=last + 1) for g in range(max(group) + 1)])
     if entry is not None:
-        enters = np.where(lacking, 0, np.searchsorted(grid, entry, side="right"))
-        counts[:, 2 * bins : -1] = [np.bincount(enters[group == g], minlength=bins) for g in range(max(group) + 1)]
+        enters = np.where(entry > 0, 1 + np.searchsorted(grid, entry, side="right"), 0)
+        counts[:, 2 * bins : -1] = [
+            np.bincount(enters[(group == g) & ~lacking], minlength=bins + 1) for g in range(max(group) + 1)
+        ]
     return counts
 
 
@@ -287,7 +289,7 @@ def test_where_rows_enter_late_each_interval_has_enough_of_them_and_enough_at_ri
     for g in (0, 1):
         for j, end in enumerate(told.ends[:-1]):  # censored rows that are not told yet count as at risk
             assert told.at_risk[g, j + 1] >= ((group == g) & (time > end) & (entry < end)).sum() >= rules.rows
-            assert told.entered[g, : j + 1].sum() == ((group == g) & (entry < end)).sum()
+            assert told.entered[g, : j + 1].sum() == ((group == g) & (entry < end) & (entry > 0)).sum()
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -312,6 +314,14 @@ def test_curve_and_test_are_those_of_statsmodels(late: bool) -> None:
     joined = told_of(cells_of_times(time, event, group, grid), grid, STANDARD)
     assert joined is not None
     assert abs(life_table.log_rank(joined[1]).chi2 - chi2) < 0.1 * chi2
+
+
+def test_a_curve_that_ends_at_0_has_limits() -> None:
+    counts = life_table.Counts(np.array([1.0, 2.0, 3.0]), np.array([9]), np.array([[3, 6, 0]]), np.zeros((1, 3), np.int64))
+    found = life_table.curve(counts)
+    assert found.survival.tolist() == [[pytest.approx(2 / 3), 0.0, 0.0]]
+    assert found.lower[0, 1:].tolist() == [0.0, 0.0]
+    assert (found.upper[0, 1:] == found.upper[0, 0]).all()
 
 
 # Noisy counts --------------------
@@ -391,7 +401,7 @@ def test_an_interval_without_the_noise_would_miss() -> None:
 
 def test_noisy_survival_without_noise_is_the_curve_of_the_counts() -> None:
     counts = life_table.Counts(np.array([1.0, 2.0]), np.array([100]), np.array([[20, 15]]), np.array([[5, 10]]))
-    for table in (counts, counts._replace(entered=np.array([[70, 20, 10]]))):
+    for table in (counts, counts._replace(entered=np.array([[10, 20, 10]]))):
         value, lower, upper = binned.survival(table, binned.Noise(60.0))[0].T
         np.testing.assert_allclose(value, life_table.curve(table).survival[0])
         assert lower[1] <= value[1] <= upper[1]

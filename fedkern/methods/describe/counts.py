@@ -206,7 +206,7 @@ class Client:
         """Returns the rows in all cells of one or two columns."""
         rows, columns = self.model.shape(table)
         number = self._cell(table.first) * columns + self._cell(table.second)
-        return np.bincount(number.ravel(), minlength=rows * columns).reshape(rows, columns)
+        return np.bincount(number.ravel(), minlength=rows * columns)[: rows * columns].reshape(rows, columns)
 
     def exact(self, ends: Array) -> Array:
         """Returns all counts as they are, to which noise is added."""
@@ -249,8 +249,9 @@ class Client:
             entry = self.rows.values[self.model.entry] if self.model.entry else np.zeros(self.rows.n)
             ends, lacking = self.ends[self.model.numeric.index(self.model.time)], np.isnan(time + event + entry)
             exits = np.where(lacking, last, np.searchsorted(ends, time, side="left") + bins * (event == 0))
-            # Who enters at an end is at risk from the next interval on; of rows that lack something nobody reads the first one.
-            enters = np.where(lacking, 0, np.searchsorted(ends, entry, side="right")) + 2 * bins
+            # Who enters at an end is at risk from the next interval on; a row that lacks something is in no such cell.
+            enters = 2 * bins + np.where(entry > 0, 1 + np.searchsorted(ends, entry, side="right"), 0)
+            enters = np.where(lacking, last + 1, enters)
             return np.stack([exits, enters] if self.model.entry else [exits])
         if name in self.rows.values:
             found = np.searchsorted(self.ends[self.model.numeric.index(name)], values := self.rows.values[name], side="right")

@@ -43,7 +43,7 @@ class Counted(NamedTuple):
     second: str = ""
 
 
-# In the place of a column: events of each interval, then censored rows, where rows enter late these, and rows without time.
+# In the place of a column: events of each interval, censored rows, where rows enter late those of 0 and these, rows without time.
 TIMES = "\n"
 Both = tuple[Parts, Parts]  # of a table's two columns; of one column the other parts are one
 Told = Mapping[Counted, Both | None]  # what all clients tell; None where some client tells nothing of a table, so that none does
@@ -138,7 +138,7 @@ class DescribeModel(JobModel[OutputSection]):
     def size(self, name: str) -> int:
         """Returns the number of cells of a column, with that of missing ones; of no column 1."""
         if name in ("", TIMES):
-            return 1 + (2 + bool(self.entry)) * self.bins * (name == TIMES)
+            return 1 + (2 * self.bins + (self.bins + 1) * bool(self.entry)) * (name == TIMES)
         levels = self.columns[name].levels
         return 1 + (self.bins if levels is None else len(levels))
 

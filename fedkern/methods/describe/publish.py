@@ -205,13 +205,14 @@ def _of_column(facts: Facts, head: Row, counts: Array, parts: Parts, sums: Sums)
     n = counts.sum() - (missing or 0)
     row = _row(facts, head, n, missing)
     yield {**row, **(_numbers(facts, name, counts, parts, sums, noise) if name in facts.model.numeric else {})}
-    of_cells = counts if noise is None else counts[:-1]
-    for part in _shown(facts, name, parts):
-        count = counts[list(part)].sum()
+    shown = [part for part in _shown(facts, name, parts) if counts[list(part)].sum() or name not in facts.model.numeric]
+    for part in shown:
         binned_part = name in facts.model.numeric and not facts.values_of(name, part)
+        if len(shown) == 1 and (binned_part or len(part) > 1):  # all rows are there, whatever their cells
+            continue
         low, high = facts.bounds(name, part) if binned_part else (None, None)
-        if (count or name not in facts.model.numeric) and not (binned_part and low is high is None):
-            yield {**row, "level": facts.label(name, part), "from": low, "to": high, **_counted(of_cells, part, noise, n)}
+        counted = _counted(counts if noise is None else counts[:-1], part, noise, n)
+        yield {**row, "level": facts.label(name, part), "from": low, "to": high, **counted}
 
 
 def _row(facts: Facts, head: Row, n: float, missing: float | None) -> Row:
@@ -276,7 +277,9 @@ def _numbers(facts: Facts, name: str, counts: Array, parts: Parts, sums: Sums, n
     if rows > 1:
         mean = float(facts.agreed.scale[facts.model.numeric.index(name), 0] + first / rows)
         sd = float(max((second - first**2 / rows) / (rows - 1), 0.0) ** 0.5)
-        error = 0.0 if facts.model.here else sd / rows**0.5
+        error = (
+            0.0 if facts.model.here else sd / rows**0.5 / 10
+        )  # what clients add is rounded already: digits that say nothing go
         row = {"mean": measures.rounded(mean, error), "sd": measures.rounded(sd, error / 2**0.5)}
     elif not facts.model.here and intervals is not None and np.count_nonzero(of_parts) > 2:
         row = _limits("mean", binned.mean(of_parts, noise or EXACT, intervals))
@@ -317,7 +320,7 @@ def _correlations(facts: Facts) -> list[Row]:
         for (first, second), (n, x, y, xx, yy, xy) in zip(facts.model.pairs, sums.pairs.tolist()):
             if n and (spread := (xx - x * x / n) * (yy - y * y / n)) > 0:
                 r = float(np.clip((xy - x * y / n) / spread**0.5, -1, 1))
-                r = r if facts.model.here else measures.rounded(r, n**-0.5)
+                r = r if facts.model.here else measures.rounded(r, n**-0.5 / 10)
                 known = int(n) if facts.model.here else None  # else few rows may lack a cell, which are not told
                 found.append({"first": first, "second": second, "client": client, "n": known, "r": r})
     return found

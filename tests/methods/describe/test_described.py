@@ -146,7 +146,7 @@ def test_late_rows_apart_are_at_risk_once_they_have_entered() -> None:
     rows = [row for row in result.summary["describe"]["survival"] if not row["client"]]
     right = SurvfuncRight(days, columns["dead"], entry=since)
     assert len(rows) > 5
-    for row in rows[1:]:  # who enters in the first interval counts from its beginning
+    for row in rows:
         assert abs(row["survival"] - np.interp(row["time"], right.surv_times, right.surv_prob)) < 0.03
     ends = [0.0, *(row["time"] for row in rows)]
     for begin, row in zip(ends[1:], rows[1:]):
@@ -559,6 +559,19 @@ def test_bins_of_numbers_that_are_not_below_0_begin_there_and_joined_values_are_
     assert all(row["from"] is None or row["from"] > 0 for row in result.rows() if row["column"] == "nodes")
     assert "1 or 2" in {row["level"] for row in result.rows() if row["column"] == "stage" and row["by"]}
     assert not [line for line in described.table_one(result.summary["describe"]) if line[0].startswith("rare =")]
+
+
+def test_a_cell_with_all_rows_is_not_shown_and_all_events_are_told_where_no_curve_is() -> None:
+    random = np.random.default_rng(19)
+    columns = {"race": random.choice([1.0, 2.0, 3.0], 90), "arm": np.tile(["a", "b"], 45), "ht": np.zeros(90)}
+    columns["ht"][:2] = 1.0
+    columns |= {"days": random.exponential(9, 90).round(1), "dead": (random.random(90) < 0.5).astype(float)}
+    result = fedkern.describe(dealt(columns), group="arm", time="days", event="dead", disclosure={"level": "strict"})
+    assert not [row for row in result.rows() if row["share"] == 1.0]
+    assert not result.summary["describe"]["survival"]
+    pooled = fedkern.describe(dealt(columns), time="days", event="dead", disclosure={"level": "strict"})
+    assert not pooled.summary["describe"]["survival"]
+    assert one(pooled, "dead", "1")["count"] == columns["dead"].sum()
 
 
 def test_a_description_says_what_an_event_is(transplants: Columns) -> None:
