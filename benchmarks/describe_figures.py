@@ -1,5 +1,5 @@
-"""How far the numbers that `describe` tells are from those of pooled rows: R's data of `survival`, and `channing` of `boot`, where
-rows enter late, divided among clients.
+"""How far the numbers that `describe` tells are from those of pooled rows: R's data of `survival`, and `channing` of `boot`,
+where rows enter late, divided among clients.
 
     python benchmarks/describe_figures.py [--only public private]
 

@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import linprog
 from statsmodels.duration.survfunc import SurvfuncRight, survdiff
 
+from fedkern.algorithms.exchanges.described import AskCells, AskParts, AskSums
 from fedkern.disclosure import cells, curves, measures
 from fedkern.disclosure.rules import LEVELS, Rules
 from fedkern.models import life_table
@@ -405,6 +406,29 @@ def test_noisy_survival_without_noise_is_the_curve_of_the_counts() -> None:
         value, lower, upper = binned.survival(table, binned.Noise(60.0))[0].T
         np.testing.assert_allclose(value, life_table.curve(table).survival[0])
         assert lower[1] <= value[1] <= upper[1]
+
+
+# Sums --------------------
+
+
+def test_a_client_rounds_its_sums_before_they_are_masked() -> None:
+    """To a tenth of their standard errors: of whole numbers in which few missing cells count as the mean, too."""
+    data = [first_looks.simulated(seed) for seed in range(3)]
+    look = first_looks.Look(data, ["visits", "age"], STANDARD, [first_looks.Account() for _ in data], {})
+    own = [client.parts(AskParts(0, look.agreed.ends, look.agreed.scale)) for client in look.clients]
+    told = look.model.common([one.first for one in own])
+    wanted = look.model.common_sums(told, [one.sums for one in own])
+    look.clients[0].cells(AskCells(0, look.model.numbers(told)))
+    moments = look.clients[0].moments(AskSums(0, wanted))
+    for (j, name), (n, *sums) in zip(look.model.summed, moments.each[:, -1]):
+        sd = look.agreed.scale[j, 1]
+        values = first_looks.numbers_of(data[0].columns[name]) - look.agreed.scale[j, 0]
+        exact = [n * np.nanmean(values**power) for power in (1, 2)]
+        for total, unrounded, error in zip(sums, exact, (sd * n**0.5, (2 * n) ** 0.5 * sd**2)):
+            unit = measures.step(0.1 * error)
+            assert total / unit == pytest.approx(round(total / unit), abs=1e-6)
+            assert 0 < abs(total - unrounded) <= unit / 2
+    assert (moments.pairs[:, 0] > 0).all()
 
 
 # The attacker --------------------
