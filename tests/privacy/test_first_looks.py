@@ -443,3 +443,14 @@ def test_an_attacker_with_two_looks_and_a_job_leaves_each_hidden_cell_wide(seed:
 
 def test_the_attacker_finds_cells_of_a_look_that_leaves_out_few_rows_alone() -> None:
     assert first_looks.attack_naive(0, STANDARD).narrow
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_when_few_rows_that_enter_late_end_is_not_known(seed: int) -> None:
+    found = first_looks.attack_late(seed, STANDARD)
+    assert found.hidden > 5
+    assert not found.narrow
+
+
+def test_when_few_rows_end_would_be_known_if_few_were_at_risk() -> None:
+    assert any(first_looks.attack_late(seed, STANDARD._replace(rows=0)).narrow for seed in range(4))

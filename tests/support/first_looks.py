@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import csr_array, vstack
 
 from fedkern.algorithms.exchanges.described import AskCells, AskParts, AskSums
+from fedkern.disclosure import curves
 from fedkern.disclosure.measures import MANY, OF_AN_ERROR, step
 from fedkern.disclosure.rules import NEAR_ROWS, Rules
 from fedkern.jobs.holding import told
@@ -600,3 +601,39 @@ def attack(seed: int, rules: Rules, clients: int = 3) -> Found:
             hidden += len(cells)
             narrow += attacker.narrow(look, name, cells, least)
     return Found(hidden, narrow, refused, len(said))
+
+
+def attack_late(seed: int, rules: Rules) -> Found:
+    """Bounds how many rows of each interval of entry end in which part of a curve: a row ends no earlier than it enters."""
+    rng = np.random.default_rng([seed, 4])
+    n, bins = int(rng.integers(100, 800)), 50
+    group, grid = rng.integers(0, 2, n), np.arange(30, 30 * bins, 30.0)
+    time, limit = np.ceil(rng.exponential(600 - 200 * group)), np.ceil(rng.uniform(0, 1500, n))
+    exits = np.minimum(time, limit)
+    entry = np.where(rng.random(n) < rng.choice([0, 0.3, 0.7]), 0, np.floor(exits * rng.random(n)))
+    out = np.searchsorted(grid, exits) + bins * (time > limit)
+    into = 2 * bins + np.where(entry > 0, 1 + np.searchsorted(grid, entry, side="right"), 0)
+    counts = np.array([np.bincount(np.append(out[group == g], into[group == g]), minlength=3 * bins + 2) for g in (0, 1)])
+    parts = curves.parts(counts, bins, range(len(grid)), rules)
+    if parts is None:
+        return Found(0, [], [FIRST], 0)
+    hidden, narrow, part_of = 0, list[Narrow](), {cell: k for k, part in enumerate(parts) for cell in part}
+    enters, leaves = (sorted({part_of[cell] for cell in cells}) for cells in (range(2 * bins, 3 * bins + 1), range(2 * bins)))
+    begins = np.array([min(max(cell - 2 * bins - 1, 0) for cell in parts[k]) for k in enters])
+    ends = np.array([max(cell % bins for cell in parts[k] if cell < 2 * bins) for k in leaves])
+    for g in (0, 1):
+        rows = np.zeros((len(enters), len(leaves)))
+        np.add.at(
+            rows, tuple([of.index(part_of[cell]) for cell in own[group == g]] for of, own in ((enters, into), (leaves, out))), 1
+        )
+        can = (begins[:, None] <= ends) & (rows.sum(axis=1) > 0)[:, None] & (rows.sum(axis=0) > 0)
+        places = np.arange(rows.size).reshape(rows.shape)
+        told = np.array([np.isin(places.ravel(), line) for line in (*places, *places.T)], float)
+        for at in zip(*np.nonzero(can & (rows < rules.rows_per_value)), strict=True):
+            one = (places == places[at]).ravel().astype(float)
+            bounds = [(0, None if may else 0) for may in can.ravel()]
+            least, most = (sign * linprog(sign * one, A_eq=told, b_eq=told @ rows.ravel(), bounds=bounds).fun for sign in (1, -1))
+            hidden += 1
+            if most - least < rules.rows_per_value - 1e-6:
+                narrow.append(Narrow(FIRST, CURVE, parts[leaves[at[1]]], g, round(least), round(most)))
+    return Found(hidden, narrow, [], len(parts))
