@@ -58,6 +58,16 @@ class ModelSection(Section):
     entry: str | None = key(None, help="from when on each row was seen, if not from 0 on (left truncation)")
     positive: Label = key(None, help="the label of an event; by default 1, or the one of two labels that says yes")
 
+    @property
+    def levels(self) -> list[str]:
+        """The columns of levels that are named."""
+        return [name for name in dict.fromkeys([self.group, *(name for pair in self.cross for name in pair)]) if name]
+
+    @property
+    def times(self) -> list[str]:
+        """The columns of survival times, and of which of them are events."""
+        return [name for name in (self.time, self.event, self.entry) if name]
+
 
 class AlgorithmSection(Section):
     checkpoint_every: Positive = key(60.0, resumable=True, help="seconds between checkpoints; there are none", expert=True)
@@ -146,19 +156,17 @@ def conflicts(config: Config) -> Iterator[str]:
         yield 'job.device = "cuda": counting runs on the processor; remove it'
     if (model.time is None) != (model.event is None):
         yield "model.time and model.event belong together: give both, or none"
-    times = [name for name in (model.time, model.event, model.entry) if name]
-    if len(set(times)) < len(times):
+    if len(set(model.times)) < len(model.times):
         yield "model.time, model.event and model.entry must be different columns"
     if model.entry and not model.time:
         yield "model.entry belongs to model.time: give both, or none"
-    named = [name for pair in model.cross for name in pair] + [name for name in (model.group, *times) if name]
-    for name in dict.fromkeys(named):
+    for name in dict.fromkeys(model.levels + model.times):
         if name in data.ignore:
             yield f"model names {name!r}, which data.ignore leaves out: remove it from one of the two"
     for first, second in model.cross:
         if first == second or model.group in (first, second):
             yield f"model.cross has {first!r} and {second!r}: give two columns other than model.group, with which all are crossed"
-    for name in dict.fromkeys([*([model.group] if model.group else []), *(name for pair in model.cross for name in pair)]):
+    for name in model.levels:
         if name in data.columns and data.columns[name].kind == "numeric":
             yield f'data.columns.{name}.kind = "numeric", and model counts its levels: set kind = "categorical"'
     if config.privacy is None:

@@ -68,10 +68,6 @@ class DescribeModel(JobModel[OutputSection]):
     encoding: Encoding = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        model, known = self.config.model, {column.name for column in self.encoding.columns}
-        for name in (model.group, model.time, model.event, model.entry, *(name for pair in model.cross for name in pair)):
-            if name is not None and name not in known:
-                raise JobError(f"[model] names column {name!r}, and no file has it; there are {', '.join(sorted(known))}")
         if not self.shown:
             raise JobError("no column is left to be described: take some out of data.ignore")
         pair = None if self.whole else cells.ring([(table.first, table.second) for table in self.double])
@@ -84,7 +80,6 @@ class DescribeModel(JobModel[OutputSection]):
     private = value(lambda config: config.private, "Whether counts have noise.")
     privacy = value(lambda config: config.privacy, "The keys of [privacy]; None without.")
     time = value(lambda config: config.model.time or "", "The column of survival times; none without.")
-
     entry = value(lambda config: config.model.entry or "", "The column of times from which on rows are seen; none without.")
 
     @property
@@ -127,8 +122,7 @@ class DescribeModel(JobModel[OutputSection]):
     @cached_property
     def shown(self) -> tuple[str, ...]:
         """The columns that are described by themselves: times and events are told by curves alone."""
-        hidden = (self.time, self.config.model.event, self.entry)
-        return tuple(name for name in self.columns if name not in hidden)
+        return tuple(name for name in self.columns if name not in self.config.model.times)
 
     @cached_property
     def summed(self) -> tuple[tuple[int, str], ...]:

@@ -33,8 +33,7 @@ def parties(config: Config, folder: Path) -> Parties:
         No file matches, or two clients have one name.
     """
     data, model = config.data, config.model
-    levels = [name for name in (model.group, model.event, *(name for pair in model.cross for name in pair)) if name is not None]
-    meant = {name: Column(name, "categorical") for name in levels}
+    meant = {name: Column(name, "categorical") for name in (*model.levels, model.event) if name is not None}
     meant |= {name: Column(name) for name in (model.time, model.entry) if name is not None}
     columns = meant | jobs.declared(data.columns)
     spec = Spec(
@@ -59,12 +58,7 @@ def check_columns(config: Config, table: Table, spec: Spec, client: str = "") ->
         A column that the job names is missing, one has dates, or another label in each row, or a time is below 0.
     """
     model, begin = config.model, who(client, table.source)
-    wanted = [
-        name
-        for name in (model.group, model.time, model.event, model.entry, *(name for pair in model.cross for name in pair))
-        if name
-    ]
-    for name in wanted:
+    for name in model.levels + model.times:
         if name not in table.columns:
             what, present = f"{begin}: column {name!r} is missing", ", ".join(table.names)
             raise OwnFault(f"{what}; correct the file, or [model]", f"{what}, there are {present}; correct the file, or [model]")
