@@ -19,6 +19,7 @@ from io import StringIO
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 import fedkern
 from fedkern.privacy import binned
@@ -106,11 +107,25 @@ def public() -> None:
             )
 
 
+def exact(epsilon: float, share: float) -> float:
+    """Returns how often the interval of one share of many rows in three cells holds it, by the noise's probabilities."""
+    steps = np.arange(-60, 61)
+    one = np.tanh(epsilon / 2) * np.exp(-epsilon * np.abs(steps))
+    own = one
+    for _ in range(CLIENTS - 1):
+        own = np.convolve(own, one)
+    others = np.convolve(own, own)
+    mine, rest = (np.arange(len(chances)) - len(chances) // 2 for chances in (own, others))
+    off = (1 - share) * mine[:, None] - share * rest
+    error = np.sqrt(binned.Noise(epsilon, CLIENTS).variance * ((1 - share) ** 2 + 2 * share**2))
+    return float((np.outer(own, others) * (np.abs(off) <= ndtri(0.95) * error)).sum())
+
+
 def private() -> None:
     """Counts how often intervals of noisy counts hold what the rows say.
 
-    A share is any between .05 and .95, since noise of whole rows has few values: of one share alone an interval of 90 % holds
-    between 85 and 92 %, by how many of these fall into it. A mean of values is one of counts whose rows have one value a bin, so
+    A share is any between .05 and .95: noise of whole rows has few values, so that an interval of one share alone holds more or
+    less often. A mean of values is one of counts whose rows have one value a bin, so
     that the interval is that of the noise; else half a bin stands on either side.
     """
     ends, rng = np.arange(0, 101, 5.0), np.random.default_rng(1)
@@ -137,7 +152,9 @@ def private() -> None:
             found = binned.share(noisy(counts), noise, 0)
             inside["share"].append(found.lower <= counts[0] / n <= found.upper)
         each = ", ".join(f"{name} {np.mean(held):.3f}" for name, held in inside.items())
-        print(f"epsilon {epsilon}, {FEDERATIONS} federations, {CLIENTS} clients: {each}", flush=True)
+        alone = [exact(epsilon, share) for share in np.linspace(0.05, 0.95, 181)]
+        of_one = f"of one share {min(alone):.3f} to {max(alone):.3f}, on average {np.mean(alone):.3f}"
+        print(f"epsilon {epsilon}, {FEDERATIONS} federations, {CLIENTS} clients: {each}; {of_one}", flush=True)
 
 
 CASES: dict[str, Callable[[], None]] = {"public": public, "private": private}
