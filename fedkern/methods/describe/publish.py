@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -62,11 +63,12 @@ class Facts:
         """The counts by their tables, of all together and of each client."""
         return {client: self.model.split(counts) for client, counts in self.counts.items()}
 
-    def sums(self, client: str, name: str, group: int = -1) -> Sums:
+    def sums(self, client: str, table: Counted, group: int) -> Sums:
         """Returns rows, sum and sum of squares of a column in all rows, or in a group's; zeros where they are not told."""
-        if client not in self.moments or name not in self.model.numeric:
+        if client not in self.moments or table.first not in self.model.numeric or table.second not in ("", self.model.group):
             return 0.0, 0.0, 0.0
-        rows, first, second = self.moments[client].each[self.model.numeric.index(name), group].tolist()
+        place = self.model.numeric.index(table.first), group if table.second else -1
+        rows, first, second = self.moments[client].each[place].tolist()
         return rows, first, second
 
     def noise_of(self, client: str) -> Noise | None:
@@ -107,7 +109,9 @@ class Facts:
         return np.array([[of_cells[min(part), 0], of_cells[max(part), 1]] for part in parts if last not in part])
 
     def label(self, name: str, part: Sequence[int]) -> str:
-        """Returns the name of a part of a column's cells."""
+        """Returns the name of a part of a column's cells; "" of no column."""
+        if not name:
+            return ""
         cells_there = [cell for cell in part if cell < self.model.size(name) - 1]
         missing, levels = ["missing"] * (len(cells_there) < len(part)), self.model.columns[name].levels
         if levels is not None or not cells_there:
@@ -183,27 +187,21 @@ def _notes(facts: Facts) -> list[str]:
 
 def _rows(facts: Facts, table: Counted) -> Iterator[Row]:
     """Yields the rows of one column, of all clients and of each: in all rows, or in the rows of each level of another column."""
-    parts_told, last = facts.told[table], facts.model.size(table.second) - 1
-    for client, tables in facts.tables.items() if parts_told is not None else ():
-        for second in parts_told[1] if parts_told is not None else ():
-            if table.second and second == (last,):
-                continue
-            sums = (0.0, 0.0, 0.0)
-            if table.second in ("", facts.model.group):
-                sums = facts.sums(client, table.first, min(second) if table.second else -1)
-            head = {"column": table.first, "level": "", "from": None, "to": None, "client": client, "by": table.second}
-            head["group"] = facts.label(table.second, second) if table.second else ""
-            yield from _of_column(
-                facts, head, tables[table][:, min(second)], parts_told[0] if parts_told is not None else (), sums
-            )
+    told, last = facts.told[table] or ((), ()), facts.model.size(table.second) - 1
+    for (client, tables), second in product(facts.tables.items(), told[1]):
+        if not table.second or second != (last,):
+            sums = facts.sums(client, table, min(second))
+            yield from _of_column(facts, table, client, second, tables[table][:, min(second)], told[0], sums)
 
 
-def _of_column(facts: Facts, head: Row, counts: Array, parts: Parts, sums: Sums) -> Iterator[Row]:
+def _of_column(
+    facts: Facts, table: Counted, client: str, second: Sequence[int], counts: Array, parts: Parts, sums: Sums
+) -> Iterator[Row]:
     """Yields a row with a column's numbers, and one for each part of its cells."""
-    name, last, noise = head["column"], len(counts) - 1, facts.noise_of(head["client"])
+    name, last, noise = table.first, len(counts) - 1, facts.noise_of(client)
     missing = counts[last] if (last,) in parts else None  # else few lack a cell
     n = counts.sum() - (missing or 0)
-    row = _row(facts, head, n, missing)
+    row = _row(facts, name, client, table.second, facts.label(table.second, second), n, missing)
     yield {**row, **(_numbers(facts, name, counts, parts, sums, noise) if name in facts.model.numeric else {})}
     shown = [part for part in _shown(facts, name, parts) if counts[list(part)].sum() or name not in facts.model.numeric]
     for part in shown:
@@ -215,12 +213,12 @@ def _of_column(facts: Facts, head: Row, counts: Array, parts: Parts, sums: Sums)
         yield {**row, "level": facts.label(name, part), "from": low, "to": high, **counted}
 
 
-def _row(facts: Facts, head: Row, n: float, missing: float | None) -> Row:
+def _row(facts: Facts, column: str, client: str, by: str, group: str, n: float, missing: float | None) -> Row:
     """Returns a row of a column of which only rows with a cell, and without, are known."""
-    row = {**head, "n": int(n), "missing": None if missing is None else max(int(missing), 0), "count": None, "share": None}
-    return row | dict.fromkeys(
-        ("mean", "sd", *QUANTILES, *(f"{key}_in" for key in QUANTILES), *(() if facts.model.here else LIMITS))
-    )
+    row: Row = {"column": column, "level": "", "from": None, "to": None, "client": client, "by": by, "group": group, "n": int(n)}
+    row |= {"missing": None if missing is None else max(int(missing), 0), "count": None, "share": None}
+    limits = () if facts.model.here else LIMITS
+    return row | dict.fromkeys(("mean", "sd", *QUANTILES, *(f"{key}_in" for key in QUANTILES), *limits))
 
 
 def _counted(counts: Array, part: Sequence[int], noise: Noise | None, n: float) -> Row:
@@ -244,10 +242,8 @@ def _events(facts: Facts) -> list[Row]:
     for client, tables in facts.tables.items():
         for label, group in groups.items():
             counts = tables[table][:, group].sum(axis=1)
-            head = {"column": model.config.model.event, "level": "", "from": None, "to": None, "client": client}
-            head |= {"by": model.group if label else "", "group": label}
             n, missing = counts[:exits].sum(), counts[-1] if (len(counts) - 1,) in told[0] else None
-            row = _row(facts, head, n, missing)
+            row = _row(facts, str(model.config.model.event), client, model.group if label else "", label, n, missing)
             counted = _counted(counts[:exits], inside, facts.noise_of(client), n)
             found += [row, {**row, "level": model.event_label, **counted}]
     return found
@@ -342,7 +338,7 @@ def _survival(facts: Facts, time: str) -> Row:
         if client == ALL and len(groups) > 1 and noise is None and (model.here or life_table.covered(life)):
             test = life_table.log_rank(life)._asdict()
         for g, i in np.ndindex(life.events.shape):
-            row: Row = {"client": client, "group": facts.label(model.group, groups[g]) if model.group else ""}
+            row: Row = {"client": client, "group": facts.label(model.group, groups[g])}
             row |= {"time": float(life.ends[i]), "at_risk": int(life.at_risk[g, i])}
             row |= {} if life.entered is None else {"entered": int(life.entered[g, i])}
             row |= {"events": int(life.events[g, i]), "censored": int(life.censored[g, i])}
