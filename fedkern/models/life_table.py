@@ -44,7 +44,7 @@ class Counts(NamedTuple):
     def exposed(self) -> Floats:
         """(groups, k) the rows at risk in each interval: those that enter or are censored in it for half of it."""
         new = 0 * self.events if self.entered is None else self.entered[:, :-1]
-        return self.at_risk[:, :-1] + (new if self.exact else (new - self.censored) / 2)
+        return np.asarray(self.at_risk[:, :-1] + (new - (0 if self.exact else (new + self.censored) / 2)))
 
 
 class Curve(NamedTuple):

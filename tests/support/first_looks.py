@@ -181,7 +181,7 @@ class Look:
         if not model.tells_sums:
             return said
         moments, wanted = self.clients[0].moments(AskSums(0, sums)), model.sums(sums)[0]
-        deviations = {name: fine[name].values - self.agreed.scale[j, 0] for j, name in model.summed}
+        deviations = {name: np.asarray(fine[name].values) - self.agreed.scale[j, 0] for j, name in model.summed}
         for j, name in model.summed:
             x, sd = deviations[name], self.agreed.scale[j, 1]
             for group in np.flatnonzero(moments.each[j, :, 0]).tolist():

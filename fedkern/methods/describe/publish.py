@@ -25,7 +25,7 @@ from ...results import guard
 from ...results.described import QUANTILES
 from ...results.stored import Stored
 from ...results.verdict import Verdict, not_judged
-from .model import FEW, TIMES, Agreed, Counted, DescribeModel, Told
+from .model import FEW, TIMES, Agreed, Both, Counted, DescribeModel, Told
 
 Array = NDArray[np.float64]
 Row = dict[str, Any]
@@ -187,7 +187,8 @@ def _notes(facts: Facts) -> list[str]:
 
 def _rows(facts: Facts, table: Counted) -> Iterator[Row]:
     """Yields the rows of one column, of all clients and of each: in all rows, or in the rows of each level of another column."""
-    told, last = facts.told[table] or ((), ()), facts.model.size(table.second) - 1
+    told: Both = facts.told[table] or ((), ())
+    last = facts.model.size(table.second) - 1
     for (client, tables), second in product(facts.tables.items(), told[1]):
         if not table.second or second != (last,):
             sums = facts.sums(client, table, min(second))
@@ -326,9 +327,9 @@ def _correlations(facts: Facts) -> list[Row]:
 def _survival(facts: Facts, time: str) -> Row:
     """Returns curves, with those at risk, and the log-rank test between groups."""
     table, model = Counted(TIMES, facts.model.group), facts.model
-    found, test, told = list[Row](), None, facts.told[table]
-    groups = [] if told is None else [part for part in told[1] if not model.group or part != (model.size(model.group) - 1,)]
-    for client, tables in facts.tables.items() if told is not None else ():
+    found, test, told = list[Row](), None, facts.told[table] or ((), ())
+    groups = [part for part in told[1] if not model.group or part != (model.size(model.group) - 1,)]
+    for client, tables in facts.tables.items() if groups else ():
         noise, of_groups = facts.noise_of(client), tables[table][:, [min(part) for part in groups]].T
         life = curves.counts_of(told[0], of_groups, facts.ends_of(time), exact=model.here and time in facts.agreed.values)
         followed = (life.exposed.sum(axis=0) > 0) & (np.diff(life.ends, prepend=-np.inf) > 0)
