@@ -24,10 +24,10 @@ def parts(counts: ArrayLike, bins: int, ends: Sequence[int], rules: Rules) -> Pa
     Cells are the events of each interval, its censored rows, where rows enter late those that are there from 0 on and those that
     enter in each interval, and last the rows that lack a time or the event. Intervals join until each has enough events in each
     group, or none, and so of rows that enter, and begins with at least `rules.rows` of each group at risk. Censored rows are told
-    where enough of each group, or none, have been since they were told last; those behind the last end are one part with later
-    events where they are few. A row without time is left out where enough rows of each group are; else it counts as censored in
-    the first interval, and nobody sees how many do. Where there is one interval no curve is told, but all events, if enough rows
-    of each group have one, and none.
+    where enough of each group, or none, have been since they were told last; if few are in all they are one part with the events
+    behind the last end. A row without time is left out where enough rows of each group are; else it counts as censored in the
+    first interval, and nobody sees how many do. Where there is one interval no curve is told, but all events, if enough rows of
+    each group have one, and none.
 
     Parameters
     ----------
@@ -60,18 +60,17 @@ def parts(counts: ArrayLike, bins: int, ends: Sequence[int], rules: Rules) -> Pa
     intervals = cut({end + 1: end + 1 for end in ends}, bins, len(ends) // 2, fits)
     if len(intervals) == 1 and not all(enough(rows, intervals, least) for rows in (dying, gone)):
         return None
-    told, since = [[first + 1 + cell for cell in part] for part in intervals if coming], list[int]()
+    begins = {part[0]: part[0] for part in intervals[1:]}
+    leaving = cut(begins, bins, len(ends) // 2, lambda tried: enough(gone, tried, least, none=True))
+    told = [[*part] for part in intervals] + [[first + 1 + cell for cell in part] for part in intervals if coming]
+    if enough(gone, leaving, least, none=True):
+        told += [[bins + cell for cell in part] for part in leaving]
+    else:  # few are censored
+        told[len(intervals) - 1] += range(bins, first)
     if coming and enough(some, ((first,),), least, none=True):
         told.append([first])
     elif coming:
-        told[0].append(first)
-    for part in intervals:
-        told.append([*part])
-        since += [bins + cell for cell in part]
-        if enough(gone, (tuple(cell - bins for cell in since),), least, none=True):
-            told.append(since)
-            since = []
-    next(part for part in told if bins - 1 in part).extend(since)
+        told[len(intervals)].append(first)
     told += [[last]] if out else []
     next(part for part in told if bins in part or last in part).extend([] if out else [last])
     return tuple(sorted(tuple(sorted(part)) for part in told))
