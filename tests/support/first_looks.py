@@ -603,8 +603,11 @@ def attack(seed: int, rules: Rules, clients: int = 3) -> Found:
     return Found(hidden, narrow, refused, len(said))
 
 
-def attack_late(seed: int, rules: Rules) -> Found:
-    """Bounds how many rows of each interval of entry end in which part of a curve: a row ends no earlier than it enters."""
+def attack_late(seed: int, rules: Rules, told: Rules | None = None) -> Found:
+    """Bounds how many rows of each interval of entry end in which part of a curve, which is told by these or other rules.
+
+    A row ends no earlier than it enters.
+    """
     rng = np.random.default_rng([seed, 4])
     n, bins = int(rng.integers(100, 800)), 50
     group, grid = rng.integers(0, 2, n), np.arange(30, 30 * bins, 30.0)
@@ -614,7 +617,7 @@ def attack_late(seed: int, rules: Rules) -> Found:
     out = np.searchsorted(grid, exits) + bins * (time > limit)
     into = 2 * bins + np.where(entry > 0, 1 + np.searchsorted(grid, entry, side="right"), 0)
     counts = np.array([np.bincount(np.append(out[group == g], into[group == g]), minlength=3 * bins + 2) for g in (0, 1)])
-    parts = curves.parts(counts, bins, range(len(grid)), rules)
+    parts = curves.parts(counts, bins, range(len(grid)), told or rules)
     if parts is None:
         return Found(0, [], [FIRST], 0)
     hidden, narrow, part_of = 0, list[Narrow](), {cell: k for k, part in enumerate(parts) for cell in part}
@@ -628,11 +631,13 @@ def attack_late(seed: int, rules: Rules) -> Found:
         )
         can = (begins[:, None] <= ends) & (rows.sum(axis=1) > 0)[:, None] & (rows.sum(axis=0) > 0)
         places = np.arange(rows.size).reshape(rows.shape)
-        told = np.array([np.isin(places.ravel(), line) for line in (*places, *places.T)], float)
+        lines = np.array([np.isin(places.ravel(), line) for line in (*places, *places.T)], float)
         for at in zip(*np.nonzero(can & (rows < rules.rows_per_value)), strict=True):
             one = (places == places[at]).ravel().astype(float)
             bounds = [(0, None if may else 0) for may in can.ravel()]
-            least, most = (sign * linprog(sign * one, A_eq=told, b_eq=told @ rows.ravel(), bounds=bounds).fun for sign in (1, -1))
+            least, most = (
+                sign * linprog(sign * one, A_eq=lines, b_eq=lines @ rows.ravel(), bounds=bounds).fun for sign in (1, -1)
+            )
             hidden += 1
             if most - least < rules.rows_per_value - 1e-6:
                 narrow.append(Narrow(FIRST, CURVE, parts[leaves[at[1]]], g, round(least), round(most)))
