@@ -4,12 +4,12 @@ and a job (`tests/support/first_looks.py`); and three leaks of looks that leave 
     PYTHONPATH=tests python benchmarks/describe_attack.py [--level standard] [--sets 0 200] [--only NAME ..]
 
 "rules" is of three clients, who have coarser cells in common: the attacker has also what the one client adds to each masked sum
-(of values, squares and products), as if all others were the attacker; "one client" is told no sum; "late entry" bounds how many
-rows that enter in an interval end in another one. "missing cells" is why sums are rounded: by one in which missing cells count as
-the mean the server would know how many there are. A data set has a rare group, binary columns, missing cells, a factor with a
-rare level, numbers of few and of many values, and survival times. The second look has other bins and columns, or as few rows more
-or less as are allowed. "wide": sets of which each hidden cell may have as many values as the level asks for; a solver that is
-stopped counts what it found as all that is possible.
+(of values, squares and products), as if all others were the attacker; "curves" are their hidden cells of curves alone. "one client"
+is told no sum; "late entry" bounds how many rows that enter in an interval end in another one. "missing cells" is why sums are
+rounded: by one in which missing cells count as the mean the server would know how many there are. A data set has a rare group,
+binary columns, missing cells, a factor with a rare level, numbers of few and of many values, and survival times. The second look
+has other bins and columns, or as few rows more or less as are allowed. "wide": sets of which each hidden cell may have as many
+values as the level asks for; a solver that is stopped counts what it found as all that is possible.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from fedkern.disclosure.rules import LEVELS, Rules
 from support import first_looks
 
 
-def rules_hold(rules: Rules, seeds: range, clients: int = 3) -> str:
+def rules_hold(rules: Rules, seeds: range, clients: int = 3, only: str = "") -> str:
     """The looks of fedkern; of no clients curves of rows that enter late."""
     found = list[first_looks.Found]()
     for seed in seeds:
-        found.append(first_looks.attack(seed, rules, clients) if clients else first_looks.attack_late(seed, rules))
+        found.append(first_looks.attack(seed, rules, clients, only) if clients else first_looks.attack_late(seed, rules))
         print(f"    set {seed}: {found[-1]}", file=sys.stderr, flush=True)
         for cell in found[-1].narrow:
             print(f"    set {seed}: {cell}", flush=True)
@@ -118,6 +118,7 @@ def risk_table(rules: Rules, seeds: range) -> str:
 
 CASES: dict[str, Callable[[Rules, range], str]] = {
     "rules": rules_hold,
+    "curves": partial(rules_hold, only=first_looks.CURVE),
     "one client": partial(rules_hold, clients=1),
     "missing cells": missing_cells,
     "late entry": partial(rules_hold, clients=0),

@@ -546,8 +546,8 @@ def attack_naive(seed: int, rules: Rules) -> Found:
     return Found(sum(map(len, cells.values())), narrow, [], len(told))
 
 
-def attack(seed: int, rules: Rules, clients: int = 3) -> Found:
-    """Bounds each hidden cell of two looks by all that both and a job tell; of one client, or two, there are no sums."""
+def attack(seed: int, rules: Rules, clients: int = 3, only: str = "") -> Found:
+    """Bounds each hidden cell of two looks (of one column) by all that both and a job tell; of two clients there are no sums."""
     rng = np.random.default_rng([seed, 7])
     data, variant = simulated(seed), VARIANTS[seed % 3]
     members = rng.integers(0, 2**64, data.n_rows, np.uint64)
@@ -598,6 +598,8 @@ def attack(seed: int, rules: Rules, clients: int = 3) -> Found:
             name: of.cells_of(name, fine, ends) for name in OF_SUMS if name in bins
         }
         for name, cells in attacker.hidden(look, bins, least).items() if look in looks else ():
+            if only not in ("", name):
+                continue
             hidden += len(cells)
             narrow += attacker.narrow(look, name, cells, least)
     return Found(hidden, narrow, refused, len(said))
