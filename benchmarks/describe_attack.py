@@ -5,11 +5,11 @@ and a job (`tests/support/first_looks.py`); and three leaks of looks that leave 
 
 "rules" is of three clients, who have coarser cells in common: the attacker has also what the one client adds to each masked sum
 (of values, squares and products), as if all others were the attacker; "curves" are their hidden cells of curves alone. "one
-client" is told no sum; "late entry" bounds how many rows that enter in an interval end in another one. "missing cells" is why sums are
-rounded: by one in which missing cells count as the mean the server would know how many there are. A data set has a rare group,
-binary columns, missing cells, a factor with a rare level, numbers of few and of many values, and survival times. The second look
-has other bins and columns, or as few rows more or less as are allowed. "wide": sets of which each hidden cell may have as many
-values as the level asks for; a solver that is stopped counts what it found as all that is possible.
+client" is told no sum; "late entry" bounds how many rows that enter in an interval end in another. "missing cells" is why sums
+are rounded: by one in which missing cells count as the mean the server would know how many there are. A data set has a rare
+group, binary columns, missing cells, a factor with a rare level, numbers of few and of many values, and survival times. The
+second look has other bins and columns, or as few rows more or less as are allowed. "wide": sets of which each hidden cell may
+have as many values as the level asks for; a solver that is stopped counts what it found as all that is possible.
 """
 
 from __future__ import annotations
