@@ -67,19 +67,12 @@ def draw_secret_key() -> int:
     return secrets.randbits(64)
 
 
-def complete_draws(
-    model: Model, index: int, held: Held, rows: Rows | levels.Rows, client: importance.Client, draws: Array | None = None
-) -> Own:
-    """Returns a client's rows and completed draws, once the server has told its draws.
-
-    Parameters
-    ----------
-    draws : these draws as the rows see them, where rows depend on fewer unknowns
-    """
+def complete_draws(model: Model, index: int, held: Held, rows: Rows | levels.Rows, client: importance.Client) -> Own:
+    """Returns a client's rows and completed draws, once the server has told its draws."""
     assert client.told is not None
     if isinstance(rows, levels.Rows):  # without effects
         return Own(index, held, rows, client.told, client.told, None, client.nodes, client.converged)
-    seen = client.told if draws is None else draws
+    seen = client.told[:, : rows.size]  # without numbers of a prior alone
     inner, effect = effects.complete_draws(rows, seen, client.nodes, key_of_effects(model, index, OF_CLIENT))
     return Own(index, held, rows, client.told, inner, effect, client.nodes, client.converged)
 

@@ -245,6 +245,10 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
         if terms:
             of = f"{_effects(terms)}{'' if correlated else ', not correlated where columns are 0'}"
             yield f"{what}: {of}; sd ~ half-student({EFFECT_DF:g}, {scale:g}){model.unit_in_words}"
+    if (shared := config.random.shared) is not None:
+        sd = f"sd ~ half-student({EFFECT_DF:g}, {scale:g}){model.unit_in_words}"
+        yield f"groups   of column {shared.column!r}, which clients have in common: {len(shared.levels)} intercepts; {sd}"
+        yield "         the job file tells their labels; what a client sends tells how many of its rows each has, if any"
     if groupings[1:]:
         yield f"         {_integrated(model)}"
     if groupings:

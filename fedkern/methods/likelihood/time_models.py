@@ -28,7 +28,7 @@ from ...models import survival, survival_parametric
 from ...models.encoding import INTERCEPT
 from ...models.mixed import Layout, Prior
 from ...models.mixed.layout import Shape
-from ...models.mixed.rows import Density
+from ...models.mixed.learnt import Learnt
 from ...models.spatial import units
 from ...models.survival_parametric import Baseline, Lifetimes, Walk
 from ...results.weighted import summarised
@@ -236,14 +236,9 @@ class LifetimeModel(TimeModel):
     def zero_of_intercept(self) -> float | None:
         return None if self.family == "weibull" else self.of_time * self.log_unit
 
-    def prior_of(self, layout: Layout) -> Prior | Walk:
+    def prior_of(self, layout: Layout) -> Prior | Learnt:
         usual = super().prior_of(layout)
-        assert isinstance(usual, Prior)
-        return Walk(usual) if self.family == "piecewise" else usual
-
-    def prior_of_a_client(self, layout: Layout) -> Density:
-        prior = self.prior_of(layout)
-        return prior.held if isinstance(prior, Walk) else prior
+        return Walk(usual) if isinstance(usual, Prior) and self.family == "piecewise" else usual
 
     def compare_levels(self, answers: Sequence[tuple[float, float]]) -> Sequence[Finding]:
         return of_rates(self.telling, answers, client=bool(self.layout.client), exact=self.times.upper is None)
@@ -270,18 +265,20 @@ class LifetimeModel(TimeModel):
 
     @property
     def _learnt_scale(self) -> int | None:
-        return self.layout.size - 1 if self.family == "piecewise" else None
+        return self.layout.size - 1 if self.family == "piecewise" else super()._learnt_scale
 
     def _of_columns(self, points: Array) -> Array:
         standard = super()._of_columns(points).copy()
-        standard[:, 0] += self.of_time * self.log_unit * (np.exp(points[:, -1]) if self.family == "weibull" else 1.0)
+        log_shape = points[:, points.shape[1] - len(self.layout.shapes)] if self.family == "weibull" else np.zeros(len(points))
+        standard[:, 0] += self.of_time * self.log_unit * np.exp(log_shape)
         return standard
 
     def covariance_of_coefficients(self, xi: Array, covariance: Array) -> Array:
         if self.family != "weibull":
             return super().covariance_of_coefficients(xi, covariance)
         J = np.eye(self.layout.p, len(xi))  # on the data's scale of time the intercept depends on the shape
-        J[0, -1] = -self.log_unit * np.exp(xi[-1])
+        first = self.layout.shapes_at.start
+        J[0, first] = -self.log_unit * np.exp(xi[first])
         return np.asarray(J @ covariance @ J.T)
 
     def _family_numbers(self, points: Array) -> dict[str, Array]:
