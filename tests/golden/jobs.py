@@ -407,6 +407,12 @@ JOBS: dict[str, tuple[str, ...]] = {
         'model.random={groups = [{by = "s"}, {by = ["s", "ward"]}]}',
         "disclosure.level=none",
     ),
+    "likelihood-shared": (
+        "likelihood/sampled",
+        'data.ignore=["sick", "visits", "pressure", "w"]',
+        'model.random={groups = [{by = "ward"}, {by = "s", shared = true, levels = ["f", "m"]}]}',
+        "disclosure.level=none",
+    ),
     "likelihood-survey": (
         "likelihood/sampled",
         "data.weight=w",

@@ -1024,7 +1024,11 @@ def _shared_groups(config: Config) -> Iterator[str]:
             )
     for used, key, why in (
         (config.row_kind not in ("responses", "lifetimes"), f'model.family = "{config.model.family}"', "it is not built"),
-        (config.model.family == "piecewise", 'model.family = "piecewise"', 'its hazards have a learnt scale, too; take "weibull"'),
+        (
+            config.model.family == "piecewise",
+            'model.family = "piecewise"',
+            'its hazards have a learnt scale, too; take "weibull"',
+        ),
         (config.chains, 'algorithm.sampler = "hmc"', 'chains do not enter where effects are nearly equal; take "importance"'),
         (config.output.marginal, "output.marginal", "it is not built"),
         (bool(config.data.builtin), "data.builtin", "built-in data have no groups"),

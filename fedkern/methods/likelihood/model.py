@@ -327,7 +327,7 @@ class Model(WeighedModel[OutputSection]):
         )
         if random.shared is None:
             return layout
-        sd = sd_of_shared(random.shared.label, EFFECT_SCALE_IN_SDS if self.measured else EFFECT_SCALE)
+        sd = sd_of_shared(random.shared.level, EFFECT_SCALE_IN_SDS if self.measured else EFFECT_SCALE)
         return replace(layout, own=(*layout.shapes, sd), shared=random.shared.effects)
 
     def _shifts(self, terms: Sequence[str]) -> tuple[float, ...]:
@@ -360,7 +360,13 @@ class Model(WeighedModel[OutputSection]):
     @property
     def terms(self) -> dict[str, tuple[str, ...]]:
         """The terms of each level's effect; () where it has none."""
-        return {level: self.layout.terms(level) for level in self.layout.levels}
+        return {level: self.layout.terms(level) for level in self.layout.levels} | self.terms_of_shared
+
+    @property
+    def terms_of_shared(self) -> dict[str, tuple[str, ...]]:
+        """The same of groups that clients have in common."""
+        shared = self.config.random.shared
+        return {} if shared is None else {shared.level: shared.terms}
 
     @property
     def centre(self) -> float:
@@ -745,8 +751,8 @@ class Model(WeighedModel[OutputSection]):
 
     def _asked(self, likelihood: importance.Model) -> importance.Model:
         """Returns a client's log-likelihood as the server asks for it."""
-        asked = Saturated(likelihood) if self.secure else likelihood  # type: ignore[arg-type]  # all rows of this method have parts
-        return asked if asked.size == self.size else BesidePrior(asked, self.size)
+        asked = likelihood if likelihood.size == self.size else BesidePrior(likelihood, self.size)
+        return Saturated(asked) if self.secure else asked  # type: ignore[arg-type]  # all rows of this method have parts
 
     def walk(self, mode: importance.Server | None) -> tuple[hmc.Server, ServerEffects]:
         """Returns the server's machine of the chains, with its first messages: they begin around the mode."""

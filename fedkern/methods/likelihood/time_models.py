@@ -309,6 +309,7 @@ class LifetimeModel(TimeModel):
         for of in layout.levels:
             if terms := layout.terms(of):
                 variance += (layout.factor(points, of)[:, terms.index(INTERCEPT)] ** 2).sum(axis=1)
+        variance += np.exp(2 * points[:, -1]) if layout.shared else 0.0
         eta, variance = (points[:, : layout.p] @ self.patient.row)[:, np.newaxis], variance[:, np.newaxis]
         content: dict[str, Any] = self.of_patient
         equal = np.full(len(points), 1 / len(points))

@@ -40,6 +40,11 @@ class Grouping(NamedTuple):
         return "/".join(self.by)
 
     @property
+    def level(self) -> Level:
+        """The name of the effect, where rows have several (`Layout`)."""
+        return f"group:{self.label}"
+
+    @property
     def terms(self) -> tuple[str, ...]:
         """The terms of the effect; those that are not correlated have the intercept last (`Layout`)."""
         return (INTERCEPT, *self.slopes) if self.correlated else (*self.slopes, INTERCEPT)
@@ -89,6 +94,6 @@ def nested(all_groups: tuple[Grouping, ...]) -> bool:
 def terms_of(random: Mapping[str, Any]) -> dict[Level, tuple[str, ...]]:
     """Returns the terms of each effect of a job's [model.random], by the names that `Layout` has for them."""
     listed = groupings(random)
-    terms = {f"group:{grouping.label}" if listed[1:] else "group": grouping.terms for grouping in listed}
-    terms |= {f"group:{grouping.label}": grouping.terms for grouping in groupings(random, shared=True)}
+    terms = {grouping.level if listed[1:] else "group": grouping.terms for grouping in listed}
+    terms |= {grouping.level: grouping.terms for grouping in groupings(random, shared=True)}
     return terms | ({"client": (INTERCEPT, *random.get("client_slopes", ()))} if random.get("client") else {})

@@ -606,9 +606,9 @@ def entries(d: int) -> list[tuple[int, int]]:
     return [(i, k) for i in range(d) for k in range(i + 1)]
 
 
-def sd_of_shared(label: str, scale: float) -> Shape:
+def sd_of_shared(level: Level, scale: float) -> Shape:
     """Returns the standard deviation of effects of groups that clients have in common; `scale`: of its prior."""
-    name, prior = title(f"group:{label}", "sd", INTERCEPT), Named.of("half-student", df=EFFECT_DF, scale=scale)
+    name, prior = title(level, "sd", INTERCEPT), Named.of("half-student", df=EFFECT_DF, scale=scale)
     return Shape(f"log {name}", name, np.exp, prior, start=START_OF_LEARNT, of_prior=True, reach=9.0)
 
 

@@ -131,6 +131,20 @@ class BesidePrior:
         """(n, p) the columns of the coefficients."""
         return np.asarray(self.rows.X)
 
+    @property
+    def together(self) -> bool:
+        """Whether all rows of the client have an effect in common."""
+        return bool(self.rows.together)
+
+    @property
+    def units(self) -> NDArray[np.int64]:
+        """(u + 1,) where each row or group begins."""
+        return np.asarray(self.rows.units)
+
+    def of_units(self, part: slice) -> BesidePrior:
+        """Returns some rows or groups that follow each other."""
+        return BesidePrior(self.rows.of_units(part), self.size)
+
     def weighed(self, point: Vector) -> Vector:
         """Returns (k, n) the rows' weights at a point (P,)."""
         return np.asarray(self.rows.weighed(point[: self.rows.size]))
