@@ -1,7 +1,7 @@
 """How often 90 % intervals of groups' standard deviations hold the truth, over simulated federations.
 
-python groups_coverage.py N: N federations of each kind, `nested` (wards in regions) and `crossed`, gaussian; each has two clients,
-and sds from .2 to 1.2. Prints counts of intervals that hold, and jobs that have not converged.
+python groups_coverage.py N: N federations of each kind, `nested` (wards in regions) and `crossed`, gaussian; each has two
+clients, and sds from .2 to 1.2. Prints the share of intervals that hold, and how many jobs have not converged.
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ def fit(folder: Path, name: str) -> dict[str, dict[str, float]]:
     table = pd.read_csv(folder / f"{name}.csv")
     shared = SHARED.get(name)
     codes = pd.factorize(table[dealt])[0] % (3 if shared else 2) if dealt else 0
-    table = table.assign(site=codes).astype({column: str for column in ("plate", "sample", "batch", "cask", "Subject", "id", "item")
-                                             if column in table})  # fmt: skip
+    texts = [column for column in ("plate", "sample", "batch", "cask", "Subject", "id", "item") if column in table]
+    table = table.assign(site=codes).astype(dict.fromkeys(texts, str))
     begun = time.process_time()
     groups = [{"by": dealt}, {"by": shared, "shared": True, "levels": sorted(table[shared].unique())}] if shared else []
     more = {"model": {"random": {"groups": groups}}} if groups else {}

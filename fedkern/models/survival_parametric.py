@@ -415,7 +415,7 @@ class Lifetimes:
 
 
 class Walk(Learnt):
-    """Is the prior of a "piecewise" layout: that of all else, and of its numbers a random walk from 0 whose steps are N(0, s^2)."""
+    """Is the prior of a "piecewise" layout: of its numbers a random walk from 0 whose steps are N(0, s^2)."""
 
     @property
     def own(self) -> slice:

@@ -880,13 +880,36 @@ def _partial(config: Config) -> Iterator[str]:
     """Faults of a Cox model."""
     if config.model.intercept:
         yield "model.intercept: a Cox model has none, for the baseline hazard is in its place; remove it, or set false"
-    if config.model.random is not None:
-        yield (
-            "model.random: a Cox model has no effects of groups here (frailties); take data.strata = the group's column, or "
-            'model.family = "weibull" or "piecewise"'
-        )
+    yield from _frailty(config)
     if (upper := config.data.time_upper) is not None:
         yield f'data.time_upper = "{upper}": of events in intervals a Cox model knows no order; take "weibull" or "piecewise"'
+
+
+def _frailty(config: Config) -> Iterator[str]:
+    """Faults of effects of groups in a Cox model."""
+    random, output = config.random, config.output
+    if random.client:
+        yield (
+            "model.random.client = true: in a Cox model each client has a baseline hazard of its own, which takes up all that an "
+            'effect of the client would be; remove it, or take model.family = "weibull" or "piecewise", whose hazard all share'
+        )
+    groupings = (*random.every, *random.every_shared)
+    if len(groupings) > 1 or random.all_slopes or random.every_shared:
+        yield (
+            "model.random: a Cox model takes one effect, an intercept of each client's own groups (a frailty); leave one entry, "
+            'without slopes and shared, or take model.family = "weibull"'
+        )
+    if config.data.strata in random.columns:
+        yield (
+            f'model.random and data.strata are both of "{config.data.strata}": a stratum\'s own hazard takes up its effect; '
+            "remove one of them"
+        )
+    for used, what, why in (
+        (config.chains, 'algorithm.sampler = "hmc"', "the integral over effects has no gradient here"),
+        (bool(output.survival_at), "output.survival_at", "curves of a new group are not built"),
+    ):
+        if used and groupings:
+            yield f"{what} with [model.random] of a Cox model: {why}; remove one of the two"
 
 
 def _shared(config: Config) -> Iterator[str]:
@@ -1022,7 +1045,7 @@ def _shared_groups(config: Config) -> Iterator[str]:
                 f"{what} of {grouping.label!r} needs levels = [..], the labels of all clients, 2 to {MOST_SHARED}, each once and "
                 f"none empty: there are {n}; name them, or join some"
             )
-    for used, key, why in (
+    for used, with_key, why in (
         (config.row_kind not in ("responses", "lifetimes"), f'model.family = "{config.model.family}"', "it is not built"),
         (
             config.model.family == "piecewise",
@@ -1034,7 +1057,7 @@ def _shared_groups(config: Config) -> Iterator[str]:
         (bool(config.data.builtin), "data.builtin", "built-in data have no groups"),
     ):
         if used:
-            yield f"{what} with {key}: {why}; remove one of the two"
+            yield f"{what} with {with_key}: {why}; remove one of the two"
 
 
 def _one_intercept(config: Config) -> Iterator[str]:

@@ -67,8 +67,8 @@ def parties(config: Config, folder: Path) -> Parties:
         if config.hazards:
             times = tuple(name for name in (data.time, data.entry) if name is not None)
             spec = replace(spec, times=times, upper=data.time_upper, exposed=config.lifetimes)
-            if not config.lifetimes:  # a Cox model, which is of no survey
-                spec = replace(spec, groups=() if data.strata is None else (data.strata,))
+            if not config.lifetimes and data.strata is not None:  # a Cox model, which is of no survey
+                spec = replace(spec, groups=(*spec.groups, data.strata))
         job_parties = jobs.from_files(config, folder, spec, spec.texts)
         _several(config, job_parties)
         job_parties = jobs.there(job_parties, algorithm__client_weights=config.algorithm.client_weights or ())
@@ -173,7 +173,7 @@ def sort_by_group(design: Design, table: Table, random: RandomSection) -> Held:
     if not random.every:
         order = None if design.units is None else of_file
         return Held(X, y, trials, offset, np.array([0, len(y)]), (), order, weights=weights)
-    *outer, (codes, named) = [_codes(table, grouping.column, of_file) for grouping in random.every]
+    *outer, (codes, named) = [codes_of(table, grouping.column, of_file) for grouping in random.every]
     around = outer[0][0] if nested(random.every) else 0 * codes
     order = np.lexsort((codes, around))
     edges = np.diff(codes[order], prepend=-1, append=-1) | np.diff(around[order], prepend=-1, append=-1)
@@ -186,13 +186,13 @@ def sort_by_group(design: Design, table: Table, random: RandomSection) -> Held:
 
 def _indicators(table: Table, shared: Grouping, of_file: NDArray[np.int64]) -> Array:
     """(n, L) which group that clients have in common each row is of."""
-    codes, labels_here = _codes(table, shared.column, of_file)
+    codes, labels_here = codes_of(table, shared.column, of_file)
     places = {level: k for k, level in enumerate(shared.levels)}
     return np.eye(len(places))[[places[level] for level in labels_here]][codes]
 
 
-def _codes(table: Table, group: str, of_file: NDArray[np.int64]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """(n,) numbers of rows' groups, and (G,) their labels."""
+def codes_of(table: Table, group: str, of_file: NDArray[np.int64]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Returns (n,) numbers of rows' groups, and (G,) their labels; `of_file`: the file's row of each."""
     cells = labels(table.columns[group])
     present, codes = np.unique(cells.codes[of_file], return_inverse=True)
     return codes.astype(np.int64), tuple(cells.levels[code] for code in present.tolist())
@@ -200,7 +200,7 @@ def _codes(table: Table, group: str, of_file: NDArray[np.int64]) -> tuple[NDArra
 
 def describe_groups(table: Table, groups: Sequence[str]) -> list[str]:
     """Returns notes for the client's own eyes: labels that may mean one group, and make several; groups that are alike."""
-    notes, partitions = list[str](), [_codes(table, group, np.arange(table.n_rows))[0] for group in groups]
+    notes, partitions = list[str](), [codes_of(table, group, np.arange(table.n_rows))[0] for group in groups]
     for (a, first), (b, second) in combinations(zip(groups, partitions), 2):
         if len({*zip(first.tolist(), second.tolist())}) == first.max(initial=-1) + 1 == second.max(initial=-1) + 1:
             notes.append(f"columns {a!r} and {b!r} make the same groups of these rows, which do not tell their effects apart")
@@ -368,10 +368,15 @@ def check_slopes(held: Held, slopes: Sequence[Mapping[str, int]], client: str, s
 def check_size(held: Held, random: RandomSection, client: str, source: str) -> None:
     """Refuses more effects than are integrated together, with an OwnFault."""
     sizes = [*(len(named) for named in held.outer), len(held.labels)]
-    n = sum(size * len(grouping.terms) for size, grouping in zip(sizes, random.every))
-    if random.joint and n > MOST_EFFECTS:
-        why = f"effects of groups that cross, or lie deep in each other, are integrated together, at most {MOST_EFFECTS:,}"
-        text = f"{who(client, source)}: {why} of a client; leave out the column with most groups"
+    if random.joint:
+        check_number(sum(size * len(grouping.terms) for size, grouping in zip(sizes, random.every)), client, source)
+
+
+def check_number(n: int, client: str, source: str) -> None:
+    """Refuses more than so many effects that are integrated together, with an OwnFault."""
+    if n > MOST_EFFECTS:
+        why = "effects of groups that cross, or lie deep in each other, or are of a Cox model, are integrated together"
+        text = f"{who(client, source)}: {why}, at most {MOST_EFFECTS:,} of a client; leave out the column with most groups"
         raise OwnFault(text, f"{text} ({n:,} here)")
 
 

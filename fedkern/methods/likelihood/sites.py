@@ -16,7 +16,7 @@ from ...algorithms.core import once
 from ...algorithms.exchanges.answers import SiteMode
 from ...finding import Finding
 from ...jobs.run import Run
-from ...models import levels, survival
+from ...models import frailty, levels, survival
 from ...models.mixed import Rows
 from ...models.mixed.learnt import BesidePrior
 from ...models.mixed.rows import find_mode
@@ -39,7 +39,7 @@ class Alone(NamedTuple):
     With these it looks for its own mode.
     """
 
-    rows: Rows | survival.Rows | Lifetimes | levels.Rows
+    rows: Rows | survival.Rows | frailty.Rows | Lifetimes | levels.Rows
     told: Array
     nodes: int
 

@@ -22,13 +22,14 @@ from ...algorithms.importance import machine as importance
 from ...finding import Finding
 from ...jobs.run import Run
 from ...kernels import rng
-from ...models import survival
+from ...models import frailty, survival
+from ...models.mixed.effects import DRAWN
 from ...results import case_weights, guard
 from ...results.verdict import Said
 from ...results.weighted import summarised
 from . import sites, time_units
 from .keys import Config
-from .own import draw_secret_key
+from .own import OF_GROUPS, draw_secret_key, key_of_effects, of_kind
 from .publish import Checked, join
 from .time_models import CoxModel
 from .times import Timed
@@ -49,25 +50,45 @@ class Ended(NamedTuple):
 
     Attributes
     ----------
-    rows, labels : its likelihood, and the labels of its strata
+    likelihood, labels : of its rows, and the labels of its strata
     told : (t, P) draws of the posterior
-    nodes : of the quadrature, which a Cox model has no use for
+    nodes : draws by which effects of groups are integrated
     converged : whether the server's checks passed
+    rows, points : the rows, and their coefficients at the draws, effects of groups among these
+    fixed : the rows with the mean of these effects in the offset
     """
 
-    rows: survival.Rows
+    likelihood: survival.Rows | frailty.Rows
     labels: tuple[str, ...]
     told: Array
     nodes: int
     converged: bool
+    rows: survival.Rows
+    points: Array
+    fixed: survival.Rows
 
 
 def complete(
-    run: Run[Config], model: CoxModel, index: int, rows: Timed, likelihood: survival.Rows, machine: importance.Client
+    run: Run[Config],
+    model: CoxModel,
+    index: int,
+    rows: Timed,
+    likelihood: survival.Rows | frailty.Rows,
+    machine: importance.Client,
 ) -> Ended:
-    """Completes a client's draws, and writes its baseline hazards into its folder."""
+    """Completes a client's draws, and writes its baseline hazards and its groups' effects into its folder."""
     assert machine.told is not None
-    ended = Ended(likelihood, rows.labels, machine.told, machine.nodes, machine.converged)
+    known = (likelihood, rows.labels, machine.told, machine.nodes, machine.converged)
+    if isinstance(likelihood, frailty.Rows):
+        key, t = key_of_effects(model, index, OF_GROUPS), len(machine.told)
+        completed = likelihood.completed(machine.told, rng.uniform(t * DRAWN, key=key).reshape(t, DRAWN))
+        if run.hooks.folder is not None:
+            (grouping,), sizes = model.groupings, np.bincount(likelihood.codes, minlength=len(rows.groups))
+            kind = of_kind(model, grouping, rows.groups, sizes, completed.effects, converged=machine.converged)
+            run.hooks.folder.write_csv("groups.csv", kind, client=index)
+        ended = Ended(*known, completed.rows, completed.points, completed.fixed)
+    else:
+        ended = Ended(*known, likelihood, machine.told[:, : likelihood.size], likelihood)
     _write(run, model, index, ended)
     return ended
 
@@ -79,7 +100,7 @@ def _write(run: Run[Config], model: CoxModel, client: int, ended: Ended) -> None
         return
     k, key = len(ended.rows.sets.ends), rng.key(model.seed, "posterior", 1 + 3 * client)
     uniform = rng.uniform(len(ended.told) * k, key=key).reshape(len(ended.told), k)
-    hazards = survival.baseline(ended.rows, ended.told[:, : model.layout.p], uniform)
+    hazards = survival.baseline(ended.rows, ended.points, uniform)
     columns: dict[str, Any] = {"converged": [ended.converged] * k}
     if ended.labels:
         columns["stratum"] = [ended.labels[stratum] for stratum in hazards.stratum.tolist()]
@@ -88,7 +109,7 @@ def _write(run: Run[Config], model: CoxModel, client: int, ended: Ended) -> None
         columns |= {name: mean.tolist(), f"{name}_q025": low.tolist(), f"{name}_q975": high.tolist()}
     folder.write_csv(KEPT, columns, client=client)
     if (tau := model.output.restricted_mean) is not None:
-        of_each = survival.restricted_means(ended.rows, ended.told[:, : model.layout.p], uniform, tau)
+        of_each = survival.restricted_means(ended.rows, ended.points, uniform, tau)
         columns = {"converged": [ended.converged] * len(of_each)}
         if ended.labels:
             columns["stratum"] = [ended.labels[stratum] for stratum in of_each]
@@ -116,7 +137,7 @@ def exchange_checks(run: Run[Config], model: CoxModel, ended: Mapping[int, Ended
         curves = run.collect(stage, CumulativeHazards, ended, _drawn(model))
         if curves is not None:
             parts.append(_of_curves(model, curves, run.names))
-    alone = {k: sites.Alone(client_end.rows, client_end.told, client_end.nodes) for k, client_end in ended.items()}
+    alone = {k: sites.Alone(client_end.likelihood, client_end.told, client_end.nodes) for k, client_end in ended.items()}
     doubts = "; ".join(filter(None, [part.doubt for part in parts]))
     return join(replace(join(*parts), doubt=doubts), sites.exchange_modes(run, model, alone))
 
@@ -148,8 +169,8 @@ def _of_curves(model: CoxModel, server: once.Server[CumulativeHazards], names: t
 
 
 def _sums(ended: Ended) -> SurvivalSums:
-    beta = ended.told[:, : ended.rows.size].mean(axis=0)
-    return SurvivalSums(0, ended.rows.events, *survival.concordance(ended.rows, beta), *survival.schoenfeld(ended.rows, beta))
+    rows, beta = ended.fixed, ended.told[:, : ended.fixed.size].mean(axis=0)
+    return SurvivalSums(0, rows.events, *survival.concordance(rows, beta), *survival.schoenfeld(rows, beta))
 
 
 def _weight(ended: Ended) -> PearsonSums:
@@ -176,7 +197,7 @@ def _drawn(model: CoxModel) -> Callable[[Ended], CumulativeHazards]:
     times_wanted = np.array(model.survival_at)
 
     def hazards_of(ended: Ended) -> CumulativeHazards:
-        k, beta = len(ended.rows.sets.ends), ended.told[:, : model.layout.p]
+        k, beta = len(ended.rows.sets.ends), ended.points
         if not k:
             return CumulativeHazards(0, len(ended.rows), np.zeros((len(beta), len(times_wanted))))
         uniform = rng.uniform(len(beta) * k, key=draw_secret_key()).reshape(len(beta), k)

@@ -24,7 +24,7 @@ from ...disclosure.look import LEAST_AT_RISK
 from ...finding import Finding
 from ...jobs.stage import Stage
 from ...kernels.families import ACCELERATED
-from ...models import survival, survival_parametric
+from ...models import frailty, survival, survival_parametric
 from ...models.encoding import INTERCEPT
 from ...models.mixed import Layout, Prior
 from ...models.mixed.layout import Shape
@@ -35,7 +35,7 @@ from ...results.weighted import summarised
 from .clusters import clusters_of
 from .model import TOLD, Model
 from .patient import Patient, notes_of, patient_of
-from .rows import Held, sort_by_group, times_of
+from .rows import Held, check_number, codes_of, sort_by_group, times_of
 from .time_units import of_client, of_rates
 from .times import Columns, Timed, describe_times, exposure, read_timed_rows
 
@@ -98,17 +98,23 @@ class CoxModel(TimeModel):
     """Holds a job of a Cox model, in which each client has baseline hazards of its own."""
 
     def read(self, design: Design, table: Table, client: str) -> Timed:
-        return read_timed_rows(self.times, design, table, client, positive=False)
+        rows = read_timed_rows(self.times, design, table, client, positive=False)
+        for grouping in self.config.random.every:
+            codes, labels = codes_of(table, grouping.column, np.arange(table.n_rows))
+            rows = replace(rows, codes=codes, groups=labels, key=self.key_of_integral(client))
+        return rows
 
     def check_rows(self, rows: Timed, client: str, source: str) -> None:
-        """Refuses nothing: no groups have effects."""
+        """Refuses more groups than are integrated together."""
+        check_number(len(rows.groups), client, source)
 
     def describe_rows(self, rows: Timed) -> list[str]:
         return describe_times(rows, exposed=False)
 
     def likelihood(self, rows: Timed, n_threads: int) -> importance.Model:
-        given = (rows.entry, rows.strata, rows.weights, rows.offset)
-        return survival.Rows.of(self.layout, rows.X, rows.time, rows.event, *given, n_threads=n_threads)
+        given, layout = (rows.entry, rows.strata, rows.weights, rows.offset), self.layout
+        plain = survival.Rows.of(Layout(layout.coefficients, "cox"), rows.X, rows.time, rows.event, *given, n_threads=n_threads)
+        return plain if rows.codes is None else frailty.Rows.of(layout, plain, rows.codes, rows.weights, rows.key)
 
     @property
     def absorbs_constants(self) -> bool:
@@ -121,7 +127,7 @@ class CoxModel(TimeModel):
     def data_in_summary(self, log_likelihood_at_start: float) -> dict[str, float]:
         """Returns the partial log-likelihood where coefficients are 0, which depends on nothing but who is at risk at whose
         event."""
-        return {"null_log_likelihood": round(log_likelihood_at_start, 1)}
+        return {} if self.layout.group else {"null_log_likelihood": round(log_likelihood_at_start, 1)}
 
     def doubts(self, log_likelihood_at_start: float) -> list[str]:
         """Returns the doubt of rows that say nothing: each term of their likelihood is 1."""

@@ -125,9 +125,14 @@ def of_all_groups(rows: Rows, inner: Vector, nodes: int, key: int) -> list[Effec
     uniform = rng.uniform(len(inner) * (R := int(np.clip(MOST_DRAWN // max(size, 1), 1, DRAWN))), key=key).reshape(-1, R)
     found = []
     for effect in drawn_together(rows, inner, uniform, nodes, key).values():
-        summary = _summary(effect, np.full(effect.shape[:3], 1 / R))
-        found.append(Effects(*summary, _ranks(effect[:, 0, :, 0]), effect.astype(np.float32)))
+        found.append(summarised(effect))
     return found
+
+
+def summarised(effect: Vector) -> Effects:
+    """Returns the effects of a kind of groups, of which R are drawn at each draw given the rows (S, R, G, d)."""
+    summary = _summary(effect, np.full(effect.shape[:3], 1 / effect.shape[1]))
+    return Effects(*summary, _ranks(effect[:, 0, :, 0]), effect.astype(np.float32))
 
 
 def drawn_together(rows: Rows, inner: Vector, uniform: Vector, nodes: int, key: int) -> dict[Level, Vector]:

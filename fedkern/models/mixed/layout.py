@@ -480,8 +480,8 @@ class Layout:
 
     @property
     def joint(self) -> bool:
-        """Whether effects of groups that cross, or lie deeper in each other, are integrated together."""
-        return bool(self.outer) and not self.within
+        """Whether effects of groups are integrated together: these cross, or lie deeper in each other, or are of a Cox model."""
+        return (bool(self.outer) and not self.within) or bool(self.group and self.family == "cox")
 
     @property
     def drawn(self) -> bool:
