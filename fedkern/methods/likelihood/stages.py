@@ -249,13 +249,13 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
         sd = f"sd ~ half-student({EFFECT_DF:g}, {scale:g}){model.unit_in_words}"
         yield f"groups   of column {shared.column!r}, which clients have in common: {len(shared.levels)} intercepts; {sd}"
         yield "         the job file tells their labels; what a client sends tells how many of its rows each has, if any"
-    if groupings[1:]:
+    if groupings[1:] or model.layout.joint:
         yield f"         {_integrated(model)}"
     if groupings:
         least = config.rules.groups
         groups_asked = f"{least} groups of each client at least; " if least else ""
         yield f"         {groups_asked}their labels stay with it, and what is sent can tell their sizes"
-        if model.layout.joint or (config.random.all_slopes and model.row.linear):
+        if groupings[1:] and model.layout.joint or (config.random.all_slopes and model.row.linear):
             yield f"         and the squares and products of each group's rows: of up to {d + 1} rows these, up to a rotation"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     more = "; more if columns turn out to be categorical" if unknown else ""
