@@ -41,7 +41,7 @@ for (name in names(sets)) {
 
 
 def terms(table: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Efron's rule as one term for each event: (k, n) who is at risk, and the share that is taken of who dies then; (k, n) these."""
+    """Efron's rule as one term for each event: (k, n) who is at risk, (k,) the share that is taken of (k, n) who dies then."""
     time, died, site = (table[name].to_numpy() for name in ("time", "died", "site"))
     risk, share, dying = [], [], []
     for t, s in sorted({(t, s) for t, s, d in zip(time, site, died) if d}):

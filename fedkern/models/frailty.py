@@ -5,7 +5,7 @@
 l is the partial log-likelihood, with ties by Efron's rule, of predictors x'beta + s u_g. Who is at risk with whom ties all groups
 together: they are integrated together, as groups that cross are (`mixed.joint`).
 
-Source: docs/spec/likelihood.md, section 9; Therneau, Grambsch and Pankratz (2003) have the same integral by Laplace.
+Source: docs/spec/likelihood.md, section 9; Ripatti and Palmgren (2000) have the same integral by Laplace's approximation.
 """
 
 from __future__ import annotations

@@ -424,6 +424,11 @@ JOBS: dict[str, tuple[str, ...]] = {
         "model.family=hurdle-poisson",
     ),
     "likelihood-cox": ("survival/cox", 'data.strata="s"', "output.survival_at=[10]"),
+    "likelihood-frailty": (
+        "survival/cox",
+        'data.ignore=["until", "since"]',
+        'model.random={group = "ward"}',
+    ),
     "likelihood-weibull": ("survival/weibull",),
     "likelihood-loglogistic-aft": ("survival/weibull", "model.family=loglogistic-aft"),
     "likelihood-piecewise": ("survival/piecewise",),
