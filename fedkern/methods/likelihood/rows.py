@@ -29,7 +29,7 @@ from ...jobs.parties import Parties
 from ...kernels.families import one_trial
 from ...models.encoding import Spec
 from ...models.mixed.grouping import Grouping, nested
-from ...models.mixed.joint import MOST_EFFECTS
+from ...models.mixed.joint import MOST_EFFECTS, parts_of
 from ...models.survey import Clusters
 from ...printing import listed
 from .clusters import check_clusters
@@ -367,16 +367,22 @@ def check_slopes(held: Held, slopes: Sequence[Mapping[str, int]], client: str, s
 
 def check_size(held: Held, random: RandomSection, client: str, source: str) -> None:
     """Refuses more effects than are integrated together, with an OwnFault."""
-    sizes = [*(len(named) for named in held.outer), len(held.labels)]
-    if random.joint:
-        check_number(sum(size * len(grouping.terms) for size, grouping in zip(sizes, random.every)), client, source)
+    if not random.joint:
+        return
+    codes = [*held.codes, np.repeat(np.arange(len(held.labels)), np.diff(held.starts))]
+    part = np.zeros(len(held), np.int64) if random.client else parts_of(codes)
+    found = np.zeros(int(part.max(initial=-1)) + 1, np.int64)
+    for of_kind, grouping in zip(codes, random.every, strict=True):
+        first = np.unique(of_kind, return_index=True)[1]
+        found += len(grouping.terms) * np.bincount(part[first], minlength=len(found))
+    check_number(int(found.max(initial=0)), client, source)
 
 
 def check_number(n: int, client: str, source: str) -> None:
     """Refuses more than so many effects that are integrated together, with an OwnFault."""
     if n > MOST_EFFECTS:
-        why = "effects of groups that cross, or lie deep in each other, or are of a Cox model, are integrated together"
-        text = f"{who(client, source)}: {why}, at most {MOST_EFFECTS:,} of a client; leave out the column with most groups"
+        why = "effects of groups that rows tie together, or of a Cox model, are integrated together"
+        text = f"{who(client, source)}: {why}, at most {MOST_EFFECTS:,}; leave out the column with most groups"
         raise OwnFault(text, f"{text} ({n:,} here)")
 
 

@@ -255,7 +255,7 @@ def _lines(model: Model, unknown: bool) -> Iterator[str]:
         least = config.rules.groups
         groups_asked = f"{least} groups of each client at least; " if least else ""
         yield f"         {groups_asked}their labels stay with it, and what is sent can tell their sizes"
-        if groupings[1:] and model.layout.joint or (config.random.all_slopes and model.row.linear):
+        if (groupings[1:] and model.layout.joint) or (config.random.all_slopes and model.row.linear):
             yield f"         and the squares and products of each group's rows: of up to {d + 1} rows these, up to a rotation"
     yield f"clients  {len(model.names)}: {', '.join(model.names)}"
     more = "; more if columns turn out to be categorical" if unknown else ""

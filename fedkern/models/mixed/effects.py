@@ -30,7 +30,7 @@ from .conditional import (
     predictor,
     with_effects,
 )
-from .joint import Joint, factors
+from .joint import Blocks, factors
 from .layout import Level
 from .quadrature import log_sum
 from .rows import Rows, alone
@@ -81,7 +81,7 @@ def complete_draws(rows: Rows, draws: Vector, nodes: int, key: int) -> tuple[Vec
         return np.ascontiguousarray(draws[:, layout.kernel_at]), None
     if layout.joint:
         uniform = rng.uniform(len(draws) * DRAWN, key=key, step=len(draws)).reshape(len(draws), DRAWN)
-        effect = Joint(rows).sample(draws, uniform)["client"]
+        effect = Blocks(rows).sample(draws, uniform)["client"]
         return _with_client(rows, draws, effect[:, 0, 0]), Effects(
             *_summary(effect, np.full(effect.shape[:3], 1 / DRAWN)), np.ones(1)
         )
@@ -142,7 +142,7 @@ def drawn_together(rows: Rows, inner: Vector, uniform: Vector, nodes: int, key: 
     layout = rows.layout
     names, of_kinds = [*layout.effects][:-1], factors(rows)
     if layout.joint or not layout.outer:
-        found = Joint(rows).sample(inner, uniform)
+        found = Blocks(rows).sample(inner, uniform)
         return {name: found[name] for name in names}
     out = [np.empty((S * R, factor.n_groups, factor.Z.shape[1])) for factor in of_kinds]
     repeated, first = np.repeat(inner, R, axis=0), 0

@@ -7,11 +7,12 @@ rows). It is corrected by importance weights: with z_m of a standard normal, u_m
 
 The z are the same at every point: their error is nearly the same there too, and a constant of the log-likelihood says nothing.
 They are Sobol's points and their mirror images. Derivatives in xi are differences of these values (`models.own.differences`).
+Rows that are tied by no group are integrated apart (`Blocks`): the matrix of second derivatives has a block for each such part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import NamedTuple, Protocol
@@ -32,7 +33,7 @@ from .rows import Rows
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-MOST_EFFECTS = 1500  # numbers of a client's effects, whose matrix of second derivatives is dense
+MOST_EFFECTS = 1500  # numbers of effects whose matrix of second derivatives is dense
 STEPS, HALVINGS, NEAR = 100, 40, 1e-7  # of the search for a mode
 
 
@@ -179,9 +180,13 @@ class Together:
                 found = self.mode(given, start)
             yield given, found
 
+    @cached_property
+    def _normals(self) -> Vector:
+        return normals(self.q, self.key)
+
     def _weighed(self, given: Given, found: Mode, draws: int) -> tuple[Vector, Vector]:
         """(q, M) effects about a mode, and (M,) the logarithms of their weights."""
-        z = normals(self.q, self.key)[:, :draws]
+        z = self._normals[:, :draws]
         u = found.u[:, np.newaxis] + solve_triangular(found.root, z, lower=True, trans=1, check_finite=False)
         return u, given.values(u) - 0.5 * (u**2).sum(axis=0) + 0.5 * (z**2).sum(axis=0)
 
@@ -268,6 +273,58 @@ class Joint(Together):
         return Given(lambda u: float(density(rows, eta(u), point).sum()), derivatives, values)
 
 
+def parts_of(codes: Sequence[Indices]) -> Indices:
+    """Returns (n,) the number of each row's part, where rows of two parts have no group in common.
+
+    Parameters
+    ----------
+    codes : (n,) the number of each row's group, of each kind
+    """
+    from scipy.sparse import coo_array  # few jobs need them
+    from scipy.sparse.csgraph import connected_components
+
+    begins = np.cumsum([0, *(int(of_kind.max(initial=-1)) + 1 for of_kind in codes)])
+    places = [of_kind + begin for of_kind, begin in zip(codes, begins.tolist())]
+    ends = np.tile(places[0], len(places)), np.concatenate(places)
+    part = connected_components(coo_array((np.ones(len(ends[0])), ends), (begins[-1], begins[-1])), directed=False)[1]
+    return np.unique(part[places[0]], return_inverse=True)[1].astype(np.int64)
+
+
+class Blocks:
+    """Integrates the effects of a client's groups, part by part of its rows."""
+
+    def __init__(self, rows: Rows):
+        kinds = factors(rows)
+        self.shapes = {factor.level: (factor.n_groups, factor.Z.shape[1]) for factor in kinds}
+        part = parts_of([factor.codes for factor in kinds])
+        self.parts = list[tuple[Joint, list[Indices]]]()
+        for k in range(int(part.max(initial=-1)) + 1):
+            index = np.flatnonzero(part == k)
+            groups, codes = zip(*(np.unique(factor.codes[index], return_inverse=True) for factor in kinds))
+            starts = np.flatnonzero(np.diff(codes[0], prepend=-1, append=-1))
+            some = replace(rows.take(index, starts), codes=tuple(codes[1:][: len(rows.codes)]), key=rows.key + k)
+            self.parts.append((Joint(some), list(groups)))
+
+    def values(self, points: Vector, draws: int) -> Vector:
+        """Returns (S,) log-likelihoods at points (S, P)."""
+        return np.asarray(np.sum([part.values(points, draws) for part, _ in self.parts], axis=0))
+
+    def halves(self, points: Vector, draws: int) -> Vector:
+        """Returns (S,) the error of values, by the two halves of the draws."""
+        return np.asarray(np.sum([part.halves(points, draws) for part, _ in self.parts], axis=0))
+
+    def sample(self, points: Vector, uniform: Vector) -> dict[Level, Vector]:
+        """Returns the effects T u of each kind (S, R, G, d), given the rows; `uniform` (S, R) chooses among weighed draws."""
+        out = {level: np.full((*uniform.shape, *shape), np.nan) for level, shape in self.shapes.items()}
+        for k, (part, groups) in enumerate(self.parts):
+            own = uniform  # of other parts other numbers, as secret as these are
+            if k:
+                own = np.random.default_rng([int(uniform.flat[0] * 2.0**53), k]).uniform(size=uniform.shape)
+            for of_kind, (level, found) in zip(groups, part.sample(points, own).items(), strict=True):
+                out[level][:, :, of_kind] = found
+        return out
+
+
 class Tiers(NamedTuple):
     """Holds rows of which each group lies in one of another kind, and the places of their coordinates in a point."""
 
@@ -303,9 +360,9 @@ class OfAll(Rows):
         return Tiers(rows, np.array([*places, *range(len(places), self.size)]))
 
     @cached_property
-    def integral(self) -> Joint:
+    def integral(self) -> Blocks:
         """The integral over all effects."""
-        return Joint(self)
+        return Blocks(self)
 
     def values(self, points: Vector, nodes: int) -> Vector:
         if not self.layout.joint:
