@@ -176,7 +176,8 @@ def _shared_groups(group: str, tables: Iterable[Table]) -> tuple[Finding, ...]:
 
 def _single_groups(group: str, tables: Iterable[Table]) -> tuple[Finding, ...]:
     """Returns a note on groups of one client that the job says all have in common."""
-    n = sum(clients == 1 for clients in _clients_of(group, tables).values())
+    several = [*tables]
+    n = sum(clients == 1 for clients in _clients_of(group, several).values()) if several[1:] else 0
     return (Finding.of("shared-groups-of-one-client", column=group, groups=n),) if n else ()
 
 

@@ -68,7 +68,7 @@ def parties(config: Config, folder: Path) -> Parties:
             times = tuple(name for name in (data.time, data.entry) if name is not None)
             spec = replace(spec, times=times, upper=data.time_upper, exposed=config.lifetimes)
             if not config.lifetimes and data.strata is not None:  # a Cox model, which is of no survey
-                spec = replace(spec, groups=(*spec.groups, data.strata))
+                spec = replace(spec, groups=(data.strata, *spec.groups))
         job_parties = jobs.from_files(config, folder, spec, spec.texts)
         _several(config, job_parties)
         job_parties = jobs.there(job_parties, algorithm__client_weights=config.algorithm.client_weights or ())

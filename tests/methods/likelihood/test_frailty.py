@@ -74,6 +74,16 @@ def test_holders_get_their_groups_and_hazards_and_sums_may_be_secure(tmp_path: P
         assert summed.parameters[name]["mean"] == pytest.approx(told["mean"], abs=0.25 * told["sd"])
 
 
+def test_rules_count_groups_with_effects_and_events_by_strata_alone(tmp_path: Path) -> None:
+    random, n = np.random.default_rng(4), 240
+    columns = {"time": random.exponential(size=n), "died": 1, "x": random.normal(size=n), "sex": random.choice(["f", "m"], n)}
+    data = pd.DataFrame({**columns, "ward": [f"w{k}" for k in random.integers(0, 12, n)]})
+    formula, asked = "Surv(time, died) ~ x + strata(sex) + (1 | ward)", {"disclosure": {"level": "standard"}}
+    assert fit({"a": data}, tmp_path / "out", formula, **asked).summary["converged"] is True
+    with pytest.raises(FedkernError, match="2 groups in column 'sex'; 5 are asked for"):
+        fit({"a": data}, tmp_path / "again", "Surv(time, died) ~ x + (1 | sex)", **asked)
+
+
 @pytest.mark.parametrize(
     ("random", "more", "words"),
     [

@@ -161,6 +161,13 @@ def test_few_rows_of_a_shared_group_are_refused(tmp_path: Path) -> None:
     assert fit(data, tmp_path / "again", disclosure={"level": "standard"}).summary["converged"] is True
 
 
+def test_a_client_of_two_shared_groups_has_enough_of_them(tmp_path: Path) -> None:
+    data = frames(each=30)
+    data["b"] = data["b"][data["b"]["item"].isin(["i0", "i1"])]
+    both = {"random": {"groups": [{"by": "ward"}, {"by": "item", "shared": True}]}}
+    assert fit(data, tmp_path / "out", disclosure={"level": "standard"}, model=both).summary["converged"] is True
+
+
 def test_a_label_that_the_job_does_not_list_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FedkernError, match=r"labels that are none of levels \('i0'\)"):
         fit(frames(), tmp_path / "out", model=shared(levels=[f"i{k}" for k in range(1, ITEMS)]))
