@@ -168,6 +168,21 @@ def test_a_client_of_two_shared_groups_has_enough_of_them(tmp_path: Path) -> Non
     assert fit(data, tmp_path / "out", disclosure={"level": "standard"}, model=both).summary["converged"] is True
 
 
+def test_a_job_of_files_lists_the_labels_and_check_says_what_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, frame in frames().items():
+        frame.drop(columns="ward").to_csv(tmp_path / f"{name}.csv", index=False)
+    text = '[job]\nmethod = "likelihood"\n[data]\nclients = ["*.csv"]\nresponse = "y"\n[model]\nfamily = "gaussian"\n'
+    text += '[[model.random.groups]]\nby = "item"\nshared = true\n'
+    (tmp_path / "job.toml").write_text(text)
+    assert main(["check", str(tmp_path / "job.toml")]) != 0
+    assert "needs levels = [..]" in capsys.readouterr().err
+    (tmp_path / "job.toml").write_text(text + f"levels = {[f'i{k}' for k in range(ITEMS)]}\n")
+    assert main(["check", "--verbose", str(tmp_path / "job.toml")]) == 0
+    said = capsys.readouterr().out
+    assert "which clients have in common: 8 intercepts" in said
+    assert "columns  2 coefficients, 12 unknowns" in said
+
+
 def test_a_label_that_the_job_does_not_list_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FedkernError, match=r"labels that are none of levels \('i0'\)"):
         fit(frames(), tmp_path / "out", model=shared(levels=[f"i{k}" for k in range(1, ITEMS)]))
