@@ -969,7 +969,7 @@ def _random(config: Config) -> Iterator[str]:
         yield 'model.random.slopes are slopes of groups: give model.random.group = "COLUMN", or take client_slopes'
     if not random.client and random.client_slopes:
         yield "model.random.client_slopes need model.random.client = true"
-    if random.client and not config.model.intercept and not config.leveled:
+    if random.client and not config.model.intercept and not config.leveled and config.model.family != "cox":
         yield "model.random.client = true is a deviation from an intercept, and model.intercept = false; remove one of them"
     if groupings and data.builtin:
         yield f'model.random.group = "{groupings[0].column}" is for data.clients; built-in data have no groups'

@@ -91,6 +91,17 @@ def test_the_posterior_is_that_of_quadrature_over_both_sds(size: float, tmp_path
         assert told["sd"] == pytest.approx(sd, rel=0.05), name
 
 
+def test_effects_that_vary_much_have_a_mode_where_their_sd_is(tmp_path: Path) -> None:
+    """About the mode at an sd of .5 the job does not converge."""
+    random = np.random.default_rng(1)
+    item, effect = np.tile(np.repeat(np.arange(30), 10), 2), 2.5 * random.normal(size=30)
+    y = random.poisson(np.exp(effect[item]))
+    table = pd.DataFrame({"y": y, "item": [f"i{k:02d}" for k in item], "site": np.repeat([0, 1], 300)})
+    result = fedkern.fit("y ~ 1", table, "poisson", by="site", out=tmp_path / "out", disclosure=OPEN, model=shared())
+    assert result.summary["converged"] is True
+    assert result.parameters[SD]["mean"] == pytest.approx(effect.std(), rel=0.2)
+
+
 @pytest.mark.parametrize(("family", "formula"), [("bernoulli", "y ~ x"), ("weibull", "Surv(time, died) ~ x")])
 def test_groups_of_one_client_are_the_same_integrated_at_home_or_as_unknowns(family: str, formula: str, tmp_path: Path) -> None:
     """Beside quadrature over each group's effect, which is another way to the same posterior."""
