@@ -93,6 +93,8 @@ class Rows:
 
     def curvature(self, points: Vector, nodes: int) -> tuple[Vector, Vector, Vector]:
         """Returns (c,) log-likelihoods, gradients (c, P) and minus Hessians (c, P, P)."""
+        if not self.plain.events:  # of what says nothing differences have no step
+            return np.zeros(len(points)), np.zeros(points.shape), np.zeros((*points.shape, self.size))
         return differences.curvature(lambda some: self.values(some, nodes), points)
 
     def rule(self, points: Vector, nodes: int) -> Vector:
@@ -144,7 +146,7 @@ class Integral(Together):
 
     def given(self, point: Vector) -> Given:
         """Returns the partial log-likelihood at a point (1, P)."""
-        plain, scale = self.rows.plain, float(self.layout.factor(point, "group")[0, 0, 0])
+        plain, scale = self.rows.plain, self.layout.factor(point, "group")[0, 0, 0]
         sets, eta = plain.sets, plain.predictor(point[:, : self.layout.p])[0]
         arrays = (self.Z, plain.weights, eta, sets.first, sets.ends, sets.deaths, sets.until)
 

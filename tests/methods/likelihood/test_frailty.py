@@ -74,6 +74,17 @@ def test_holders_get_their_groups_and_hazards_and_sums_may_be_secure(tmp_path: P
         assert summed.parameters[name]["mean"] == pytest.approx(told["mean"], abs=0.25 * told["sd"])
 
 
+def test_groups_of_a_client_without_events_have_the_prior(tmp_path: Path) -> None:
+    data = {"a": frame(), "b": frame(2).assign(died=0)}
+    result = fit(data, tmp_path / "out")
+    assert result.summary["converged"] is True
+    groups = pd.read_csv(tmp_path / "out" / "client-b" / "groups.csv")
+    assert groups.intercept.to_numpy() == pytest.approx(np.zeros(4), abs=0.1)
+    alone = fit({"a": frame()}, tmp_path / "alone")
+    for name, told in alone.parameters.items():
+        assert result.parameters[name]["mean"] == pytest.approx(told["mean"], abs=0.2 * told["sd"]), name
+
+
 def test_rules_count_groups_with_effects_and_events_by_strata_alone(tmp_path: Path) -> None:
     random, n = np.random.default_rng(4), 240
     columns = {"time": random.exponential(size=n), "died": 1, "x": random.normal(size=n), "sex": random.choice(["f", "m"], n)}

@@ -148,7 +148,8 @@ def test_secure_sums_powers_of_priors_and_results_of_sites(tmp_path: Path) -> No
     summed = fit(frames(), tmp_path / "summed", job={"sums": "secure"})
     for number, told in plain.parameters.items():
         assert summed.parameters[number]["mean"] == pytest.approx(told["mean"], abs=0.15 * told["sd"])
-    narrow = fit(frames(), tmp_path / "narrow", model={**shared(), "priors": {SD: {"kind": "half-normal", "sd": 0.01}}})
+    in_cents = {name: frame.assign(y=100 * frame.y) for name, frame in frames().items()}  # a prior is in the response's unit
+    narrow = fit(in_cents, tmp_path / "narrow", model={**shared(), "priors": {SD: {"kind": "half-normal", "sd": 0.01}}})
     assert narrow.parameters[SD]["mean"] < 0.03
 
 
