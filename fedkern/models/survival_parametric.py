@@ -418,14 +418,14 @@ class Walk(Learnt):
     """Is the prior of a "piecewise" layout: of its numbers a random walk from 0 whose steps are N(0, s^2)."""
 
     @property
-    def own(self) -> slice:
+    def numbers_at(self) -> slice:
         """The place of the hazards' logarithms."""
         return slice(self.layout.shapes_at.start, self.layout.size - 1)
 
     @property
     def root(self) -> Vector:
         """(m, m) from these to their steps."""
-        m = self.own.stop - self.own.start
+        m = self.numbers_at.stop - self.numbers_at.start
         return np.eye(m) - np.eye(m, k=-1)
 
 

@@ -317,10 +317,10 @@ class Blocks:
         """Returns the effects T u of each kind (S, R, G, d), given the rows; `uniform` (S, R) chooses among weighed draws."""
         out = {level: np.full((*uniform.shape, *shape), np.nan) for level, shape in self.shapes.items()}
         for k, (part, groups) in enumerate(self.parts):
-            own = uniform  # of other parts other numbers, as secret as these are
+            numbers = uniform  # of other parts others, as secret as these are
             if k:
-                own = np.random.default_rng([int(uniform.flat[0] * 2.0**53), k]).uniform(size=uniform.shape)
-            for of_kind, (level, found) in zip(groups, part.sample(points, own).items(), strict=True):
+                numbers = np.random.default_rng([int(uniform.flat[0] * 2.0**53), k]).uniform(size=uniform.shape)
+            for of_kind, (level, found) in zip(groups, part.sample(points, numbers).items(), strict=True):
                 out[level][:, :, of_kind] = found
         return out
 

@@ -35,7 +35,7 @@ class Learnt:
         return self.base.layout
 
     @property
-    def own(self) -> slice:
+    def numbers_at(self) -> slice:
         """The place of the numbers."""
         raise NotImplementedError
 
@@ -54,7 +54,7 @@ class Learnt:
 
     def given_scale(self, points: Vector) -> Vector:
         """Returns (S,) log-densities of the numbers, given s."""
-        scaled, log_s = points[:, self.own] @ self.root.T, points[:, -1]
+        scaled, log_s = points[:, self.numbers_at] @ self.root.T, points[:, -1]
         with np.errstate(over="ignore"):
             square = (scaled**2).sum(axis=1) * np.exp(-2 * log_s)
         return np.asarray(-0.5 * square - scaled.shape[1] * (log_s + HALF_LOG_TAU))
@@ -62,16 +62,16 @@ class Learnt:
     def curvature(self, xi: Vector) -> tuple[float, Vector, Vector]:
         """Returns the log-density at xi (P,), its gradient (P,), and minus its Hessian (P, P)."""
         _, gradient, curved = self.base.curvature(xi)
-        gradient, curved, own = gradient.copy(), curved.copy(), self.own
-        precision, b = self.root.T @ self.root * np.exp(-2 * xi[-1]), xi[own]
-        gradient[own] -= precision @ b
-        curved[own, own] += precision
+        gradient, curved, places = gradient.copy(), curved.copy(), self.numbers_at
+        precision, b = self.root.T @ self.root * np.exp(-2 * xi[-1]), xi[places]
+        gradient[places] -= precision @ b
+        curved[places, places] += precision
         square = float(b @ precision @ b)
         gradient[-1] += square - len(b)
         curved[-1, -1] += 2 * square
         across = -2 * precision @ b
-        curved[own, -1] += across
-        curved[-1, own] += across
+        curved[places, -1] += across
+        curved[-1, places] += across
         return float(self.values(xi[np.newaxis])[0]), gradient, curved
 
     @property
@@ -99,7 +99,7 @@ class OfShared(Learnt):
     """Is the prior of a layout whose clients have groups in common: their effects are independent."""
 
     @property
-    def own(self) -> slice:
+    def numbers_at(self) -> slice:
         """The place of the effects."""
         return self.layout.shared_at
 
